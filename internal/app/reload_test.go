@@ -131,19 +131,6 @@ func TestARemovedSSPDrainsAndItsSeriesVanish(t *testing.T) {
 	wantNoConnections(t, b)
 }
 
-func TestAnAddedSSPIsWarmedAndServes(t *testing.T) {
-	a, b := sim(t, sspsim.Options{}), sim(t, sspsim.Options{})
-	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}}
-	v := run(t, s)
-	s.ssps, s.routes = append(s.ssps, at("b", b, "pool: {min_idle: 3}")), append(s.routes, to("y", "b"))
-	v.reload(s)
-	testsupport.True(t, v.app.Ready(), "the reload made the service unready")
-	v.await("three connections are kept warm", func() bool { return b.Counters().OpenConnections == 3 })
-	v.want("/y", "b")
-	v.wantMetric(`ssp_requests_total{outcome="fill",ssp="b"}`, "1")
-	v.wantMetric(`requests_total{outcome="fill",route="y"}`, "1")
-}
-
 // The request has found its route, but has not reached its SSP yet.
 func TestARequestWhoseBodyComesAfterTheReloadUsesItsSSP(t *testing.T) {
 	a, b := sim(t, sspsim.Options{}), sim(t, sspsim.Options{})

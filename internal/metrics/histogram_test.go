@@ -158,55 +158,38 @@ func TestObservingAllocatesNothing(t *testing.T) {
 
 var bounds = []time.Duration{ms, 2 * ms, 5 * ms, 10 * ms, 20 * ms, 35 * ms, 50 * ms, 75 * ms, 100 * ms, 150 * ms, 200 * ms, 300 * ms, 500 * ms, time.Second}
 
+// inParallel returns a benchmark of observe by so many goroutines for each core.
+func inParallel(goroutines int, observe func()) func(*testing.B) {
+	return func(b *testing.B) {
+		b.SetParallelism(goroutines)
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				observe()
+			}
+		})
+	}
+}
+
 func BenchmarkObserve(b *testing.B) {
-	b.Run("histogram", func(b *testing.B) {
-		h := Durations(bounds...)
-		b.RunParallel(func(pb *testing.PB) {
-			for pb.Next() {
-				h.ObserveDuration(30 * ms)
-			}
-		})
-	})
-	b.Run("in parts", func(b *testing.B) {
-		h := DurationsInParts(4, bounds...)
-		b.RunParallel(func(pb *testing.PB) {
-			for pb.Next() {
-				h.ObserveDuration(30 * ms)
-			}
-		})
-	})
-	b.Run("client_golang", func(b *testing.B) {
-		opts := prometheus.HistogramOpts{Name: "wait_seconds"}
-		for _, d := range bounds {
-			opts.Buckets = append(opts.Buckets, d.Seconds())
-		}
-		h := prometheus.NewHistogram(opts)
-		b.RunParallel(func(pb *testing.PB) {
-			for pb.Next() {
-				h.Observe((30 * ms).Seconds())
-			}
-		})
-	})
+	whole, parts := Durations(bounds...), DurationsInParts(4, bounds...)
+	opts := prometheus.HistogramOpts{Name: "wait_seconds"}
+	for _, d := range bounds {
+		opts.Buckets = append(opts.Buckets, d.Seconds())
+	}
+	peer := prometheus.NewHistogram(opts)
+	b.Run("histogram", inParallel(1, func() { whole.ObserveDuration(30 * ms) }))
+	b.Run("in parts", inParallel(1, func() { parts.ObserveDuration(30 * ms) }))
+	b.Run("client_golang", inParallel(1, func() { peer.Observe((30 * ms).Seconds()) }))
 }
 
 // BenchmarkCores measures how more cores slow an observation and a count: make bench-cores.
 func BenchmarkCores(b *testing.B) {
-	parallel := func(observe func()) func(*testing.B) {
-		return func(b *testing.B) {
-			b.SetParallelism(4)
-			b.ReportAllocs()
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					observe()
-				}
-			})
-		}
-	}
 	h, c := Durations(bounds...), NewCounter()
-	b.Run("histogram", parallel(func() { h.ObserveDuration(30 * ms) }))
-	b.Run("counter", parallel(c.Inc))
+	b.Run("histogram", inParallel(4, func() { h.ObserveDuration(30 * ms) }))
+	b.Run("counter", inParallel(4, c.Inc))
 	var shared struct{ sum, count atomic.Uint64 }
-	b.Run("shared words", parallel(func() { shared.sum.Add(1); shared.count.Add(1) }))
+	b.Run("shared words", inParallel(4, func() { shared.sum.Add(1); shared.count.Add(1) }))
 }
 
 func TestPartsAreFinerForQuantilesAndExportedAsWholeBuckets(t *testing.T) {

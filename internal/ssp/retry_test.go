@@ -73,8 +73,7 @@ func TestRetryDropsThePartialResponse(t *testing.T) {
 	p := &fakePool{steps: []step{
 		func(ex *upstream.Exchange) error {
 			_ = response(200, "half of", "X-Old: 1")(ex)
-			e := stale
-			return &e
+			return &stale
 		}, fill()}}
 	c := newClient(t, p, nil)
 	ex := upstream.AcquireExchange()
@@ -325,23 +324,6 @@ func TestRequestsThatGetNoPlace(t *testing.T) {
 	}
 }
 
-// An SSP that closes idle connections closes many at once. The pool finds a closed pipelined
-// connection only after a request has acquired it.
-func TestClosedIdleConnectionsUseNoRetries(t *testing.T) {
-	closed := func(ex *upstream.Exchange) error {
-		ex.Reused = true
-		return &notSent
-	}
-	fresh := func(step step) step {
-		return func(ex *upstream.Exchange) error { ex.Reused = false; return step(ex) }
-	}
-	p := &fakePool{steps: []step{closed, closed, closed, closed, fresh(fail(notSent)), fresh(fill())}}
-	c := newClient(t, p, func(o *Options) { o.RetryMax = 1 })
-	c.get().want(upstream.Fill)
-	c.wantRetries(map[retryKind]uint64{retryNotSent: 5})
-
-}
-
 func TestRetriesAreAFifthOfTheRequests(t *testing.T) {
 	p := &fakePool{steps: []step{fail(notSent)}}
 	c := newClient(t, p, func(o *Options) { o.RetryMax = 10; o.Breaker.Enabled = false })
@@ -372,8 +354,7 @@ func TestNothingIsRetriedAfterItsDeadline(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{func(ex *upstream.Exchange) error {
 			time.Sleep(time.Until(ex.Deadline))
-			e := stale
-			return &e
+			return &stale
 		}, fill()}}
 		c := newClient(t, p, nil)
 		c.get().want(upstream.ConnLost)
@@ -385,8 +366,7 @@ func TestCancelledLegIsNotRetried(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	p := &fakePool{steps: []step{func(*upstream.Exchange) error {
 		cancel()
-		e := notProcessed
-		return &e
+		return &notProcessed
 	}, fill()}}
 	c := newClient(t, p, nil)
 	c.getIn(ctx, 0).want(upstream.ConnLost)
