@@ -18,6 +18,7 @@ import (
 	"adbuffer/internal/admin"
 	"adbuffer/internal/capacity"
 	"adbuffer/internal/config"
+	"adbuffer/internal/dial"
 	"adbuffer/internal/sizing"
 )
 
@@ -196,7 +197,7 @@ func replaceFile(file string, text []byte) (err error) {
 
 // protocols are the values of --protocol.
 var protocols = []string{
-	string(config.ProtocolAuto), string(config.ProtocolHTTP1), string(config.ProtocolHTTP1Pipelined), string(config.ProtocolHTTP2), string(config.ProtocolH2C),
+	string(dial.Auto), string(dial.HTTP1), string(dial.HTTP1Pipelined), string(dial.HTTP2), string(dial.H2C),
 }
 
 func (f *planFlags) observe(ctx context.Context) (sizing.Plan, error) {

@@ -16,7 +16,7 @@ type poolView struct {
 	pool.Snapshot
 	Protocol    string                    `json:"protocol"`
 	Connections map[string]map[string]int `json:"connections"` // by protocol and state
-	Limits      limitsView                `json:"limits"`
+	Limits      sizing.Limits             `json:"limits"`
 	Requests    ssp.Snapshot              `json:"requests"`
 	LastMinute  lastMinute                `json:"last_minute"`
 	URLs        []string                  `json:"urls"`
@@ -39,24 +39,6 @@ type Service struct {
 	UptimeSeconds float64   `json:"uptime_seconds"`
 	ConfigHash    string    `json:"config_hash"`
 	Via           string    `json:"via"` // the name of this process in Via
-}
-
-// limitsView are the limits in force.
-type limitsView struct {
-	MaxConns       int    `json:"max_conns"`
-	MaxHTTP2Conns  int    `json:"max_http2_conns"`
-	MinIdle        int    `json:"min_idle"`
-	MaxIdle        int    `json:"max_idle"`
-	IdleTimeout    string `json:"idle_timeout"`
-	MaxAge         string `json:"max_age"`
-	MaxRequests    int    `json:"max_requests_per_conn"`
-	MaxPending     int    `json:"max_pending"`
-	PendingTimeout string `json:"pending_timeout"`
-	MaxDials       int    `json:"max_dials"`
-	MaxStreams     int    `json:"max_streams_per_conn"`
-	PipelineDepth  int    `json:"pipeline_depth"`
-	Sources        int    `json:"source_addresses"` // how many
-	MaxInFlight    int    `json:"max_in_flight"`
 }
 
 // Pools returns the response to GET /pools: all SSPs, or the one named only. The caller fills in totals,
@@ -83,7 +65,7 @@ func (v *Views) viewOf(p *reload.Part) poolView {
 	minute, _, _ := v.history.ofSSP(p.SSP, state.Outcomes)
 	return poolView{
 		Snapshot: snap, Protocol: snap.Protocol.String(), Connections: connectionsView(&snap),
-		Limits: limitsView{
+		Limits: sizing.Limits{
 			MaxConns: o.MaxConns, MaxHTTP2Conns: o.MaxHTTP2Conns, MinIdle: o.MinIdle, MaxIdle: o.MaxIdle,
 			IdleTimeout: o.IdleTimeout.String(), MaxAge: o.MaxAge.String(), MaxRequests: o.MaxRequests,
 			MaxPending: o.MaxPending, PendingTimeout: o.PendingTimeout.String(), MaxDials: o.MaxDials,

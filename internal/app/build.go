@@ -174,7 +174,8 @@ func (a *App) recordFlight(age time.Duration) {
 
 func (a *App) proxyOptions(v *reload.Version) proxy.Options {
 	c := v.Config
-	s := &c.Server
+	s, deadline := &c.Server, c.Deadline
+	deadline.RewriteTmax = slices.ContainsFunc(c.SSPs, func(s config.SSP) bool { return s.RewriteTmax })
 	return proxy.Options{
 		Options: http1server.Options{
 			MaxConnections: c.MaxConnections().Value, MaxConnectionsFrom: c.MaxConnections().From(), MaxBufferedBytes: int64(c.MaxBufferedBytes().Value),
@@ -184,11 +185,7 @@ func (a *App) proxyOptions(v *reload.Version) proxy.Options {
 		},
 		MaxBufferedBytesFrom: c.MaxBufferedBytes().From(), MaxInFlight: s.MaxInFlight, MaxUploads: s.MaxUploads,
 		TrustedProxies: s.TrustedProxies, HealthPath: s.HealthPath, ErrorDetail: s.ErrorDetail, Via: a.via, RequestIDField: s.RequestID.Header, ProxyStatus: s.ProxyStatus, ServerTiming: s.ServerTiming,
-		Deadline: proxy.DeadlineOptions{
-			Default: c.Deadline.Default, Max: c.Deadline.Max, Header: c.Deadline.Header,
-			OpenRTBTmax: c.Deadline.OpenRTBTmax, RewriteTmax: slices.ContainsFunc(c.SSPs, func(s config.SSP) bool { return s.RewriteTmax }),
-			Reserve: c.Deadline.Reserve, MinBudget: c.Deadline.MinBudget,
-		},
+		Deadline: deadline,
 		Fairness: ssp.NewFairnessKey(s.Fairness.Key),
 		Access:   c.Log.Access,
 		Tracer:   v.Tracer, Overload: a.overload,

@@ -57,7 +57,7 @@ func eachField(section reflect.Value, f func(reflect.Value)) {
 	for i := range section.NumField() {
 		if field := section.Field(i); field.Kind() == reflect.Struct {
 			eachField(field, f)
-		} else {
+		} else if section.Type().Field(i).Tag.Get("yaml") != "-" {
 			f(field)
 		}
 	}

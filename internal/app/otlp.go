@@ -28,7 +28,7 @@ func (a *App) newMetricsSender() *otlpmetrics.Sender {
 
 // sendMetrics sends the metrics as cfg says.
 func (a *App) sendMetrics(cfg *config.Config) {
-	if err := a.otlp.Apply(otlpmetrics.Settings(cfg.Metrics.OTLP)); err != nil {
+	if err := a.otlp.Apply(cfg.Metrics.OTLP); err != nil {
 		a.log.Error("metrics are not sent", zap.Error(err))
 	}
 }

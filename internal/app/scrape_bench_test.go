@@ -90,7 +90,7 @@ func exports(b *testing.B, a *App) http.Handler {
 	b.Cleanup(receiver.Close)
 	return http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		s := a.newMetricsSender()
-		if err := s.Apply(otlpmetrics.Settings{Endpoint: receiver.URL, Interval: time.Hour}); err != nil {
+		if err := s.Apply(otlpmetrics.Receiver{Endpoint: receiver.URL, Interval: time.Hour}); err != nil {
 			b.Error(err)
 		}
 		s.Close(b.Context()) // this is an export

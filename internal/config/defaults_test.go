@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/dial"
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/testsupport"
 
@@ -30,10 +31,10 @@ routes:
   - {name: default, match: {path: /}, ssps: [plain, own], client_choice: true}
 `)
 	plain, own := cfg.SSPs[0], cfg.SSPs[1]
-	if plain.Protocol != ProtocolHTTP1 || plain.Pool.MaxConns != 8 || plain.Pool.MaxDials != 2 || plain.Pool.DialBackoff != (Backoff{time.Second, 5 * time.Second}) {
+	if plain.Protocol != dial.HTTP1 || plain.Pool.MaxConns != 8 || plain.Pool.MaxDials != 2 || plain.Pool.DialBackoff != (Backoff{time.Second, 5 * time.Second}) {
 		t.Errorf("plain: %+v", plain)
 	}
-	testsupport.True(t, own.Protocol == ProtocolAuto && own.Pool.MaxConns == 4 && own.Pool.MaxDials == 2 && own.Pool.DialBackoff == (Backoff{time.Second, 9 * time.Second}), "own: %+v", own)
+	testsupport.True(t, own.Protocol == dial.Auto && own.Pool.MaxConns == 4 && own.Pool.MaxDials == 2 && own.Pool.DialBackoff == (Backoff{time.Second, 9 * time.Second}), "own: %+v", own)
 	if diff := cmp.Diff(Headers{Pass: []string{"Cookie"}, Remove: []string{"X-A", "X-B"}, Set: []httpheader.NameValue{}}, plain.Headers); diff != "" {
 		t.Errorf("plain (-want +got):\n%s", diff)
 	}
@@ -121,7 +122,7 @@ ssps:
   - {name: a, endpoints: ["http://127.0.0.1:9000/"], pool: , protocol: null}
 routes: [{name: default, match: {path: /}, ssps: [a]}]
 `)
-	if cfg.Server.Listen != "127.0.0.1:8080" || cfg.Server.Drain.Delay != 5*time.Second || cfg.SSPs[0].Pool.MaxConns != 256 || cfg.SSPs[0].Protocol != ProtocolAuto {
+	if cfg.Server.Listen != "127.0.0.1:8080" || cfg.Server.Drain.Delay != 5*time.Second || cfg.SSPs[0].Pool.MaxConns != 256 || cfg.SSPs[0].Protocol != dial.Auto {
 		t.Errorf("%s", cfg.YAML())
 	}
 }

@@ -14,18 +14,6 @@ type LogFormat string
 // FormatConsole is for a person at a terminal; the other format is JSON.
 const FormatConsole LogFormat = "console"
 
-// Protocol is the protocol of the connections to an SSP.
-type Protocol string
-
-// The protocols. ProtocolAuto is ALPN's choice on https and HTTP/1.1 on http.
-const (
-	ProtocolAuto           Protocol = "auto"
-	ProtocolHTTP1          Protocol = "http1"
-	ProtocolHTTP1Pipelined Protocol = "http1-pipelined"
-	ProtocolHTTP2          Protocol = "http2" // https only
-	ProtocolH2C            Protocol = "h2c"   // http only
-)
-
 // PipelineMethods says which requests may be sent behind other requests on a pipelined connection.
 type PipelineMethods string
 

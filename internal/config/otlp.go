@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"adbuffer/internal/otlpmetrics"
 )
 
 const otlpEndpoint = "metrics.otlp.endpoint"
@@ -18,7 +20,7 @@ var otlpVariables = []string{
 
 // otlpVariables sets an endpoint that the file lacks to that of OpenTelemetry's variables. A receiver
 // that they describe and that adbuffer cannot reach is a warning: other programs may use them.
-func (r *report) otlpVariables(o *OTLPMetrics, env Env) []Warning {
+func (r *report) otlpVariables(o *otlpmetrics.Receiver, env Env) []Warning {
 	at := slices.IndexFunc(otlpVariables[3:], func(name string) bool { return env[name] != "" })
 	if o.Endpoint != "" || at < 0 {
 		return nil

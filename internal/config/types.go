@@ -26,10 +26,13 @@ import (
 	"time"
 
 	"adbuffer/internal/balancer"
+	"adbuffer/internal/dial"
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/logs"
+	"adbuffer/internal/otlpmetrics"
 	"adbuffer/internal/overload"
 	"adbuffer/internal/pool"
+	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/upstream"
@@ -39,15 +42,15 @@ import (
 // merged into each SSP, every range and reference is checked. It never changes after Load;
 // a reload makes a new one.
 type Config struct {
-	Server   Server   `yaml:"server" reload:"in place"`
-	Admin    Admin    `yaml:"admin" reload:"in place"`
-	Log      Log      `yaml:"log" reload:"in place"`
-	Tracing  Tracing  `yaml:"tracing" reload:"in place"`
-	Metrics  Metrics  `yaml:"metrics" reload:"in place"`
-	Fleet    Fleet    `yaml:"fleet" reload:"restart"`
-	Deadline Deadline `yaml:"deadline" reload:"in place"`
-	SSPs     []SSP    `yaml:"ssps" jsonschema:"required" empty:"must have at least one SSP" unique:"name"`                       // at least one; names are unique
-	Routes   []Route  `yaml:"routes" jsonschema:"required" empty:"must have at least one route" unique:"name" reload:"in place"` // at least one; the first match wins
+	Server   Server                `yaml:"server" reload:"in place"`
+	Admin    Admin                 `yaml:"admin" reload:"in place"`
+	Log      Log                   `yaml:"log" reload:"in place"`
+	Tracing  Tracing               `yaml:"tracing" reload:"in place"`
+	Metrics  Metrics               `yaml:"metrics" reload:"in place"`
+	Fleet    Fleet                 `yaml:"fleet" reload:"restart"`
+	Deadline proxy.DeadlineOptions `yaml:"deadline" reload:"in place"`
+	SSPs     []SSP                 `yaml:"ssps" jsonschema:"required" empty:"must have at least one SSP" unique:"name"`                       // at least one; names are unique
+	Routes   []Route               `yaml:"routes" jsonschema:"required" empty:"must have at least one route" unique:"name" reload:"in place"` // at least one; the first match wins
 
 	Machine Machine `yaml:"-"` // that read the configuration
 }
@@ -163,13 +166,7 @@ type Tracing struct {
 
 // Metrics says where adbuffer sends its metrics, beside /metrics.
 type Metrics struct {
-	OTLP OTLPMetrics `yaml:"otlp"`
-}
-
-// OTLPMetrics is a receiver of metrics.
-type OTLPMetrics struct {
-	Endpoint string        `yaml:"endpoint" form:"URL of a metrics receiver" hide:"url"` // http or https URL of an OTLP receiver; "" = none; see otlpVariables
-	Interval time.Duration `yaml:"interval" default:"15s" min:"1s" max:"1h"`
+	OTLP otlpmetrics.Receiver `yaml:"otlp"`
 }
 
 // Fleet says how replicas share the limits of SSPs whose qps.scope is fleet. ReplicaTimeout >= 20 *
@@ -201,16 +198,6 @@ type RedisTLS struct {
 	ClientTLS `yaml:",inline"`
 }
 
-// Deadline says how long a request may take. Default <= Max.
-type Deadline struct {
-	Default     time.Duration `yaml:"default" default:"300ms" min:"1ms" max:"10m" at_most:"max"`
-	Max         time.Duration `yaml:"max" default:"5s" min:"1ms" max:"10m"`
-	Header      string        `yaml:"header" default:"X-Adbuffer-Timeout-Ms" form:"deadline field"` // "" = no header sets it
-	OpenRTBTmax bool          `yaml:"openrtb_tmax" default:"true"`
-	Reserve     time.Duration `yaml:"reserve" default:"5ms" min:"0s" max:"10s"`
-	MinBudget   time.Duration `yaml:"min_budget" default:"5ms" min:"0s" max:"10s"`
-}
-
 // SSP is one upstream ad server.
 type SSP struct {
 	Name      string     `yaml:"name" jsonschema:"required" empty:"must be set" form:"name" reload:"new pool"` // [a-z0-9_-]+
@@ -230,7 +217,7 @@ type Endpoint struct {
 
 // Settings are the keys of ssp_defaults and of each SSP.
 type Settings struct {
-	Protocol               Protocol                `yaml:"protocol" default:"auto" words:"auto http1 http1-pipelined http2 h2c" reload:"new pool"`
+	Protocol               dial.Mode               `yaml:"protocol" default:"auto" words:"auto http1 http1-pipelined http2 h2c" reload:"new pool"`
 	MaxInFlight            int                     `yaml:"max_in_flight" min:"0" max:"10000000"` // 0 = only the global limit
 	Pool                   Pool                    `yaml:"pool"`
 	Timeouts               Timeouts                `yaml:"timeouts"`

@@ -6,15 +6,16 @@ import (
 	"slices"
 	"strings"
 
+	"adbuffer/internal/dial"
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/upstream"
 )
 
 func checkSSP(ssp *SSP, path string, r *report) {
 	switch scheme := checkEndpoints(ssp, join(path, "endpoints"), r); {
-	case ssp.Protocol == ProtocolHTTP2 && scheme == "http":
+	case ssp.Protocol == dial.HTTP2 && scheme == "http":
 		r.add(join(path, "protocol"), ssp.Protocol, "needs https endpoints; h2c is HTTP/2 over cleartext")
-	case ssp.Protocol == ProtocolH2C && scheme == "https":
+	case ssp.Protocol == dial.H2C && scheme == "https":
 		r.add(join(path, "protocol"), ssp.Protocol, "needs http endpoints; http2 is HTTP/2 over TLS")
 	}
 	ssp.TLS.check(join(path, "tls"), r)

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"adbuffer/internal/dial"
 )
 
 func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
@@ -29,10 +31,10 @@ func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
 		w.add(join(poolPath, "max_age"), "%s is below idle_timeout, %s, which then has no effect",
 			formatDuration(pool.MaxAge), formatDuration(pool.IdleTimeout))
 	}
-	if n := pool.MaxHTTP2Conns; pool.MinIdle > n && (ssp.Protocol == ProtocolHTTP2 || ssp.Protocol == ProtocolH2C) {
+	if n := pool.MaxHTTP2Conns; pool.MinIdle > n && (ssp.Protocol == dial.HTTP2 || ssp.Protocol == dial.H2C) {
 		w.add(join(poolPath, "min_idle"), "%d is above max_http2_conns, %d, and never reached", pool.MinIdle, n)
 	}
-	if n := pool.MaxConns; pool.Auto.Enabled && pool.Auto.MinConns > n && ssp.Protocol == ProtocolHTTP1 {
+	if n := pool.MaxConns; pool.Auto.Enabled && pool.Auto.MinConns > n && ssp.Protocol == dial.HTTP1 {
 		w.add(join(poolPath, "auto.min_conns"), "%d is not below max_conns, %d, so the pool never sizes itself", pool.Auto.MinConns, n)
 	}
 	if ssp.speaksHTTP2() {
@@ -112,9 +114,9 @@ func (s *SSP) firstEndpoints() (n int) {
 // speaksHTTP2 reports whether a connection can turn out to be HTTP/2.
 func (s *SSP) speaksHTTP2() bool {
 	switch s.Protocol {
-	case ProtocolHTTP2, ProtocolH2C:
+	case dial.HTTP2, dial.H2C:
 		return true
-	case ProtocolAuto:
+	case dial.Auto:
 		return strings.HasPrefix(strings.ToLower(s.Endpoints[0].URL), "https:")
 	}
 	return false

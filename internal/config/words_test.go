@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"adbuffer/internal/dial"
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/route"
 	"adbuffer/internal/ssp"
@@ -26,7 +27,7 @@ func TestConstantsNameTheWordsOfTheConfiguration(t *testing.T) {
 		{Route{}, "Privacy", []any{"none", PrivacyTruncateIP}},
 		{Settings{}, "Identity", []any{httpheader.XForwardedFor, httpheader.XDevice, httpheader.Both, httpheader.None}},
 		{Settings{}, "NoBidBody", []any{"none", ssp.NoBidVAST, ssp.NoBidOpenRTB}},
-		{Settings{}, "Protocol", []any{ProtocolAuto, ProtocolHTTP1, ProtocolHTTP1Pipelined, ProtocolHTTP2, ProtocolH2C}},
+		{Settings{}, "Protocol", []any{dial.Auto, dial.HTTP1, dial.HTTP1Pipelined, dial.HTTP2, dial.H2C}},
 		{Pool{}, "PipelineMethods", []any{"idempotent", PipelineAll}},
 		{Retry{}, "Stale", []any{ssp.StaleIdempotent, ssp.StaleAll, ssp.StaleNever}},
 		{QPS{}, "Scope", []any{ScopeInstance, ScopeFleet}},

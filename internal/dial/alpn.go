@@ -21,8 +21,8 @@ const (
 	H2C            Mode = "h2c"             // http: HTTP/2 with prior knowledge
 )
 
-// protocol returns the protocol of all connections, or Unknown if ALPN decides.
-func (m Mode) protocol(encrypted bool) upstream.Protocol {
+// Protocol returns the protocol of all connections, or Unknown if ALPN decides.
+func (m Mode) Protocol(encrypted bool) upstream.Protocol {
 	switch {
 	case m == HTTP1Pipelined:
 		return upstream.HTTP1Pipelined

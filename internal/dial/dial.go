@@ -111,7 +111,7 @@ func New(opts Options) (*Dialer, error) {
 }
 
 // Protocol returns the protocol of all connections, or Unknown if ALPN decides.
-func (d *Dialer) Protocol() upstream.Protocol { return d.opts.Mode.protocol(d.tls != nil) }
+func (d *Dialer) Protocol() upstream.Protocol { return d.opts.Mode.Protocol(d.tls != nil) }
 
 // Addresses returns the current addresses of all endpoints. Callers must not change the slice. Two
 // calls return the same slice while the addresses stay the same.

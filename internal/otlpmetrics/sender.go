@@ -18,13 +18,12 @@ import (
 	"adbuffer/internal/metrics"
 )
 
-// Settings are the settings `metrics.otlp`.
-type Settings struct {
+// Receiver is a receiver of metrics, with the keys of `metrics.otlp`. Package config says what the tags mean.
+type Receiver struct {
 	// Endpoint is the URL of an OTLP receiver over HTTP; "" = nothing is sent. Without a path, it
 	// means /v1/metrics.
-	Endpoint string
-	// Interval is the time between two exports.
-	Interval time.Duration
+	Endpoint string        `yaml:"endpoint" form:"URL of a metrics receiver" hide:"url"`
+	Interval time.Duration `yaml:"interval" default:"15s" min:"1s" max:"1h"` // between two exports
 }
 
 // Options are what a Sender needs for its whole life.
@@ -50,7 +49,7 @@ type Sender struct {
 	counts counts
 
 	mu       sync.Mutex // guards the fields below
-	settings Settings
+	settings Receiver
 	provider *sdk.MeterProvider // nil = nothing is sent
 	closed   bool
 	leaving  sync.WaitGroup // providers that a reload has replaced
@@ -61,7 +60,7 @@ func New(o Options) *Sender { return &Sender{opts: o, counts: counts{warn: o.War
 
 // Apply starts to send as s says, or stops. The receiver need not be reachable. The counts continue.
 // After Close it does nothing.
-func (s *Sender) Apply(next Settings) error {
+func (s *Sender) Apply(next Receiver) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || next == s.settings {
@@ -86,7 +85,7 @@ func (s *Sender) Apply(next Settings) error {
 	return nil
 }
 
-func (s *Sender) newProvider(to Settings) (*sdk.MeterProvider, error) {
+func (s *Sender) newProvider(to Receiver) (*sdk.MeterProvider, error) {
 	u, err := url.Parse(to.Endpoint)
 	if err != nil {
 		return nil, err

@@ -187,7 +187,7 @@ func TestAnExportHasTheSeriesOfTheRegistry(t *testing.T) {
 		gathered = families
 		return families, err
 	}})
-	testsupport.NoError(t, s.Apply(Settings{Endpoint: r.URL, Interval: time.Hour}))
+	testsupport.NoError(t, s.Apply(Receiver{Endpoint: r.URL, Interval: time.Hour}))
 	s.Close(t.Context())
 	testsupport.Equal(t, r.path, "/v1/metrics", "sent to %s")
 	for name, want := range map[string]string{"service.name": "adbuffer", "service.version": "1.2.3", "service.instance.id": "adbuffer-7", "deployment.environment": "canary"} {
@@ -212,7 +212,7 @@ func TestAnExportHasTheSeriesOfTheRegistry(t *testing.T) {
 func TestExemplarsHaveTheTraceIDs(t *testing.T) {
 	r := startReceiver(t)
 	s := New(Options{Gather: registry(t).Gather, Warn: new(warnings).add})
-	testsupport.NoError(t, s.Apply(Settings{Endpoint: r.URL, Interval: time.Hour}))
+	testsupport.NoError(t, s.Apply(Receiver{Endpoint: r.URL, Interval: time.Hour}))
 	s.Close(t.Context())
 	at := slices.IndexFunc(r.metrics, func(m *otlp.Metric) bool { return m.Name == "test_duration_seconds" })
 	found := r.metrics[at].GetHistogram().DataPoints[0].Exemplars
@@ -250,7 +250,7 @@ func TestExportsThatFailAreCounted(t *testing.T) {
 			}
 			s := New(Options{Gather: broken(registry(t), test.fail), Warn: w.add})
 			for i := range 3 { // each change of the settings exports once more
-				testsupport.NoError(t, s.Apply(Settings{Endpoint: test.endpoint, Interval: time.Hour + time.Duration(i)}))
+				testsupport.NoError(t, s.Apply(Receiver{Endpoint: test.endpoint, Interval: time.Hour + time.Duration(i)}))
 			}
 			s.Close(t.Context())
 			if got := results(t, s); !maps.Equal(got, map[string]float64{test.want: 3}) {
@@ -269,7 +269,7 @@ func TestAReceiverThatHangsBlocksNothing(t *testing.T) {
 	w, r := new(warnings), startReceiver(t)
 	s := New(Options{Gather: registry(t).Gather, Warn: w.add})
 	for _, endpoint := range []string{"http://" + hanging.Addr().String(), r.URL} {
-		testsupport.NoError(t, s.Apply(Settings{Endpoint: endpoint, Interval: time.Hour}))
+		testsupport.NoError(t, s.Apply(Receiver{Endpoint: endpoint, Interval: time.Hour}))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), testsupport.Patience)
 	defer cancel()
@@ -277,7 +277,7 @@ func TestAReceiverThatHangsBlocksNothing(t *testing.T) {
 	if got := results(t, s); ctx.Err() != nil || !maps.Equal(got, map[string]float64{"failed": 1, "sent": 1}) {
 		t.Errorf("counted %v (%v)", got, ctx.Err())
 	}
-	if err := s.Apply(Settings{Endpoint: r.URL, Interval: time.Second}); err != nil || s.provider != nil {
+	if err := s.Apply(Receiver{Endpoint: r.URL, Interval: time.Second}); err != nil || s.provider != nil {
 		t.Errorf("a Sender that is closed sends again (%v)", err)
 	}
 }
@@ -289,7 +289,7 @@ func TestASenderThatIsOffHasNoSeries(t *testing.T) {
 		t.Errorf("counted %v before it was on", got)
 	}
 	for _, endpoint := range []string{r.URL + "/otlp/v1/metrics", ""} {
-		testsupport.NoError(t, s.Apply(Settings{Endpoint: endpoint, Interval: time.Hour}))
+		testsupport.NoError(t, s.Apply(Receiver{Endpoint: endpoint, Interval: time.Hour}))
 	}
 	s.Close(t.Context())
 	if r.exports != 1 || r.path != "/otlp/v1/metrics" {

@@ -27,7 +27,7 @@ type dialer struct {
 // dialOptions are the settings of the SSP's dials.
 func dialOptions(c *config.SSP) dial.Options {
 	return dial.Options{
-		Endpoints: c.Parsed, Mode: dial.Mode(c.Protocol), // the key protocol has the same values
+		Endpoints: c.Parsed, Mode: c.Protocol,
 		ConnectTimeout: c.Timeouts.Connect, TLSTimeout: c.Timeouts.TLSHandshake,
 		TLS: dial.TLS{
 			ServerName: c.TLS.ServerName, CAFile: c.TLS.CAFile, CertFile: c.TLS.CertFile, KeyFile: c.TLS.KeyFile,

@@ -8,7 +8,6 @@ import (
 	"adbuffer/internal/openrtb"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/ssp"
-	"adbuffer/internal/upstream"
 )
 
 // sspOptions are the settings of the SSP. If a fleet shares the SSP's limit on requests a
@@ -45,7 +44,7 @@ func (s *preparedSSP) poolOptions(common common) pool.Options {
 		MaxPending: c.Pool.MaxPending, PendingTimeout: c.Pool.PendingTimeout, Fair: common.fair,
 		MaxDials: c.Pool.MaxDials, BackoffMin: c.Pool.DialBackoff.Min, BackoffMax: c.Pool.DialBackoff.Max,
 		ConnectTimeout: c.Timeouts.Connect,
-		PipelineDepth:  c.Pool.PipelineDepth, MaxStreams: c.Pool.MaxStreamsPerConn,
+		Protocol:       c.Protocol.Protocol(s.encrypted()), PipelineDepth: c.Pool.PipelineDepth, MaxStreams: c.Pool.MaxStreamsPerConn,
 		Ejection: c.Ejection, SlowStart: c.SlowStart, Events: s.events, Lag: s.lag, Auto: c.Pool.Auto, HealthCheck: c.HealthCheck,
 	}
 	o.HealthCheck.Scheme, o.HealthCheck.Host = c.Parsed.Scheme, c.Host
@@ -54,18 +53,6 @@ func (s *preparedSSP) poolOptions(common common) pool.Options {
 	}
 	if s.encrypted() {
 		o.TLSTimeout = c.Timeouts.TLSHandshake
-	}
-	switch c.Protocol {
-	case config.ProtocolHTTP1:
-		o.Protocol = upstream.HTTP1
-	case config.ProtocolHTTP1Pipelined:
-		o.Protocol = upstream.HTTP1Pipelined
-	case config.ProtocolHTTP2, config.ProtocolH2C:
-		o.Protocol = upstream.HTTP2
-	default:
-		if !s.encrypted() {
-			o.Protocol = upstream.HTTP1 // only TLS negotiates
-		}
 	}
 	return o
 }

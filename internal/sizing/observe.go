@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"adbuffer/internal/admin"
+	"adbuffer/internal/pool"
 )
 
 // Observation is the load of one SSP, with its current limits.
@@ -32,6 +33,24 @@ type Observation struct {
 	peak           int           // most places in use at once, in one instance; 0 = unknown
 }
 
+// Limits are the limits of a pool in force, as /pools shows them.
+type Limits struct {
+	MaxConns       int    `json:"max_conns"`
+	MaxHTTP2Conns  int    `json:"max_http2_conns"`
+	MinIdle        int    `json:"min_idle"`
+	MaxIdle        int    `json:"max_idle"`
+	IdleTimeout    string `json:"idle_timeout"`
+	MaxAge         string `json:"max_age"`
+	MaxRequests    int    `json:"max_requests_per_conn"`
+	MaxPending     int    `json:"max_pending"`
+	PendingTimeout string `json:"pending_timeout"`
+	MaxDials       int    `json:"max_dials"`
+	MaxStreams     int    `json:"max_streams_per_conn"`
+	PipelineDepth  int    `json:"pipeline_depth"`
+	Sources        int    `json:"source_addresses"` // how many
+	MaxInFlight    int    `json:"max_in_flight"`
+}
+
 // errNeither is the error about a server that is unknown to Observe.
 var errNeither = errors.New("is neither an adbuffer's admin listener nor a Prometheus")
 
@@ -41,26 +60,17 @@ var errNeither = errors.New("is neither an adbuffer's admin listener nor a Prome
 func Observe(ctx context.Context, c *admin.Client, over time.Duration) ([]Observation, error) {
 	var v struct {
 		Pools []struct {
-			SSP      string `json:"ssp"`
-			Protocol string `json:"protocol"`
-			Need     struct {
-				Rate float64 `json:"arrivals_per_second"`
-				Hold float64 `json:"hold_seconds"`
-			} `json:"need"`
-			Auto struct {
+			SSP      string    `json:"ssp"`
+			Protocol string    `json:"protocol"`
+			Need     pool.Need `json:"need"`
+			Auto     struct {
 				DryRun bool `json:"dry_run"`
 				Limit  int  `json:"limit"`
 			} `json:"auto"`
 			FullIn float64 `json:"full_in_seconds"`
 			Places int     `json:"places_limit"`
 			Peak   float64 `json:"saturation_max"`
-			Limits struct {
-				MaxConns      int `json:"max_conns"`
-				MaxHTTP2Conns int `json:"max_http2_conns"`
-				MaxStreams    int `json:"max_streams_per_conn"`
-				PipelineDepth int `json:"pipeline_depth"`
-				Sources       int `json:"source_addresses"`
-			} `json:"limits"`
+			Limits Limits  `json:"limits"`
 		} `json:"pools"`
 	}
 	err := get(ctx, c, "/pools", &v)
@@ -83,8 +93,8 @@ func Observe(ctx context.Context, c *admin.Client, over time.Duration) ([]Observ
 			p.Auto.Limit = 0
 		}
 		rate, hold := charts.busiest(p.SSP)
-		if rate*hold <= p.Need.Rate*p.Need.Hold { // the charts are shorter than the window of Need, or absent
-			rate, hold = p.Need.Rate, p.Need.Hold
+		if rate*hold <= p.Need.ArrivalsPerSecond*p.Need.HoldSeconds { // the charts are shorter than the window of Need, or absent
+			rate, hold = p.Need.ArrivalsPerSecond, p.Need.HoldSeconds
 		}
 		all = append(all, Observation{
 			peak: int(math.Round(p.Peak * float64(p.Places))),

@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"adbuffer/internal/capacity"
-	"adbuffer/internal/config"
+	"adbuffer/internal/dial"
 )
 
 // Input is the input of a plan, as given by the flags of adbuffer plan.
 type Input struct {
 	capacity.PlanInput
 	SSP      string // its name in the YAML; "" = any
-	Protocol string // a value of config.Protocol
+	Protocol string // a dial.Mode
 	// ProtocolGiven and StreamsGiven mean that the operator set the value, which then
 	// replaces the observed one.
 	ProtocolGiven, StreamsGiven bool
@@ -146,12 +146,12 @@ type setting struct {
 
 // shared reports whether a connection carries several requests at once. If ALPN decides, it may be
 // either.
-func (p *planned) shared() bool { return p.protocol != string(config.ProtocolHTTP1) }
+func (p *planned) shared() bool { return p.protocol != string(dial.HTTP1) }
 
-func (p *planned) pipelined() bool { return p.protocol == string(config.ProtocolHTTP1Pipelined) }
+func (p *planned) pipelined() bool { return p.protocol == string(dial.HTTP1Pipelined) }
 
 func (p *planned) http2() bool {
-	return p.protocol == string(config.ProtocolHTTP2) || p.protocol == string(config.ProtocolH2C)
+	return p.protocol == string(dial.HTTP2) || p.protocol == string(dial.H2C)
 }
 
 // setting returns the key of the YAML's pool to set, and its value.

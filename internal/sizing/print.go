@@ -6,7 +6,7 @@ import (
 	"math"
 	"text/tabwriter"
 
-	"adbuffer/internal/config"
+	"adbuffer/internal/dial"
 )
 
 // Write prints the plan for people: a table, and the YAML to paste.
@@ -107,7 +107,7 @@ func printYAML(w io.Writer, plan Plan) {
 			fmt.Fprintf(w, "      %s: %d%s\n", s.key, s.value, note)
 			note = ""
 		}
-		if p.protocol == string(config.ProtocolAuto) && !p.measured {
+		if p.protocol == string(dial.Auto) && !p.measured {
 			fmt.Fprintf(w, "      max_http2_conns: %d   # should it negotiate HTTP/2, with max_streams_per_conn: %d\n", min(p.result.HTTP2GrownConns, n), p.in.Streams)
 		}
 	}
