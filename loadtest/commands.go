@@ -27,7 +27,6 @@ type suite struct {
 	json     bool
 }
 
-// loadTests returns all load tests, each with flags of its own.
 func loadTests() []tests.Command { return append(tests.Commands(), chaos.Command()) }
 
 func (s *suite) addFlags(f *pflag.FlagSet, scale float64) {
@@ -37,7 +36,6 @@ func (s *suite) addFlags(f *pflag.FlagSet, scale float64) {
 	f.BoolVar(&s.json, "json", false, "print the results as JSON")
 }
 
-// newTest makes the command of a load test.
 func newTest(s *suite, t tests.Command) *cobra.Command {
 	long := strings.TrimSpace(t.Question + "\n\n" + t.Long)
 	cmd := &cobra.Command{Use: t.Name, Short: t.Short, Long: long, Example: t.Example, Args: cobra.NoArgs,

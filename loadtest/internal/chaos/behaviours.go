@@ -49,7 +49,6 @@ var allBehaviours = sync.OnceValue(func() (out []namedBehaviour) {
 	return out
 })
 
-// behavioursFor returns the behaviours that an SSP of this kind may have.
 func behavioursFor(k sspKind) []namedBehaviour {
 	if k.healthy {
 		return []namedBehaviour{{name: "healthy", behaviour: healthy}}

@@ -107,7 +107,6 @@ func (o *options) check(f *pflag.FlagSet) error {
 	return nil
 }
 
-// chaos runs chaos, and reports.
 func chaos(e *rig.Rig, o options) {
 	if o.length == 0 {
 		o.length = e.Time(fullLength, time.Minute)
@@ -197,7 +196,6 @@ func (r *run) client(ctx context.Context, st *instance, rnd *rand.Rand, use func
 	}
 }
 
-// pause samples all instances while clients pause.
 func (r *run) pause() {
 	r.pausing.Store(true)
 	r.gate.Lock()

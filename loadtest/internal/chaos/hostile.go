@@ -39,7 +39,6 @@ type hostile struct {
 	end time.Time // of an attack on many connections
 }
 
-// draw returns n correct requests.
 func (h *hostile) draw(n int) []*request { return h.run.drawAll(n, h.st, "a hostile client", h.rnd) }
 
 // drawPart returns a POST of which a hostile client sends a part.
@@ -64,7 +63,6 @@ func (h *hostile) send(asks ...*request) error {
 // wait waits for less than most milliseconds.
 func (h *hostile) wait(most int) { time.Sleep(time.Duration(h.rnd.IntN(most)) * time.Millisecond) }
 
-// noise returns random bytes.
 func (h *hostile) noise(length int) []byte {
 	b := make([]byte, length)
 	for i := range b {
@@ -147,7 +145,6 @@ var http1Attacks = []attack{
 	}},
 }
 
-// hold reads until the attack ends.
 func (h *hostile) hold() {
 	_ = h.SetReadDeadline(h.end)
 	_, _ = io.Copy(io.Discard, h)

@@ -70,7 +70,6 @@ func (r *run) dial(ctx context.Context, st *instance, d net.Dialer, kind, protoc
 	return conn, nil
 }
 
-// useHTTP1 opens a connection and sends requests on it until one side closes it or clients pause.
 func (r *run) useHTTP1(ctx context.Context, st *instance, m clientKind, rnd *rand.Rand) error {
 	conn, err := r.dial(ctx, st, honest(rnd), m.name, "http/1.1")
 	if err != nil {
@@ -149,7 +148,6 @@ func (r *run) ended(asks []*request, served int, err error) {
 	}
 }
 
-// timedOut reports whether a deadline of a connection or of a context has passed.
 func timedOut(err error) bool {
 	var timeout net.Error
 	return errors.As(err, &timeout) && timeout.Timeout()
@@ -179,7 +177,6 @@ func (r *run) read(c *http1Conn, m clientKind, a *request) (first time.Time, p *
 	return first, p, err
 }
 
-// readResponse reads a response, and skips interim responses.
 func readResponse(in *bufio.Reader, method string) (*response, error) {
 	for {
 		res, err := http.ReadResponse(in, &http.Request{Method: method})

@@ -34,7 +34,6 @@ var (
 		MaxReceiveBufferPerConnection: 1 << 16, MaxReceiveBufferPerStream: 1 << 16}})
 )
 
-// dialHTTP2 opens a connection of an honest client.
 func (r *run) dialHTTP2(ctx context.Context, st *instance, kind string, t *http2.Transport, rnd *rand.Rand) (*http2.ClientConn, error) {
 	conn, err := r.dial(ctx, st, honest(rnd), kind, "h2")
 	if err != nil {
@@ -48,7 +47,6 @@ func (r *run) dialHTTP2(ctx context.Context, st *instance, kind string, t *http2
 	return cc, nil
 }
 
-// useHTTP2 opens a connection and sends requests on it until one side closes it or clients pause.
 func (r *run) useHTTP2(ctx context.Context, st *instance, rnd *rand.Rand) error {
 	cc, err := r.dialHTTP2(ctx, st, "HTTP/2", largeWindows, rnd)
 	if err != nil {

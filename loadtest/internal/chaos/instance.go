@@ -50,7 +50,6 @@ const (
 	drainTimeout = 10 * time.Second
 )
 
-// startInstances starts an adbuffer for each instance.
 func (r *run) startInstances() {
 	r.cert = r.Certificate("chaos", "127.0.0.1")
 	roots := x509.NewCertPool()
@@ -144,7 +143,6 @@ func (r *run) change(ctx context.Context, st *instance, rnd *rand.Rand) {
 	}
 }
 
-// reload changes the configuration file and sends the signal to reload it.
 func (r *run) reload(st *instance, rnd *rand.Rand) {
 	temporary := st.file + ".new"
 	r.Check(os.WriteFile(temporary, []byte(r.config(st, rnd)), 0o600))
@@ -173,7 +171,6 @@ func (r *run) drain(st *instance, a *rig.Adbuffer) {
 	r.inspect(st, a)
 }
 
-// inspect looks for bugs in a process's log.
 func (r *run) inspect(st *instance, a *rig.Adbuffer) {
 	log := a.Log()
 	for _, bad := range []string{"DATA RACE", "panic", "BUG:", "fatal error", `"level":"error"`} {
@@ -183,7 +180,6 @@ func (r *run) inspect(st *instance, a *rig.Adbuffer) {
 	}
 }
 
-// end stops an instance's process.
 func (r *run) end(st *instance) {
 	a := st.process.Load()
 	if !a.Running() {

@@ -213,7 +213,6 @@ func reason(err error) string {
 	return text
 }
 
-// checkUnanswered looks up the requests that got no response.
 func (r *run) checkUnanswered() {
 	for _, a := range r.log.unanswered {
 		for i, s := range r.ssps {

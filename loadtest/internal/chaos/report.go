@@ -8,7 +8,6 @@ import (
 	"adbuffer/loadtest/internal/results"
 )
 
-// report fills the tables of the report, and its verdict on each promise.
 func (r *run) report(rep *results.Report) {
 	keys, counts, sum := r.tally.all()
 	responses := rep.Table(fmt.Sprintf("%d requests in %v, seed %d", sum, r.options.length, r.options.seed), "response", "requests")
@@ -52,7 +51,6 @@ func (r *run) report(rep *results.Report) {
 	}
 }
 
-// changes adds the changes during the traffic to a table.
 func (r *run) changes(t *results.Table) {
 	for _, st := range r.instances {
 		t.Add(nil, st.name+": reloads", st.reloads)
@@ -79,7 +77,6 @@ func (r *run) judgeHealthy() {
 	}
 }
 
-// taken returns the time that the machine took from the requests to each instance.
 func (r *run) taken() string {
 	var out []string
 	for _, st := range r.instances {
@@ -88,7 +85,6 @@ func (r *run) taken() string {
 	return strings.Join(out, ", ")
 }
 
-// excusesInWords returns how many requests were excused, by promise.
 func (r *run) excusesInWords() string {
 	var out []string
 	names, counts, _ := r.excused.all()

@@ -69,7 +69,6 @@ func (r *run) defaultDeadline() time.Duration {
 	return defaultDeadline
 }
 
-// drawAll returns n correct requests.
 func (r *run) drawAll(n int, st *instance, kind string, rnd *rand.Rand) []*request {
 	asks := make([]*request, n)
 	for i := range asks {
@@ -163,7 +162,6 @@ func (a *request) message(ctx context.Context) (*http.Request, *upload) {
 	return q, body
 }
 
-// http1 returns the text of the request in HTTP/1.
 func (a *request) http1(http10 bool) []byte {
 	q, _ := a.message(context.Background())
 	if http10 {

@@ -88,7 +88,6 @@ const (
 	mostGoroutines = 10        // for each connection
 )
 
-// observe judges what the process holds now.
 func (r *run) observe(st *instance, s sample, sums map[string]float64) {
 	if n := sums[blame] - st.blamed; n > 0 {
 		r.broken.add(blamed, "%s: %v requests to healthy SSPs", st.name, n)
@@ -135,7 +134,6 @@ func (r *run) sampleAtRest(st *instance) {
 	st.samples = append(st.samples, s)
 }
 
-// live returns the size of the heap without garbage.
 func (st *instance) live() (live float64, err error) {
 	// A heap profile with gc=1 and debug=1 has the size of the heap just after a collection. The second
 	// collection also frees the contents of sync.Pools.
@@ -170,7 +168,6 @@ func thirds(samples []sample, quantity int) (second, last float64) {
 	return rig.Median(parts[1]), rig.Median(parts[2])
 }
 
-// compare judges the samples of an instance, and adds its rows to the table.
 func (r *run) compare(st *instance, t *results.Table) {
 	for i, q := range mayGrow {
 		write := func(v float64) string {

@@ -68,12 +68,10 @@ func (r *run) mixed() []*ssp {
 	return r.ssps[:n]
 }
 
-// named returns the index of an SSP.
 func (r *run) named(name string) int {
 	return slices.IndexFunc(r.ssps, func(s *ssp) bool { return s.name == name })
 }
 
-// startSSPs starts an SSP of each kind.
 func (r *run) startSSPs() {
 	for i, k := range sspKinds {
 		s := &ssp{sspKind: k, config: rig.SSP{Name: k.name, Protocol: k.protocol,

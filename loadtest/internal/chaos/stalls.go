@@ -56,7 +56,6 @@ func (s *stalls) total() time.Duration {
 	return time.Duration(s.sum.Load() + max(0, time.Now().UnixNano()-s.tick.Load()-int64(2*stallTick)))
 }
 
-// watchStalls measures stalls of the machine, of this process and of the instances.
 func (r *run) watchStalls(ctx context.Context) {
 	own, last := load.ReadWaits(os.Getpid()), time.Now()
 	for ctx.Err() == nil {
@@ -76,7 +75,6 @@ const recentTicks = int(3 * time.Second / stallTick)
 // mostExcused is the largest share of requests that may be excused. Above it the promise is broken.
 const mostExcused = 0.01
 
-// excuse counts a request that a stall of the machine excuses.
 func (r *run) excuse(p promise, a *request, stalled time.Duration) {
 	if r.excused.add(string(p), "") <= mostExamples {
 		r.say("excused, since the machine stood still for %v: %s: %v", stalled.Round(time.Millisecond), p, a)

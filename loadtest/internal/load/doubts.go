@@ -16,7 +16,6 @@ const (
 	maxLagToWait = 0.05 // lag as a share of the median latency
 )
 
-// doubts returns the reasons for not trusting r.
 func doubts(plan *Plan, r *Result) (out []string) {
 	doubtIf := func(wrong bool, format string, args ...any) {
 		if wrong {

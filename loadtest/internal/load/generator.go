@@ -40,7 +40,6 @@ func newGenerator(plan *Plan, rec *recorder) *generator {
 	return g
 }
 
-// clients returns the clients of the plan.
 func (g *generator) clients() (out []client) {
 	for range g.plan.Connections {
 		if g.plan.Protocol == HTTP2 {
@@ -94,7 +93,6 @@ func (g *generator) run(ctx context.Context) error {
 	}
 }
 
-// connect opens the connections of all clients.
 func (g *generator) connect(clients []client) {
 	var dials sync.WaitGroup
 	limit := make(chan struct{}, 64) // bounds the handshakes at a time; listeners queue more

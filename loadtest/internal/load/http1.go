@@ -65,7 +65,6 @@ func (c *http1) run() {
 	}
 }
 
-// takePlace waits for a free place.
 func (c *http1) takePlace() {
 	select {
 	case c.used <- struct{}{}:
@@ -138,14 +137,12 @@ func (c *http1Conn) end() []flight {
 	return c.flights
 }
 
-// idle reports whether no request waits for a response.
 func (c *http1Conn) idle() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.flights) == 0
 }
 
-// read reads the responses of a connection until it ends.
 func (c *http1) read(conn *http1Conn) {
 	defer context.AfterFunc(c.g.stop, func() { conn.Close() })()
 	in := bufio.NewReaderSize(conn, 64<<10)

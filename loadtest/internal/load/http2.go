@@ -78,7 +78,6 @@ func (c *http2Conn) run() {
 	streams.Wait()
 }
 
-// stream sends one request at a time.
 func (c *http2Conn) stream() {
 	var body bytes.Buffer
 	for {

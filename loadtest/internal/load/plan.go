@@ -67,7 +67,6 @@ type Plan struct {
 	Tick time.Duration
 }
 
-// prepare sets defaults and builds the TLS configuration.
 func (p *Plan) prepare() error {
 	p.Threads = cmp.Or(p.Threads, 1)
 	p.Timeout = cmp.Or(p.Timeout, 5*time.Second)

@@ -101,7 +101,6 @@ func readCores(numbers []int) (sum cores) {
 	return sum
 }
 
-// busySince returns the share of time that the cores were busy since before.
 func (c cores) busySince(before cores) float64 {
 	if c.all == before.all {
 		return 0

@@ -86,7 +86,6 @@ func (r *recorder) cell(phase, class int) *cell {
 	return c
 }
 
-// arrived counts a request that is due.
 func (r *recorder) arrived() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,7 +109,6 @@ func (r *recorder) begin(a arrival) flight {
 	return f
 }
 
-// count adds to the figures about connections.
 func (r *recorder) count(add func(*Counts)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,7 +152,6 @@ func (r *recorder) received(f flight, a response, now time.Duration) {
 	}
 }
 
-// failed counts a request without a response.
 func (r *recorder) failed(f flight, kind string, now time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,7 +159,6 @@ func (r *recorder) failed(f flight, kind string, now time.Duration) {
 	r.fail(r.cell(f.phase, f.class), kind, now-f.due)
 }
 
-// unsolicited counts bytes on a connection without a request.
 func (r *recorder) unsolicited(phase int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

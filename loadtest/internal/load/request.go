@@ -83,7 +83,6 @@ func newSet(p *Plan) *set {
 	return s
 }
 
-// choose chooses a request at random.
 func (s *set) choose() *request {
 	class := 0
 	if len(s.pick) > 1 {
@@ -106,7 +105,6 @@ func (r *request) append(dst []byte, n uint64) []byte {
 	return dst
 }
 
-// appendNumber appends n as numberDigits digits to dst.
 func appendNumber(dst []byte, n uint64) []byte {
 	var digits [numberDigits]byte
 	for i := numberDigits - 1; i >= 0; i-- {

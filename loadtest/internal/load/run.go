@@ -59,7 +59,6 @@ func cause(ctx context.Context) error {
 	return nil
 }
 
-// finish adds the summaries of the recorder to the result.
 func (r *Result) finish(ctx context.Context, rec *recorder) {
 	plan := rec.plan
 	r.Interrupted = ctx.Err() != nil

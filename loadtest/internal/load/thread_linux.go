@@ -25,7 +25,6 @@ func sleep(d time.Duration) {
 	_ = unix.Nanosleep(&t, nil)
 }
 
-// processCPU returns the CPU time of the process.
 func processCPU() time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
@@ -34,7 +33,6 @@ func processCPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// allowedCores returns the cores that the process may run on.
 func allowedCores() []int {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {

@@ -78,7 +78,6 @@ func (r *Rig) spawn(role string, c Command, order any) *childProcess {
 	return &childProcess{Process: r.StartProcess(c), pipe: pipe, replies: json.NewDecoder(pipe)}
 }
 
-// read reads one reply.
 func (c *childProcess) read(v any, timeout time.Duration) error {
 	_ = c.pipe.SetReadDeadline(time.Now().Add(timeout))
 	if err := c.replies.Decode(v); err != nil {

@@ -176,7 +176,6 @@ func OpenLoop(conns int, rate float64, warm, length time.Duration, templates ...
 // Get returns a small GET of path.
 func Get(path string) load.Template { return load.Template{Name: path, Method: "GET", Path: path} }
 
-// preset returns a preset with another name and path.
 func preset(preset, name, path string) load.Template {
 	t := Presets()[preset]
 	t.Name, t.Path = name, path

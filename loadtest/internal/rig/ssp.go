@@ -31,7 +31,6 @@ type simulation struct {
 	Seed      uint64
 }
 
-// simulate is the role of an SSP.
 func simulate(o simulation, reply func(any) error) error {
 	s, err := sspsim.Start(sspsim.Options{Control: "127.0.0.1:0", Protocol: o.Protocol, Behaviour: o.Behaviour, Seed: o.Seed})
 	if err != nil {

@@ -114,7 +114,6 @@ func (s *Stage) startSSP(ssp *SSP, anywhere bool) {
 	}
 }
 
-// loadURL sets the server to load.
 func (s *Stage) loadURL(text, caFile string) {
 	u := Must(url.Parse(text))(s.Rig)
 	if caFile != "" {

@@ -31,7 +31,6 @@ func oneOf[T ~string](c *checker, path string, v T, known ...T) {
 	c.faultIf(!slices.Contains(known, v), path, "%q: must be one of %q", v, known)
 }
 
-// check returns all violations of rules.
 func (s *Scenario) check() error {
 	c := new(checker)
 	for i := range s.SSPs {

@@ -66,7 +66,6 @@ var attacks = []*attack{
 		workers: 3, do: beGreedy},
 }
 
-// run attacks until the context ends.
 func (a *attack) run(ctx context.Context, t *rig.Stage) {
 	var workers sync.WaitGroup
 	for range a.workers {

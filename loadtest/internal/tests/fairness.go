@@ -57,13 +57,11 @@ func fairness(e *rig.Rig) {
 	}
 }
 
-// succeeded returns the share of the requests that succeeded.
 func succeeded(rounds rounds) float64 {
 	sum := rounds.counts()
 	return share(sum.Answered, sum.Offered)
 }
 
-// attackInTurn measures calm and attacked rounds in turn.
 func attackInTurn(e *rig.Rig, a *attack, rounds int) turns {
 	templates := []load.Template{rig.Bid("fair1", "/fillbuffer/fair1"), rig.Bid("fair2", "/fillbuffer/fair2"),
 		rig.Page("page", "/fillbuffer/fair1")}

@@ -105,7 +105,6 @@ scrape_configs: [{job_name: adbuffer, static_configs: [{targets: ["%s"]}]}]
 	return addr
 }
 
-// firing returns the labels of the alerts that fire.
 func firing(prom string) (labels []map[string]string, err error) {
 	var v struct {
 		Data struct {
@@ -167,7 +166,6 @@ func (s *storyRun) largeEnough() (f *rig.Figures, share float64) {
 	return f, (waitedAfter - waited) / max(1, lentAfter-lent)
 }
 
-// load sends requests. It calls do and look once a second.
 func (s *storyRun) load(length time.Duration, do func(since time.Duration)) *rig.Figures {
 	plan := rig.OpenLoop(256, storyRate, 0, length, rig.Get("/fillbuffer"))
 	plan.Poisson, plan.Tick = true, time.Second
@@ -211,14 +209,12 @@ func (s *storyRun) at() string {
 	return fmt.Sprintf("%d:%02d", int(d.Minutes()), int(d.Seconds())%60)
 }
 
-// note adds an event to the story.
 func (s *storyRun) note(format string, args ...any) {
 	event := fmt.Sprintf(format, args...)
 	s.Rep.Note("%s %s", s.at(), event)
 	s.Next("story: %s %s", s.at(), strings.ReplaceAll(event, "**", ""))
 }
 
-// readPool reads the state of the pool.
 func (s *storyRun) readPool() {
 	var pools struct{ Pools []poolState }
 	s.Check(rig.GetJSON("http://"+s.Adbuffer.Admin+"/pools", &pools))

@@ -96,7 +96,6 @@ scrapes adbuffer with the rules of deploy/prometheus.`, Test: story, Alone: true
 // rounds has the figures of the rounds of one situation; nil was not measured.
 type rounds []*rig.Figures
 
-// values returns a figure of each round.
 func (r rounds) values(figure func(*rig.Figures) float64) (all []float64) {
 	for _, f := range r {
 		if f != nil {
@@ -165,7 +164,6 @@ func distinct(all []string) (out []string) {
 // turns has the rounds of two situations that took turns, so that other work of the machine slows both.
 type turns struct{ calm, disturbed rounds }
 
-// inTurn measures rounds of two situations in turn.
 func inTurn(e *rig.Rig, times int, what string, calm, disturbed func() *rig.Figures) (t turns) {
 	for n := range times {
 		e.Next("%s, round %d of %d", what, n+1, times)
@@ -176,7 +174,6 @@ func inTurn(e *rig.Rig, times int, what string, calm, disturbed func() *rig.Figu
 
 func (t turns) doubts() []string { return slices.Concat(t.calm, t.disturbed).doubts() }
 
-// share returns part / whole.
 func share(part, whole uint64) float64 { return float64(part) / float64(whole) }
 
 // steady returns the behaviour of an SSP with the same latency for all requests.
