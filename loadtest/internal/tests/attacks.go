@@ -3,7 +3,6 @@ package tests
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -97,13 +96,11 @@ func (a *attack) once(ctx context.Context, t *rig.Stage) {
 // after starts the attack when adbuffer has completed n requests of the other clients. It stops the
 // attack after length, just behind their last request. If only the attacker used its SSP, adbuffer
 // would rightly pause the SSP, and the pause would outlast the round.
-func (a *attack) after(ctx context.Context, e *rig.Rig, s *rig.Stage, n float64, length time.Duration) {
+func (a *attack) after(ctx context.Context, s *rig.Stage, n float64, length time.Duration) {
 	const ended = "adbuffer_requests_total"
-	for before := s.Adbuffer.Metric(ended); s.Adbuffer.Metric(ended) < before+n; rig.Sleep(ctx, 20*time.Millisecond) {
-		if ctx.Err() != nil {
-			e.Check(errors.New("the attack did not begin: the other clients ended too few requests"))
-		}
-	}
+	before := s.Adbuffer.Metric(ended)
+	s.Adbuffer.Await(10*time.Second, "complete enough requests before the attack",
+		func() bool { return s.Adbuffer.Metric(ended) >= before+n })
 	attacking, end := context.WithTimeout(ctx, length)
 	defer end()
 	a.run(attacking, s)

@@ -88,7 +88,7 @@ func attackInTurn(e *rig.Rig, a *attack, rounds int) turns {
 	}
 	attacked := func() *rig.Figures {
 		return s.Beside(loaded, func(ctx context.Context) {
-			a.after(ctx, e, s, fairWarm, fairWarmUp+fairInForce+measured)
+			a.after(ctx, s, fairWarm, fairWarmUp+fairInForce+measured)
 		})
 	}
 	return inTurn(e, rounds, "fairness: "+a.name, calm, attacked)

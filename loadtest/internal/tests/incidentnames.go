@@ -23,43 +23,38 @@ type source struct {
 	ask           func(s *scene) string // returns what names the incident now; "" if nothing does
 }
 
-// sources are all sources; byLog is the index of the log.
-var sources = [...]source{
-	byLog:     {"log", namedWithin, quietWithin, (*scene).inLog},
-	byMetric:  {"metrics", namedWithin, quietWithin, (*scene).inMetrics},
-	byAlert:   {"alert", alertWithin, alertQuiet, (*scene).inAlerts},
-	byPage:    {"page", namedWithin, quietWithin, (*scene).onPage},
-	byExplain: {"explain", namedWithin, quietWithin, (*scene).explained},
+// sources are all sources, the log first.
+var sources = []source{
+	{"log", namedWithin, quietWithin, (*scene).inLog},
+	{"metrics", namedWithin, quietWithin, (*scene).inMetrics},
+	{"alert", alertWithin, alertQuiet, (*scene).inAlerts},
+	{"page", namedWithin, quietWithin, (*scene).onPage},
+	{"explain", namedWithin, quietWithin, (*scene).explained},
 }
 
-const (
-	byLog = iota
-	byMetric
-	byAlert
-	byPage
-	byExplain
-	incidentSources
-)
+// naming is when a source named an incident, and what it said first.
+type naming struct {
+	first, last time.Time // zero: it did not
+	said        string
+}
 
 // names is what has named an incident.
 type names struct {
-	first, last [incidentSources]time.Time // when each source named it; zero: it did not
-	said        [incidentSources]string    // what it said first
-	misleading  []string                   // other alerts
-	read        int                        // bytes of the log that were looked at
+	by         map[string]naming // by source
+	misleading []string          // other alerts
+	read       int               // bytes of the log that were looked at
 }
 
 // look notes which sources name the incident now, and which alerts mislead.
 func (s *scene) look() {
-	now := time.Now()
-	for i, source := range sources {
-		said := source.ask(s)
-		if said == "" {
-			continue
-		}
-		s.names.last[i] = now
-		if s.names.first[i].IsZero() {
-			s.names.first[i], s.names.said[i] = now, said
+	for _, source := range sources {
+		if said := source.ask(s); said != "" {
+			n, again := s.names.by[source.name]
+			if !again {
+				n = naming{first: time.Now(), said: said}
+			}
+			n.last = time.Now()
+			s.names.by[source.name] = n
 		}
 	}
 }
@@ -178,22 +173,22 @@ func judgeIncidents(r *results.Report, scenes []*scene) {
 	for _, s := range scenes {
 		cells := []any{s.name}
 		named := 0
-		for i, source := range sources {
-			first, last := s.names.first[i], s.names.last[i]
-			if first.IsZero() {
+		for _, source := range sources {
+			n, found := s.names.by[source.name]
+			if !found {
 				cells = append(cells, "–")
 				continue
 			}
-			cells = append(cells, fmt.Sprintf("%.0f / %.0f", first.Sub(s.began).Seconds(), max(0, last.Sub(s.ended).Seconds())))
-			said.Add(nil, s.name, source.name, "`"+s.names.said[i]+"`")
+			cells = append(cells, fmt.Sprintf("%.0f / %.0f", n.first.Sub(s.began).Seconds(), max(0, n.last.Sub(s.ended).Seconds())))
+			said.Add(nil, s.name, source.name, "`"+n.said+"`")
 			limit := source.within
-			if i == byLog && s.logAfter {
+			if source.name == "log" && s.logAfter {
 				limit += incidentLasts
 			}
-			if first.Sub(s.began) <= limit {
+			if n.first.Sub(s.began) <= limit {
 				named++
 			}
-			if last.Sub(s.ended) > source.quiet {
+			if n.last.Sub(s.ended) > source.quiet {
 				loud = append(loud, s.name+": "+source.name)
 			}
 		}

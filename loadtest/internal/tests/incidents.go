@@ -5,7 +5,6 @@ import (
 	"crypto"
 	"crypto/tls"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -166,11 +165,7 @@ func (s *scene) awaitLookup() {
 		return text
 	}
 	first := count()
-	for end := time.Now().Add(25 * time.Second); count() == first; time.Sleep(200 * time.Millisecond) {
-		if time.Now().After(end) {
-			s.check(errors.New("no look-up"))
-		}
-	}
+	s.adbuffer.Await(25*time.Second, "look up a name", func() bool { return count() != first })
 	time.Sleep(12 * time.Second)
 }
 

@@ -98,7 +98,7 @@ func runIncidents(e *rig.Rig, only string) {
 		if !strings.Contains(incidents[i].name, only) {
 			continue
 		}
-		s := &scene{incident: &incidents[i], e: e, dir: filepath.Join(e.Dir, "incident-"+strconv.Itoa(i))}
+		s := &scene{incident: &incidents[i], e: e, names: names{by: map[string]naming{}}, dir: filepath.Join(e.Dir, "incident-"+strconv.Itoa(i))}
 		if s.root && os.Geteuid() != 0 {
 			r.Misses("root, for the incident " + s.name)
 			continue

@@ -16,9 +16,9 @@ func TestPromisesHoldBreakAndAreDoubted(t *testing.T) {
 	// The log names it after 3 s, metrics after 4 s, an alert after alerted, and that ends after quiet.
 	told := func(alerted, quiet time.Duration, misleading ...string) judge {
 		end := time.Now()
+		at := func(first, last time.Duration) naming { return naming{first: end.Add(first), last: end.Add(last)} }
 		s := &scene{incident: &incident{name: "a"}, began: end, ended: end, names: names{misleading: misleading,
-			first: [incidentSources]time.Time{end.Add(3 * time.Second), end.Add(4 * time.Second), end.Add(alerted)},
-			last:  [incidentSources]time.Time{byLog: end.Add(-time.Second), byAlert: end.Add(quiet)}}}
+			by: map[string]naming{"log": at(3*time.Second, -time.Second), "metrics": at(4*time.Second, 0), "alert": at(alerted, quiet)}}}
 		return func(r *results.Report) { judgeIncidents(r, []*scene{s}) }
 	}
 	peers := func(pipelined, h2, h1 float64) judge {

@@ -144,12 +144,10 @@ func (s *storyRun) resize() {
 	changed := strings.Replace(string(text), storyLimits(storyPool), storyLimits(s.advised), 1)
 	s.Check(os.WriteFile(s.Adbuffer.File, []byte(changed), 0o600))
 	s.Check(s.Adbuffer.Signal(syscall.SIGHUP))
-	for end := time.Now().Add(20 * time.Second); s.last.Limit != s.advised; rig.Sleep(s.Ctx, 50*time.Millisecond) {
-		if time.Now().After(end) {
-			s.Check(fmt.Errorf("the pool was not set to %d connections: %s", s.advised, s.Adbuffer.Log()))
-		}
+	s.Adbuffer.Await(20*time.Second, fmt.Sprintf("set the pool to %d connections", s.advised), func() bool {
 		s.readPool()
-	}
+		return s.last.Limit == s.advised
+	})
 }
 
 // largeEnough loads the pool of the advised size, and measures which share of the requests waited.
