@@ -2,7 +2,6 @@ package dial
 
 import (
 	"crypto/tls"
-	"net"
 	"runtime"
 	"testing"
 	"time"
@@ -71,7 +70,7 @@ func TestADialOutlastsItsTimeoutsWhileOtherGoroutinesRun(t *testing.T) {
 
 // Though the process has too little CPU, a dial to a black hole ends. It ends later than its timeout.
 func TestADialToABlackHoleEndsDespiteTheLag(t *testing.T) {
-	silent := listen(t, func(c *net.TCPConn) { waitForEnd(c) }).addr("ssp.test")
+	silent := listen(t, waitForEnd).addr("ssp.test")
 	for _, c := range []struct {
 		scheme, setting string
 		to              upstream.Address

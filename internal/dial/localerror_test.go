@@ -2,7 +2,6 @@ package dial
 
 import (
 	"context"
-	"io"
 	"net"
 	"net/netip"
 	"strings"
@@ -15,7 +14,7 @@ import (
 
 // Errors of adbuffer's own machine were connect_failed, as if the SSP had failed.
 func TestErrorsOfThisMachineAreLocal(t *testing.T) {
-	p := listen(t, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
+	p := listen(t, waitForEnd)
 	for errno, names := range map[syscall.Errno]string{
 		syscall.EMFILE: "ulimit -n", syscall.ENFILE: "fs.file-max", syscall.EADDRNOTAVAIL: "source_addresses",
 		syscall.ENOBUFS: "memory", syscall.ENOMEM: "memory",
@@ -37,7 +36,7 @@ func TestErrorsOfThisMachineAreLocal(t *testing.T) {
 
 // A dial that finds no file for its socket uses the file that FreeFile frees.
 func TestADialUsesAFileThatBecomesFree(t *testing.T) {
-	p := listen(t, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
+	p := listen(t, waitForEnd)
 	calls, full := 0, true
 	o := p.options(t, "http", "ssp.test")
 	o.FreeFile = func(err error) bool {

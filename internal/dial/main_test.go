@@ -84,7 +84,12 @@ func (p *peer) addr(host string) upstream.Address {
 // goroutines end before the test ends.
 func listen(t *testing.T, serve func(*net.TCPConn)) *peer {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	return listenAt(t, "127.0.0.1", serve)
+}
+
+func listenAt(t *testing.T, ip string, serve func(*net.TCPConn)) *peer {
+	t.Helper()
+	ln, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
 	testsupport.NoError(t, err)
 	var wg sync.WaitGroup
 	var mu sync.Mutex

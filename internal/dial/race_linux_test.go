@@ -20,23 +20,9 @@ import (
 // counted returns an SSP at an IP address, and the number of its connections.
 func counted(t *testing.T, ip string) (upstream.Address, *atomic.Int64) {
 	t.Helper()
-	ln, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
-	testsupport.NoError(t, err)
 	n := new(atomic.Int64)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			n.Add(1)
-			c.Close()
-		}
-	}()
-	t.Cleanup(func() { ln.Close(); <-ended })
-	return upstream.Address{Endpoint: upstream.Endpoint{Host: "ssp.test"}, AddrPort: ln.Addr().(*net.TCPAddr).AddrPort()}, n
+	p := listenAt(t, ip, func(*net.TCPConn) { n.Add(1) })
+	return upstream.Address{Endpoint: upstream.Endpoint{Host: "ssp.test"}, AddrPort: netip.AddrPortFrom(netip.MustParseAddr(ip), p.port)}, n
 }
 
 // raceTo dials the addresses and closes the connection.

@@ -84,7 +84,7 @@ func reset(c *net.TCPConn) { c.SetLinger(0) } // closing sends a reset
 func TestAHelloThatAMiddleboxLosesIsTriedOnceMoreWithoutHybridGroups(t *testing.T) {
 	testsupport.Long(t)
 	ca := newAuthority()
-	for name, lose := range map[string]func(*net.TCPConn){"reset": reset, "dropped": func(c *net.TCPConn) { waitForEnd(c) }} {
+	for name, lose := range map[string]func(*net.TCPConn){"reset": reset, "dropped": waitForEnd} {
 		ssp := listenTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.valid(t, "ssp.test")}})
 		m := startMiddlebox(t, ssp, lose)
 		o := m.https(t, ca, "ssp.test")

@@ -44,7 +44,7 @@ func TestConnectionsComeFromSourceAddresses(t *testing.T) {
 
 // Dials leave out an address that no source address can reach.
 func TestSourceAddressesChooseTheFamily(t *testing.T) {
-	p := listen(t, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
+	p := listen(t, waitForEnd)
 	o := p.options(t, "http", "ssp.test")
 	o.Lookup = func(context.Context, string) ([]netip.Addr, error) {
 		return []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")}, nil
@@ -60,7 +60,7 @@ func TestSourceAddressesChooseTheFamily(t *testing.T) {
 
 // A source address that the machine does not have fails the dial, and the error names the setting.
 func TestForeignSourceAddressIsNamed(t *testing.T) {
-	p := listen(t, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
+	p := listen(t, waitForEnd)
 	o := p.options(t, "http", "ssp.test")
 	o.Sources = []netip.Addr{netip.MustParseAddr("192.0.2.1")}
 	d := newDialer(t, o)

@@ -3,7 +3,6 @@ package dial
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"syscall"
 	"testing"
@@ -16,7 +15,7 @@ import (
 )
 
 func TestSocketsFindPeersThatDieSilently(t *testing.T) {
-	p := listen(t, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
+	p := listen(t, waitForEnd)
 	r := p.dial(t, newDialer(t, p.options(t, "http", "ssp.test")), true)
 	raw, err := r.Socket.Conn.(syscall.Conn).SyscallConn()
 	testsupport.NoError(t, err)
@@ -43,9 +42,7 @@ func TestSocketsFindPeersThatDieSilently(t *testing.T) {
 // process accepts.
 func tcpBlackHole(t *testing.T) upstream.Address {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	testsupport.NoError(t, err)
-	t.Cleanup(func() { ln.Close() })
+	ln := testsupport.Listen(t)
 	raw, err := ln.(*net.TCPListener).SyscallConn()
 	testsupport.NoError(t, err)
 	var listenErr error

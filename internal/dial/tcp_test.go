@@ -3,7 +3,6 @@ package dial
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"net/netip"
 	"testing"
@@ -15,7 +14,7 @@ import (
 )
 
 func TestCleartextSpeaksWhatTheModeSays(t *testing.T) {
-	p := listen(t, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
+	p := listen(t, waitForEnd)
 	for mode, want := range map[Mode]upstream.Protocol{
 		Auto: upstream.HTTP1, HTTP1: upstream.HTTP1, HTTP1Pipelined: upstream.HTTP1Pipelined, H2C: upstream.HTTP2,
 	} {
@@ -32,8 +31,7 @@ func TestCleartextSpeaksWhatTheModeSays(t *testing.T) {
 // closedPort returns an address that refuses connections.
 func closedPort(t *testing.T) upstream.Address {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	testsupport.NoError(t, err)
+	ln := testsupport.Listen(t)
 	a := upstream.Address{Endpoint: upstream.Endpoint{Host: "ssp.test"}, AddrPort: ln.Addr().(*net.TCPAddr).AddrPort()}
 	testsupport.NoError(t, ln.Close())
 	return a
@@ -54,7 +52,7 @@ func TestAddressesThatNoSSPHasAreNotDialled(t *testing.T) {
 }
 
 func TestADialThatIsCalledOffSaysSo(t *testing.T) {
-	p := listen(t, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
+	p := listen(t, waitForEnd)
 	d := newDialer(t, p.options(t, "http", "ssp.test"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

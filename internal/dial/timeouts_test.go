@@ -2,7 +2,6 @@ package dial
 
 import (
 	"context"
-	"net"
 	"net/netip"
 	"testing"
 	"time"
@@ -12,7 +11,7 @@ import (
 )
 
 func TestAShorterHandshakeTimeoutHoldsForTheNextDial(t *testing.T) {
-	p := listen(t, func(c *net.TCPConn) { waitForEnd(c) }) // sends nothing
+	p := listen(t, waitForEnd) // sends nothing
 	ca := newAuthority()
 	d := newDialer(t, p.https(t, ca, "ssp.test"))
 	d.SetTimeouts(5*time.Second, 7*time.Millisecond)

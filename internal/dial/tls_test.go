@@ -25,7 +25,7 @@ func hasAll(s string, parts ...string) bool {
 }
 
 // waitForEnd returns when the other side has closed c.
-func waitForEnd(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
+func waitForEnd(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) }
 
 func TestALaterHandshakeResumesTheSession(t *testing.T) {
 	ca := newAuthority()

@@ -3,7 +3,6 @@ package http1
 import (
 	"bufio"
 	"bytes"
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -134,34 +133,5 @@ func FuzzResponse(f *testing.F) {
 			i++
 			return int(sizes[i%len(sizes)])
 		})
-	})
-}
-
-func FuzzParseHead(f *testing.F) {
-	for _, c := range goodResponses {
-		f.Add([]byte(c.head))
-	}
-	for _, c := range badResponses {
-		f.Add([]byte(c.response))
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		var h head
-		n, fields, err := parseHead(b, &h, []byte("kept"))
-		testsupport.MustTrue(t, n >= 0 && n <= len(b) && (n <= 0 || err == nil), "%d bytes, error %v", n, err)
-		testsupport.MustTrue(t, bytes.HasPrefix(fields, []byte("kept")), "the bytes before the fields are gone")
-		if n == 0 {
-			return
-		}
-		checkFields(t, string(fields[len("kept"):]))
-		testsupport.MustTrue(t, h.status >= 100 && h.status <= 599 && h.contentLength >= -1, "%+v", h)
-		// No shorter piece is a complete head or a violation.
-		for cut := range n {
-			var short head
-			m, _, err := parseHead(b[:cut], &short, nil)
-			testsupport.MustTrue(t, m == 0 && err == nil, "the first %d of %d bytes of %q: %d bytes, error %v", cut, n, b, m, err)
-		}
-		var again head
-		m, _, err := parseHead(b[:n], &again, nil)
-		testsupport.MustTrue(t, m == n && err == nil && fmt.Sprint(again) == fmt.Sprint(h), "alone: %d bytes, error %v, %+v; want %d, %+v", m, err, again, n, h)
 	})
 }

@@ -95,15 +95,8 @@ type modelCase struct {
 }
 
 func (p modelCase) String() string {
-	return fmt.Sprintf("%+v, ending %s", struct {
-		proven          bool
-		exchanges, gone int
-		cancelled       bool
-		good            int
-		then            string
-		writable        int
-		stalled         bool
-	}{p.proven, p.exchanges, p.gone, p.cancelled, p.good, p.then, p.writable, p.stalled}, endingNames[p.ending])
+	type fields modelCase // without this method
+	return fmt.Sprintf("%+v, ending %s", fields(p), endingNames[p.ending])
 }
 
 // modelCases calls f for each case.

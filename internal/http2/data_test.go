@@ -220,13 +220,7 @@ func TestDataForResetStreamsIsBounded(t *testing.T) {
 		p.data(id, false, strings.Repeat("x", http2codec.MaxFrameSize-1))
 	}
 	p.data(id, false, "the last") // 65540 bytes
-	for {
-		switch f := p.read().(type) {
-		case *h2.GoAwayFrame:
-			testsupport.True(t, f.ErrCode == h2.ErrCodeFlowControl, "GOAWAY %v", f.ErrCode)
-			return
-		}
-	}
+	p.wantGoAway(h2.ErrCodeFlowControl)
 }
 
 func TestFrameAfterTheEndOfAResponseIsAStreamError(t *testing.T) {

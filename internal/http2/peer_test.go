@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"flag"
+	"io"
 	"net"
 	"os"
 	"sync/atomic"
@@ -167,11 +168,8 @@ func (p *peer) handshake(settings ...h2.Setting) {
 func (p *peer) readPreface() {
 	p.t.Helper()
 	b := make([]byte, len(h2.ClientPreface))
-	for n := 0; n < len(b); {
-		m, err := p.net.Read(b[n:])
-		testsupport.NoError(p.t, err)
-		n += m
-	}
+	_, err := io.ReadFull(p.net, b)
+	testsupport.NoError(p.t, err)
 	testsupport.MustTrue(p.t, string(b) == h2.ClientPreface, "preface is %q", b)
 }
 

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -165,9 +164,7 @@ func TestTheFirstResponseOverTLSIsOneWrite(t *testing.T) {
 
 func TestBrokenFilesAreNamedAndReplaceNoCertificate(t *testing.T) {
 	a := newAuthority(t)
-	c := loadCerts(t, a, func(f *Files) {
-		f.CA, f.ClientAuth = filepath.Join(filepath.Dir(f.Cert), "ca.pem"), tls.VerifyClientCertIfGiven
-	})
+	c := loadCerts(t, a, asksClients(tls.VerifyClientCertIfGiven))
 	config := c.Config()
 	before := c.serial(config, a)
 	good := map[string]string{}
@@ -276,9 +273,7 @@ func TestClientsNeedACertificateWhereTheAuthorityIsNamed(t *testing.T) {
 		{tls.VerifyClientCertIfGiven, []tls.Certificate{foreign}, false, 0},
 		{tls.VerifyClientCertIfGiven, nil, true, 0},
 	} {
-		c := loadCerts(t, a, func(f *Files) {
-			f.CA, f.ClientAuth = filepath.Join(filepath.Dir(f.Cert), "ca.pem"), row.auth
-		})
+		c := loadCerts(t, a, asksClients(row.auth))
 		client := &tls.Config{RootCAs: a.Pool(), ServerName: "localhost", GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			if len(row.client) == 0 {
 				return new(tls.Certificate), nil
@@ -303,9 +298,7 @@ func TestOldTLSIsRefused(t *testing.T) {
 // certificates.
 func TestSessionsResumeAcrossReloadsUnlessTheAuthorityChanges(t *testing.T) {
 	a := newAuthority(t)
-	c := loadCerts(t, a, func(f *Files) {
-		f.CA, f.ClientAuth = filepath.Join(filepath.Dir(f.Cert), "ca.pem"), tls.VerifyClientCertIfGiven
-	})
+	c := loadCerts(t, a, asksClients(tls.VerifyClientCertIfGiven))
 	mine, err := a.ClientCert("ops")
 	must(t, err)
 	config := c.Config("http/1.1")

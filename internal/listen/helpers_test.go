@@ -1,6 +1,7 @@
 package listen
 
 import (
+	"crypto/tls"
 	"errors"
 	"net"
 	"os"
@@ -121,6 +122,11 @@ func (a *authority) write(dir string) Files {
 	must(a.t, sspsim.WriteKeyPair(cert, f.Cert, f.Key))
 	must(a.t, a.WriteFile(filepath.Join(dir, "ca.pem")))
 	return f
+}
+
+// asksClients makes the listener ask clients for certificates of the authority.
+func asksClients(auth tls.ClientAuthType) func(*Files) {
+	return func(f *Files) { f.CA, f.ClientAuth = filepath.Join(filepath.Dir(f.Cert), "ca.pem"), auth }
 }
 
 func replace(t *testing.T, name, text string) {

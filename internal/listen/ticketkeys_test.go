@@ -141,9 +141,7 @@ func TestATicketOfTheProcessBeforeDoesNotReplaceTheClientsCertificate(t *testing
 // worthless, even if the client would be accepted.
 func TestTicketsEndWithThePolicyAndTheAuthorities(t *testing.T) {
 	a := newAuthority(t)
-	c := loadCerts(t, a, func(f *Files) {
-		f.CA, f.ClientAuth = filepath.Join(filepath.Dir(f.Cert), "ca.pem"), tls.VerifyClientCertIfGiven
-	})
+	c := loadCerts(t, a, asksClients(tls.VerifyClientCertIfGiven))
 	config := c.Config()
 	client := &tls.Config{RootCAs: a.Pool(), ServerName: "localhost", ClientSessionCache: new(firstSession)}
 	resumes(t, config, client)

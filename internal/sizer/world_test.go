@@ -8,6 +8,7 @@ import (
 	"container/heap"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -34,7 +35,6 @@ type traffic struct {
 	speed func(t float64, n int) float64
 	// hangs is the share of the requests that the SSP never responds to.
 	hangs   func(t float64) float64
-	streams int                 // of a connection; 0 means HTTP/1
 	limit   func(t float64) int // the SSP's limit of streams, where it changes
 	again   int                 // how often a client sends a failed request again
 	dials   func(t float64) float64
@@ -127,8 +127,7 @@ type world struct {
 	waiting              int // in the queue
 	serving              services
 	dialEnds             []float64
-	retries              []float64 // arrivals of requests that are sent again, with their tries
-	retryTries           []int
+	retries              []retry // requests that are sent again
 	nextArrival          float64
 	nextTick             float64
 	others               int // requests of other replicas at the same SSP
@@ -140,6 +139,12 @@ type world struct {
 
 	sample  Sample
 	seconds []second
+}
+
+// retry is the arrival of a request that is sent again.
+type retry struct {
+	at    float64
+	tries int
 }
 
 // second is what happened in a second.
@@ -246,7 +251,7 @@ func (w *world) until(end float64) {
 			consider(w.dialEnds[0], 4)
 		}
 		if len(w.retries) > 0 {
-			consider(w.retries[0], 5)
+			consider(w.retries[0].at, 5)
 		}
 		if w.parts.hedge != nil {
 			consider(max(w.now, w.parts.hedge.next()), 7)
@@ -277,8 +282,8 @@ func (w *world) until(end float64) {
 			w.dialEnds = w.dialEnds[1:]
 			w.dialled()
 		case 5:
-			tries := w.retryTries[0]
-			w.retries, w.retryTries = w.retries[1:], w.retryTries[1:]
+			tries := w.retries[0].tries
+			w.retries = w.retries[1:]
 			w.arrive(tries)
 		case 6:
 			w.expire(w.pending.pop())
@@ -303,7 +308,7 @@ func (w *world) perConn() int {
 	if w.traffic.limit != nil {
 		return w.traffic.limit(w.now)
 	}
-	return max(1, w.streams, w.depth)
+	return max(1, w.depth)
 }
 
 // places returns how many places are open.
@@ -413,14 +418,8 @@ func (w *world) serve() {
 		if w.dials != nil {
 			took = w.dials(w.now)
 		}
-		end := w.now + took
-		i := len(w.dialEnds)
-		for i > 0 && w.dialEnds[i-1] > end {
-			i--
-		}
-		w.dialEnds = append(w.dialEnds, 0)
-		copy(w.dialEnds[i+1:], w.dialEnds[i:])
-		w.dialEnds[i] = end
+		i, _ := slices.BinarySearch(w.dialEnds, w.now+took)
+		w.dialEnds = slices.Insert(w.dialEnds, i, w.now+took)
 	}
 }
 
@@ -469,7 +468,7 @@ func (w *world) finish(r *request, responded bool) {
 			w.cancel(t)
 		}
 	} else {
-		if w.streams == 0 && w.depth == 0 && w.traffic.limit == nil {
+		if w.depth == 0 && w.traffic.limit == nil {
 			w.open-- // HTTP/1: the connection is of no more use
 		}
 		if !goesOn {
@@ -517,7 +516,6 @@ func (w *world) expire(r *request) {
 // retry makes the client send a failed request again.
 func (w *world) retry(r *request) {
 	if r.tries < w.again {
-		w.retries = append(w.retries, w.now+0.01)
-		w.retryTries = append(w.retryTries, r.tries+1)
+		w.retries = append(w.retries, retry{w.now + 0.01, r.tries + 1})
 	}
 }

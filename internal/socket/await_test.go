@@ -11,25 +11,22 @@ import (
 )
 
 func TestAwaitReturnsWhenBytesHaveComeAndTakesNone(t *testing.T) {
-	for _, network := range networks {
-		t.Run(network, func(t *testing.T) {
-			c, peer := connect(t, network)
-			waited := make(chan error, 1)
-			go func() { waited <- c.Await() }()
-			select {
-			case err := <-waited:
-				t.Fatalf("it did not wait: %v", err)
-			case <-time.After(20 * time.Millisecond):
-			}
-			peer.Write([]byte("hello"))
-			testsupport.NoError(t, <-waited)
-			testsupport.NoError(t, c.Await()) // the byte is still there
-			wantRead(t, c, "hello")
-			peer.Close()
-			testsupport.NoError(t, c.Await()) // the end of the stream is no error
-			testsupport.Equal(t, readError(c), io.EOF, "Read: %v")
-		})
-	}
+	onBoth(t, func(t *testing.T, c *Conn, peer net.Conn) {
+		waited := make(chan error, 1)
+		go func() { waited <- c.Await() }()
+		select {
+		case err := <-waited:
+			t.Fatalf("it did not wait: %v", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+		peer.Write([]byte("hello"))
+		testsupport.NoError(t, <-waited)
+		testsupport.NoError(t, c.Await()) // the byte is still there
+		wantRead(t, c, "hello")
+		peer.Close()
+		testsupport.NoError(t, c.Await()) // the end of the stream is no error
+		testsupport.Equal(t, readError(c), io.EOF, "Read: %v")
+	})
 }
 
 func TestAwaitEndsByClose(t *testing.T) {

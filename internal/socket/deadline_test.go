@@ -82,24 +82,21 @@ func TestReadFailsExactlyAtItsDeadlineHoweverThatIsMoved(t *testing.T) {
 }
 
 func TestPassedDeadlineStaysPassedUntilItIsMoved(t *testing.T) {
-	for _, network := range networks {
-		t.Run(network, func(t *testing.T) {
-			c, peer := connect(t, network)
-			c.SetDeadline(time.Now().Add(-time.Second))
-			for range 3 {
-				testsupport.ErrorIs(t, readError(c), os.ErrDeadlineExceeded, "Read: %v")
-				testsupport.ErrorIs(t, writeError(c), os.ErrDeadlineExceeded, "Write: %v")
-			}
-			c.SetDeadline(time.Now().Add(patience))
-			testsupport.NoError(t, writeError(c))
-			peer.Write([]byte("y"))
-			testsupport.NoError(t, readError(c))
-			c.SetDeadline(time.Now().Add(-time.Second))
-			c.SetDeadline(time.Time{})
-			peer.Write([]byte("z"))
-			testsupport.NoError(t, readError(c))
-		})
-	}
+	onBoth(t, func(t *testing.T, c *Conn, peer net.Conn) {
+		c.SetDeadline(time.Now().Add(-time.Second))
+		for range 3 {
+			testsupport.ErrorIs(t, readError(c), os.ErrDeadlineExceeded, "Read: %v")
+			testsupport.ErrorIs(t, writeError(c), os.ErrDeadlineExceeded, "Write: %v")
+		}
+		c.SetDeadline(time.Now().Add(patience))
+		testsupport.NoError(t, writeError(c))
+		peer.Write([]byte("y"))
+		testsupport.NoError(t, readError(c))
+		c.SetDeadline(time.Now().Add(-time.Second))
+		c.SetDeadline(time.Time{})
+		peer.Write([]byte("z"))
+		testsupport.NoError(t, readError(c))
+	})
 }
 
 // A runtime timer that fires too early must lose no byte and send none twice.
@@ -146,42 +143,39 @@ func TestWriteFailsAtItsDeadlineAndSaysHowMuchLeft(t *testing.T) {
 // Several goroutines move deadlines while one reads. The race detector watches. The deadline that
 // is set last must count.
 func TestTheDeadlineThatIsSetLastCounts(t *testing.T) {
-	for _, network := range networks {
-		t.Run(network, func(t *testing.T) {
-			c, peer := connect(t, network)
-			for round := range 40 {
-				var setters, reader sync.WaitGroup
-				for range 2 {
-					setters.Go(func() {
-						for i := range 300 {
-							c.SetReadDeadline(time.Now().Add(time.Duration(i%40-20) * 10 * time.Microsecond))
-							runtime.Gosched()
-						}
-					})
-				}
-				reader.Go(func() {
-					for range 100 {
-						c.Read(make([]byte, 1)) // times out
+	onBoth(t, func(t *testing.T, c *Conn, peer net.Conn) {
+		for round := range 40 {
+			var setters, reader sync.WaitGroup
+			for range 2 {
+				setters.Go(func() {
+					for i := range 300 {
+						c.SetReadDeadline(time.Now().Add(time.Duration(i%40-20) * 10 * time.Microsecond))
+						runtime.Gosched()
 					}
 				})
-				setters.Wait()
-				c.SetReadDeadline(time.Now()) // for a Read that waits without a deadline
-				reader.Wait()
-
-				if round%2 == 0 {
-					c.SetReadDeadline(time.Now().Add(patience))
-					peer.Write([]byte("x"))
-					n, err := c.Read(make([]byte, 1))
-					testsupport.MustTrue(t, n == 1, "round %d: Read failed before its deadline: %v", round, err)
-				} else {
-					at := time.Now().Add(time.Millisecond)
-					c.SetReadDeadline(at)
-					_, err := c.Read(make([]byte, 1)) // blocks if the deadline is lost
-					testsupport.MustTrue(t, errors.Is(err, os.ErrDeadlineExceeded) && !time.Now().Before(at), "round %d: error %v, %v after the deadline", round, err, time.Since(at))
-				}
 			}
-		})
-	}
+			reader.Go(func() {
+				for range 100 {
+					c.Read(make([]byte, 1)) // times out
+				}
+			})
+			setters.Wait()
+			c.SetReadDeadline(time.Now()) // for a Read that waits without a deadline
+			reader.Wait()
+
+			if round%2 == 0 {
+				c.SetReadDeadline(time.Now().Add(patience))
+				peer.Write([]byte("x"))
+				n, err := c.Read(make([]byte, 1))
+				testsupport.MustTrue(t, n == 1, "round %d: Read failed before its deadline: %v", round, err)
+			} else {
+				at := time.Now().Add(time.Millisecond)
+				c.SetReadDeadline(at)
+				_, err := c.Read(make([]byte, 1)) // blocks if the deadline is lost
+				testsupport.MustTrue(t, errors.Is(err, os.ErrDeadlineExceeded) && !time.Now().Before(at), "round %d: error %v, %v after the deadline", round, err, time.Since(at))
+			}
+		}
+	})
 }
 
 // BenchmarkDeadline moves a deadline forward with each request and never reaches it. It compares

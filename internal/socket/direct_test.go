@@ -19,38 +19,35 @@ import (
 
 // The size exceeds any kernel buffer, so that reads and writes must wait.
 func TestLargeTransfersArriveWholeInBothDirections(t *testing.T) {
-	for _, network := range networks {
-		t.Run(network, func(t *testing.T) {
-			c, peer := connect(t, network)
-			c.SetDeadline(time.Now().Add(patience))
-			want := make([]byte, 16<<20)
-			for i := range want {
-				want[i] = byte(i * 7 >> 3)
-			}
-			sent := make(chan error, 2)
-			for _, w := range []io.Writer{c, peer} {
-				go func() {
-					n, err := w.Write(want)
-					if err == nil && n != len(want) {
-						err = io.ErrShortWrite
-					}
-					sent <- err
-				}()
-			}
-			received := make(chan bool, 2)
-			for _, r := range []io.Reader{c, peer} {
-				go func() {
-					got := make([]byte, len(want))
-					_, err := io.ReadFull(r, got)
-					received <- err == nil && bytes.Equal(got, want)
-				}()
-			}
-			for range 2 {
-				testsupport.NoError(t, <-sent)
-				testsupport.MustTrue(t, <-received, "the received bytes differ from the sent bytes")
-			}
-		})
-	}
+	onBoth(t, func(t *testing.T, c *Conn, peer net.Conn) {
+		c.SetDeadline(time.Now().Add(patience))
+		want := make([]byte, 16<<20)
+		for i := range want {
+			want[i] = byte(i * 7 >> 3)
+		}
+		sent := make(chan error, 2)
+		for _, w := range []io.Writer{c, peer} {
+			go func() {
+				n, err := w.Write(want)
+				if err == nil && n != len(want) {
+					err = io.ErrShortWrite
+				}
+				sent <- err
+			}()
+		}
+		received := make(chan bool, 2)
+		for _, r := range []io.Reader{c, peer} {
+			go func() {
+				got := make([]byte, len(want))
+				_, err := io.ReadFull(r, got)
+				received <- err == nil && bytes.Equal(got, want)
+			}()
+		}
+		for range 2 {
+			testsupport.NoError(t, <-sent)
+			testsupport.MustTrue(t, <-received, "the received bytes differ from the sent bytes")
+		}
+	})
 }
 
 func TestWriteToAPeerThatIsGoneFails(t *testing.T) {

@@ -24,6 +24,17 @@ func connect(tb testing.TB, network string) (*Conn, net.Conn) {
 	return New(ours), peer
 }
 
+// onBoth runs test on a connection of each network.
+func onBoth(t *testing.T, test func(t *testing.T, c *Conn, peer net.Conn)) {
+	t.Helper()
+	for _, network := range networks {
+		t.Run(network, func(t *testing.T) {
+			c, peer := connect(t, network)
+			test(t, c, peer)
+		})
+	}
+}
+
 // awaitState peeks until c is in state.
 func awaitState(tb testing.TB, c *Conn, state State) {
 	tb.Helper()

@@ -13,20 +13,17 @@ func awaitHungUp(t *testing.T, c *Conn) {
 }
 
 func TestHungUpSeesAnEndBehindBytesThatWereNotRead(t *testing.T) {
-	for _, network := range networks {
-		t.Run(network, func(t *testing.T) {
-			c, peer := connect(t, network)
-			testsupport.MustTrue(t, !c.HungUp(), "a new connection is hung up")
-			peer.Write([]byte("ab"))
-			awaitState(t, c, Readable)
-			testsupport.MustTrue(t, !c.HungUp(), "HungUp is true after bytes without an end")
-			peer.(interface{ CloseWrite() error }).CloseWrite()
-			awaitHungUp(t, c)
-			testsupport.MustEqual(t, c.Peek(), Readable, "Peek %d: the bytes are gone")
-			c.Close()
-			testsupport.MustTrue(t, c.HungUp(), "the socket is closed, and not hung up")
-		})
-	}
+	onBoth(t, func(t *testing.T, c *Conn, peer net.Conn) {
+		testsupport.MustTrue(t, !c.HungUp(), "a new connection is hung up")
+		peer.Write([]byte("ab"))
+		awaitState(t, c, Readable)
+		testsupport.MustTrue(t, !c.HungUp(), "HungUp is true after bytes without an end")
+		peer.(interface{ CloseWrite() error }).CloseWrite()
+		awaitHungUp(t, c)
+		testsupport.MustEqual(t, c.Peek(), Readable, "Peek %d: the bytes are gone")
+		c.Close()
+		testsupport.MustTrue(t, c.HungUp(), "the socket is closed, and not hung up")
+	})
 }
 
 func TestHungUpFindsAReset(t *testing.T) {

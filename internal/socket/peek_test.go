@@ -11,26 +11,23 @@ import (
 )
 
 func TestPeekReturnsWhatHasArrivedAndConsumesNothing(t *testing.T) {
-	for _, network := range networks {
-		t.Run(network, func(t *testing.T) {
-			c, peer := connect(t, network)
-			testsupport.MustEqual(t, c.Peek(), Quiet, "Peek %d on a new connection")
-			c.SetDeadline(time.Now().Add(-time.Second)) // a deadline has no effect
-			peer.Write([]byte("ab"))
-			awaitState(t, c, Readable)
-			c.SetDeadline(time.Time{})
-			b := make([]byte, 3)
-			wantRead(t, c, "ab")
-			testsupport.MustEqual(t, c.Peek(), Quiet, "Peek %d when all was read")
-			peer.Write([]byte("c"))
-			peer.Close()
-			awaitState(t, c, Readable)
-			c.Read(b)
-			awaitState(t, c, Ended)
-			c.Close()
-			testsupport.MustEqual(t, c.Peek(), Ended, "Peek %d on a closed connection")
-		})
-	}
+	onBoth(t, func(t *testing.T, c *Conn, peer net.Conn) {
+		testsupport.MustEqual(t, c.Peek(), Quiet, "Peek %d on a new connection")
+		c.SetDeadline(time.Now().Add(-time.Second)) // a deadline has no effect
+		peer.Write([]byte("ab"))
+		awaitState(t, c, Readable)
+		c.SetDeadline(time.Time{})
+		b := make([]byte, 3)
+		wantRead(t, c, "ab")
+		testsupport.MustEqual(t, c.Peek(), Quiet, "Peek %d when all was read")
+		peer.Write([]byte("c"))
+		peer.Close()
+		awaitState(t, c, Readable)
+		c.Read(b)
+		awaitState(t, c, Ended)
+		c.Close()
+		testsupport.MustEqual(t, c.Peek(), Ended, "Peek %d on a closed connection")
+	})
 }
 
 func TestPeekFindsAReset(t *testing.T) {
