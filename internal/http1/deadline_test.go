@@ -46,14 +46,10 @@ const (
 	shortLinger = 50 * time.Millisecond
 )
 
-func lingering() *Options {
-	opts := testOptions()
-	opts.Linger = shortLinger
-	return opts
-}
+func lingering() *Options { return with(func(o *Options) { o.Linger = shortLinger }) }
 
 func TestWithoutLingerAnAbandonedExchangeClosesItsConnection(t *testing.T) {
-	inBubble(t, func() *Options { o := testOptions(); o.Linger = 0; return o }, func(t *testing.T, conn upstream.Conn, p *peer, owner *recorder) {
+	inBubble(t, func() *Options { return with(func(o *Options) { o.Linger = 0 }) }, func(t *testing.T, conn upstream.Conn, p *peer, owner *recorder) {
 		begin := time.Now()
 		ex := newExchange(t)
 		ex.Deadline = begin.Add(shortBudget)

@@ -35,9 +35,7 @@ func TestResponseWithTooManyFieldsIsRefused(t *testing.T) {
 	} {
 		for _, k := range kinds {
 			t.Run(fmt.Sprint(name, "/", k), func(t *testing.T) {
-				opts := testOptions()
-				opts.MaxResponseFields = c.limit
-				conn, p, owner := k.dial(t, plain, opts)
+				conn, p, owner := k.dial(t, plain, with(func(o *Options) { o.MaxResponseFields = c.limit }))
 				ex, done := ask(t, conn, p)
 				p.send(c.response)
 				err := wait(t, done)

@@ -20,9 +20,7 @@ import (
 func TestDecryptedBytesBehindAResponseCloseTheConnection(t *testing.T) {
 	for _, buffer := range []int{512, 4096, 15000} {
 		t.Run(strconv.Itoa(buffer), func(t *testing.T) {
-			opts := testOptions()
-			opts.MaxResponseHeaderBytes = buffer
-			conn, p, owner := dial(t, overTLS, opts)
+			conn, p, owner := dial(t, overTLS, with(func(o *Options) { o.MaxResponseHeaderBytes = buffer }))
 			ex, done := ask(t, conn, p)
 			// The response ends exactly at the end of its read buffer.
 			head := "HTTP/1.1 200 OK\r\nContent-Length: " + strconv.Itoa(buffer/2) + "\r\nX-Padding: "

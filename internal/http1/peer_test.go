@@ -181,6 +181,13 @@ func testOptions() *Options {
 	return &Options{MaxResponseBytes: 1 << 20, MaxResponseHeaderBytes: 16 << 10, Linger: patience, Depth: 8}
 }
 
+// with returns testOptions with a change.
+func with(change func(*Options)) *Options {
+	o := testOptions()
+	change(o)
+	return o
+}
+
 // transport is the transport of a connection.
 type transport bool
 

@@ -206,9 +206,7 @@ func awaitOutstanding(tb testing.TB, conn *Pipelined, n int) {
 }
 
 func TestMoreExchangesThanPlacesIsABug(t *testing.T) {
-	opts := testOptions()
-	opts.Depth = 1
-	conn, p, _ := dialPipelined(t, plain, opts, nil)
+	conn, p, _ := dialPipelined(t, plain, with(func(o *Options) { o.Depth = 1 }), nil)
 	done := start(conn, get(t, "a"))
 	p.wantRequests("a")
 	func() {

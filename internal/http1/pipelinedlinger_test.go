@@ -14,9 +14,7 @@ import (
 // deadlines and cancelled requests; here the response is over the budget.
 func TestPipelineIsClosedAfterLingerOfItsOldestAbandonedRequest(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		opts := testOptions()
-		opts.Linger = simLinger
-		m := newSim(t, pipelined, opts)
+		m := newSim(t, pipelined, with(func(o *Options) { o.Linger = simLinger }))
 		defer m.s.Release()
 		m.exchange(time.Minute, 0)
 		oldest := m.begin(time.Minute, func(ex *upstream.Exchange) { ex.Budget = upstream.NewBudget(9) })

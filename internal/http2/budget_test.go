@@ -124,9 +124,7 @@ func startWithin(c *Conn, share, all *upstream.Budget, timeout time.Duration) <-
 // continue, however many streams are stuck.
 func TestStuckStreamsDelayNoOtherStream(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		opts := testOptions()
-		opts.MaxResponseBytes = 1 << 20
-		c, w, _ := onWire(t, opts)
+		c, w, _ := onWire(t, with(func(o *Options) { o.MaxResponseBytes = 1 << 20 }))
 		share, all := upstream.NewBudget(64<<20), upstream.NewBudget(256<<20)
 		var stuck []<-chan result
 		const n = 40

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"testing"
-	"time"
 
 	"adbuffer/internal/socket"
 	"adbuffer/internal/testsupport"
@@ -15,24 +14,12 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// awaitWritten waits until no goroutine writes to the peer.
-func (p *peer) awaitWritten() {
-	for {
-		p.conn.mu.Lock()
-		busy := p.conn.out.writing
-		p.conn.mu.Unlock()
-		if !busy {
-			return
-		}
-		time.Sleep(100 * time.Microsecond)
-	}
-}
-
 func TestCloseSendsGoAwayAndFailsOpenExchanges(t *testing.T) {
 	p := connect(t, testOptions())
 	done := p.start(get("/"))
 	p.request()
-	p.awaitWritten() // Close does not wait for a writing goroutine
+	// Close does not wait for a writing goroutine.
+	p.eventually("no goroutine writes to the peer", func() bool { return !p.conn.out.writing })
 	p.conn.Close(upstream.ClosedMaxAge)
 	wait(t, done).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed, detail: "max_age"})
 	p.wantGoAway(h2.ErrCodeNo)

@@ -111,9 +111,7 @@ func TestDataBeforeTheHeaderIsMalformed(t *testing.T) {
 func TestBodyOverTheLimitIsReset(t *testing.T) {
 	for name, length := range map[string]string{"announced": "1001", "unannounced": ""} {
 		t.Run(name, func(t *testing.T) {
-			opts := testOptions()
-			opts.MaxResponseBytes = 1000
-			p := connect(t, opts)
+			p := connect(t, with(func(o *Options) { o.MaxResponseBytes = 1000 }))
 			done, id := p.begin(get("/"))
 			fields := []string{":status", "200"}
 			if length != "" {
@@ -150,9 +148,7 @@ func TestBodyIsReservedAndFailsOverTheBudget(t *testing.T) {
 }
 
 func TestPaddingIsCutAndCounted(t *testing.T) {
-	opts := testOptions()
-	opts.MaxResponseBytes = 1000 // so the stream's window is 65535
-	p := connect(t, opts)
+	p := connect(t, with(func(o *Options) { o.MaxResponseBytes = 1000 })) // so the stream's window is 65535
 	done, id := p.begin(get("/"))
 	p.do(p.fr.WriteHeaders(h2.HeadersFrameParam{StreamID: id, BlockFragment: p.encode(":status", "200"), EndHeaders: true, PadLength: 33}))
 	// Each frame costs 257 bytes of the window, and carries one byte. Half of a window is returned
@@ -174,9 +170,7 @@ func TestPaddingIsCutAndCounted(t *testing.T) {
 }
 
 func TestWindowIsReturnedForDroppedData(t *testing.T) {
-	opts := testOptions()
-	opts.PingTimeout = time.Minute
-	p := connect(t, opts)
+	p := connect(t, with(func(o *Options) { o.PingTimeout = time.Minute }))
 	// Enough streams to fill the connection's window twice. Each sends its whole window after its
 	// reset.
 	const streams = 2 * connWindow / maxStreamWindow
@@ -210,9 +204,7 @@ func TestWindowIsReturnedForDroppedData(t *testing.T) {
 }
 
 func TestDataForResetStreamsIsBounded(t *testing.T) {
-	opts := testOptions()
-	opts.MaxResponseBytes = 0 // so the stream's window is 65535
-	p := connect(t, opts)
+	p := connect(t, with(func(o *Options) { o.MaxResponseBytes = 0 })) // so the stream's window is 65535
 	wait(t, p.start(get("/").within(20*time.Millisecond)))
 	id := p.request().StreamID
 	p.head(id, false, ":status", "200")

@@ -25,10 +25,8 @@ const fuzzedExchanges = 4
 // free again.
 func replay(t *testing.T, in []byte) (results [fuzzedExchanges]result) {
 	t.Helper()
-	opts := testOptions()
-	opts.MaxResponseBytes, opts.MaxResponseHeaderBytes = 100000, 4096
 	w, o := newWire(), newOwner()
-	conn := newOnWire(w, w, o, opts)
+	conn := newOnWire(w, w, o, with(func(o *Options) { o.MaxResponseBytes, o.MaxResponseHeaderBytes = 100000, 4096 }))
 	budget := upstream.NewBudget(1 << 20)
 	var done [fuzzedExchanges]<-chan result
 	for i := range done {

@@ -146,9 +146,7 @@ func TestConnectionDrainsWhenStreamNumbersEnd(t *testing.T) {
 }
 
 func TestStreamNumbersSkipOpenStreams(t *testing.T) {
-	opts := testOptions()
-	opts.MaxStreams = 2 // a ring of 8
-	p := connect(t, opts)
+	p := connect(t, with(func(o *Options) { o.MaxStreams = 2 })) // a ring of 8
 	long := p.start(get("/long"))
 	testsupport.MustEqual(t, p.request().StreamID, 1, "stream %d")
 	last := uint32(1)

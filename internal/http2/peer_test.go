@@ -92,6 +92,13 @@ func testOptions() Options {
 	return Options{MaxStreams: 100, MaxResponseBytes: 4 << 20, MaxResponseHeaderBytes: 16 << 10}
 }
 
+// with returns testOptions with a change.
+func with(change func(*Options)) Options {
+	o := testOptions()
+	change(&o)
+	return o
+}
+
 // peer is a server whose frames the test writes one by one.
 type peer struct {
 	t     testing.TB
@@ -297,6 +304,16 @@ func (p *peer) wantEnd() {
 			return
 		}
 	}
+}
+
+// eventually waits until the connection's state, which its lock guards, is ok.
+func (p *peer) eventually(what string, ok func() bool) {
+	p.t.Helper()
+	testsupport.Eventually(p.t, what, func() bool {
+		p.conn.mu.Lock()
+		defer p.conn.mu.Unlock()
+		return ok()
+	})
 }
 
 // ping waits until the connection has handled all frames sent before.

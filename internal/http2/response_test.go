@@ -182,9 +182,7 @@ func TestHeaderListOverTheLimitResetsOnlyItsStream(t *testing.T) {
 		"before :status": {"x", strings.Repeat("v", 2000), ":status", "200"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			opts := testOptions()
-			opts.MaxResponseHeaderBytes = 1000
-			p := connect(t, opts)
+			p := connect(t, with(func(o *Options) { o.MaxResponseHeaderBytes = 1000 }))
 			done, id := p.begin(get("/"))
 			p.head(id, false, fields...)
 			wait(t, done).wantError(t, want{outcome: upstream.ResponseTooLarge, progress: upstream.MaybeProcessed, detail: "over 1000 bytes; see max_response_header_bytes"})
@@ -251,9 +249,7 @@ func TestNumberOfFieldsIsBounded(t *testing.T) {
 		"many more":               {append(head, tiny(400)...), nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			opts := testOptions()
-			opts.MaxResponseFields = 10
-			p := connect(t, opts)
+			p := connect(t, with(func(o *Options) { o.MaxResponseFields = 10 }))
 			for range 2 { // literals, and then references to the table
 				done, id := p.begin(get("/"))
 				p.head(id, false, c.header...)

@@ -15,9 +15,7 @@ import (
 func TestPrefaceForbidsPushAndOpensWindows(t *testing.T) {
 	// A stream's window is never smaller than the initial one.
 	for maxBody, window := range map[int]uint32{0: 65535, 1000: 65535, 1 << 20: 1 << 20, 1 << 30: maxStreamWindow} {
-		opts := testOptions()
-		opts.MaxResponseBytes, opts.MaxResponseHeaderBytes = maxBody, 12345
-		p := dialPeer(t, opts)
+		p := dialPeer(t, with(func(o *Options) { o.MaxResponseBytes, o.MaxResponseHeaderBytes = maxBody, 12345 }))
 		p.readPreface()
 		f, ok := p.read().(*h2.SettingsFrame)
 		testsupport.MustTrue(t, ok, "SETTINGS is not the first frame")
@@ -34,9 +32,7 @@ func TestPrefaceForbidsPushAndOpensWindows(t *testing.T) {
 
 func TestAtMost100StreamsBeforeThePeersSettings(t *testing.T) {
 	for _, c := range []struct{ max, want int }{{0, 100}, {7, 7}, {100, 100}, {5000, 100}} {
-		opts := testOptions()
-		opts.MaxStreams = c.max
-		p := dialPeer(t, opts)
+		p := dialPeer(t, with(func(o *Options) { o.MaxStreams = c.max }))
 		testsupport.Equal(t, p.conn.Places(), c.want, "MaxStreams %[2]d: %[1]d places before settings", c.max)
 		p.conn.Close(upstream.ClosedDrain)
 	}
@@ -185,9 +181,7 @@ const maxMaxStreams = 1 << 14
 // A larger initial window may wake uploads, so it visits all streams. The visits count as flood, as
 // frames do.
 func TestRepeatedlyGrowingInitialWindowsAreAFlood(t *testing.T) {
-	opts := testOptions()
-	opts.MaxStreams = 10000
-	p := connect(t, opts, h2.Setting{ID: h2.SettingInitialWindowSize, Val: 0})
+	p := connect(t, with(func(o *Options) { o.MaxStreams = 10000 }), h2.Setting{ID: h2.SettingInitialWindowSize, Val: 0})
 	done := p.start(post("/", "waits for its window"))
 	p.request()
 	go func() {

@@ -41,9 +41,7 @@ func moody(w http.ResponseWriter, r *http.Request) {
 
 func TestStorm(t *testing.T) {
 	s := tlsServer(t, http.HandlerFunc(moody))
-	opts := testOptions()
-	opts.MaxStreams = 64
-	conn, o := open(t, dialTLS(t, s.Listener.Addr().String()), opts)
+	conn, o := open(t, dialTLS(t, s.Listener.Addr().String()), with(func(o *Options) { o.MaxStreams = 64 }))
 	budget := upstream.NewBudget(1 << 30)
 	const callers = 24
 	each := 50

@@ -201,9 +201,7 @@ func TestLargeBodyDoesNotFillTheBufferBeyondItsBound(t *testing.T) {
 	p.net.(*net.TCPConn).SetReadBuffer(64 << 10)
 	body := strings.Repeat("x", 6<<20) // more than the sockets hold
 	done, id := p.begin(post("/", body))
-	testsupport.Eventually(t, "the buffer fills up", func() bool {
-		p.conn.mu.Lock()
-		defer p.conn.mu.Unlock()
+	p.eventually("the buffer fills up", func() bool {
 		n := len(p.conn.out.buf)
 		testsupport.MustTrue(t, n <= maxBuffered+maxDataFrame, "%d bytes are buffered", n)
 		return n > maxBuffered/2

@@ -85,9 +85,7 @@ func (p *peer) awaitFullSocket() {
 	p.t.Helper()
 	var handed uint64
 	var since time.Time
-	testsupport.Eventually(p.t, "the socket is full", func() bool {
-		p.conn.mu.Lock()
-		defer p.conn.mu.Unlock()
+	p.eventually("the socket is full", func() bool {
 		if handed != p.conn.out.handed {
 			handed, since = p.conn.out.handed, time.Now()
 		}
@@ -96,9 +94,7 @@ func (p *peer) awaitFullSocket() {
 }
 
 func TestStuckPeerDelaysNoCallerBeyondItsDeadline(t *testing.T) {
-	opts := testOptions()
-	opts.WriteTimeout, opts.PingTimeout = time.Hour, time.Hour
-	p, first := stuck(t, opts)
+	p, first := stuck(t, with(func(o *Options) { o.WriteTimeout, o.PingTimeout = time.Hour, time.Hour }))
 	var wg sync.WaitGroup
 	for i := range 20 {
 		wg.Go(func() {
@@ -117,18 +113,14 @@ func TestStuckPeerDelaysNoCallerBeyondItsDeadline(t *testing.T) {
 }
 
 func TestConnectionToAStuckPeerIsClosed(t *testing.T) {
-	opts := testOptions()
-	opts.WriteTimeout = 500 * time.Millisecond
-	p, first := unread(t, opts)
+	p, first := unread(t, with(func(o *Options) { o.WriteTimeout = 500 * time.Millisecond }))
 	wait(t, first).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed, detail: "stopped reading"})
 	testsupport.Equal(t, p.conn.CloseReason(), upstream.ClosedTimeout, "reason %v")
 }
 
 func TestRequestsThatCannotBeWrittenAreRefused(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		opts := testOptions()
-		opts.MaxStreams = 1000
-		c, w, o := onWire(t, opts)
+		c, w, o := onWire(t, with(func(o *Options) { o.MaxStreams = 1000 }))
 		w.change(func() { w.room = 0 })
 		const n, size = 200, 10 << 10
 		var done []<-chan result
@@ -164,9 +156,7 @@ func TestPeerThatRespondsWithoutReadingDelaysNoCaller(t *testing.T) {
 	client, server := loopback(t)
 	client.(*socket.Conn).Conn.(*net.TCPConn).SetWriteBuffer(64 << 10)
 	server.(*net.TCPConn).SetReadBuffer(64 << 10)
-	opts := testOptions()
-	opts.WriteTimeout, opts.PingTimeout = time.Hour, time.Hour
-	p := newPeer(t, client, server, opts)
+	p := newPeer(t, client, server, with(func(o *Options) { o.WriteTimeout, o.PingTimeout = time.Hour, time.Hour }))
 	p.handshake()
 	id := uint32(1)
 	for p.conn.CloseReason() == upstream.NotClosed {
@@ -174,11 +164,7 @@ func TestPeerThatRespondsWithoutReadingDelaysNoCaller(t *testing.T) {
 		r.fields = "X-Fill: " + strings.Repeat("x", 8<<10) + "\r\n"
 		r.timeout = time.Second
 		done := p.start(r)
-		testsupport.Eventually(t, "the stream is open", func() bool {
-			p.conn.mu.Lock()
-			defer p.conn.mu.Unlock()
-			return p.conn.streams.next > id || p.conn.closed
-		})
+		p.eventually("the stream is open", func() bool { return p.conn.streams.next > id || p.conn.closed })
 		p.head(id, true, ":status", "204")
 		wait(t, done)
 		if id += 2; id > 4000 {
@@ -190,9 +176,7 @@ func TestPeerThatRespondsWithoutReadingDelaysNoCaller(t *testing.T) {
 
 func TestReaderContinuesWhileThePeerIsStuck(t *testing.T) {
 	// Each side waits until the other reads: a typical deadlock.
-	opts := testOptions()
-	opts.WriteTimeout = time.Hour
-	p := connect(t, opts, h2.Setting{ID: h2.SettingInitialWindowSize, Val: http2codec.MaxWindow})
+	p := connect(t, with(func(o *Options) { o.WriteTimeout = time.Hour }), h2.Setting{ID: h2.SettingInitialWindowSize, Val: http2codec.MaxWindow})
 	p.do(p.fr.WriteWindowUpdate(0, http2codec.MaxWindow-http2codec.InitialWindow))
 	p.ping()
 	small, id := p.begin(get("/small"))
@@ -242,17 +226,9 @@ func halfWritten(t *testing.T) (p *peer, first, behind <-chan result) {
 	p.handshake()
 	p.ping()
 	first = p.start(get("/first"))
-	testsupport.Eventually(t, "the first request is being written", func() bool {
-		p.conn.mu.Lock()
-		defer p.conn.mu.Unlock()
-		return p.conn.streams.active == 1 && p.conn.out.writing && len(p.conn.out.buf) == 0
-	})
+	p.eventually("the first request is being written", func() bool { return p.conn.streams.active == 1 && p.conn.out.writing && len(p.conn.out.buf) == 0 })
 	behind = p.start(get("/behind"))
-	testsupport.Eventually(t, "the second request is queued", func() bool {
-		p.conn.mu.Lock()
-		defer p.conn.mu.Unlock()
-		return p.conn.streams.active == 2
-	})
+	p.eventually("the second request is queued", func() bool { return p.conn.streams.active == 2 })
 	return p, first, behind
 }
 
