@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"adbuffer/internal/sspsim"
@@ -72,21 +73,16 @@ func (a *Authority) ClientConfig(by *Authority, protocols ...string) *tls.Config
 	return c
 }
 
-// ServerSection is the configuration's section server with the listener's certificate and the given
-// settings of the section. Each begins with a comma.
-func (a *Authority) ServerSection(settings string) string { return a.section("", settings) }
-
-// TLSSection is ServerSection for settings of server.tls.
-func (a *Authority) TLSSection(settings string) string { return a.section(settings, "") }
+// ServerSection is the configuration's section server with the listener's certificate, the given settings
+// of the section, and those of its tls. Each begins with a comma.
+func (a *Authority) ServerSection(settings string, ofTLS ...string) string {
+	return fmt.Sprintf("server: {tls: {cert_file: %q, key_file: %q%s}%s}\n", a.File("cert.pem"), a.File("key.pem"), strings.Join(ofTLS, ""), settings)
+}
 
 // SSPSection is the section tls of an SSP, for which the listener's certificate is the client
 // certificate.
 func (a *Authority) SSPSection() string {
 	return fmt.Sprintf("tls: {cert_file: %q, key_file: %q}", a.File("cert.pem"), a.File("key.pem"))
-}
-
-func (a *Authority) section(ofTLS, ofServer string) string {
-	return fmt.Sprintf("server: {tls: {cert_file: %q, key_file: %q%s}%s}\n", a.File("cert.pem"), a.File("key.pem"), ofTLS, ofServer)
 }
 
 // ReadFile returns the content of a file.

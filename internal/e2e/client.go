@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bufio"
-	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -121,39 +120,35 @@ func (c *Client) TryRead(method string) (*Response, error) {
 	if err != nil || version != "HTTP/1.1" || len(code) != 3 {
 		return nil, fmt.Errorf("status line %q", line)
 	}
-	length := -1
-	for {
-		line, err = c.line()
-		if err != nil {
-			return nil, err
-		}
-		if line == "" {
-			break
-		}
+	var lengths []string
+	for line, err = c.line(); line != ""; line, err = c.line() {
 		name, value, ok := strings.Cut(line, ":")
 		if !ok || strings.TrimSpace(name) != name {
 			return nil, fmt.Errorf("field line %q", line)
 		}
-		value = strings.TrimSpace(value)
-		a.Fields = append(a.Fields, Field{name, value})
+		a.Fields = append(a.Fields, Field{name, strings.TrimSpace(value)})
 		switch strings.ToLower(name) {
 		case "content-length":
-			if length >= 0 {
-				return nil, errors.New("two Content-Length")
-			}
-			length, err = strconv.Atoi(value)
-			if err != nil {
-				return nil, err
-			}
+			lengths = append(lengths, strings.TrimSpace(value))
 		case "transfer-encoding":
 			return nil, fmt.Errorf("framed by %q", line)
 		}
 	}
+	if err != nil {
+		return nil, err
+	}
+	if len(lengths) > 1 {
+		return nil, fmt.Errorf("the Content-Lengths %q", lengths)
+	}
 	if method == "HEAD" || a.Status < 200 || a.Status == 204 || a.Status == 304 {
 		return a, nil
 	}
-	if length < 0 {
+	if len(lengths) == 0 {
 		return nil, fmt.Errorf("a %d without Content-Length", a.Status)
+	}
+	length, err := strconv.Atoi(lengths[0])
+	if err != nil {
+		return nil, err
 	}
 	body := make([]byte, length)
 	_, err = io.ReadFull(c.Reader, body)
@@ -182,9 +177,3 @@ func (c *Client) WantClosed() {
 	testsupport.True(c.T, !errors.As(err, &timeout) || !timeout.Timeout(), "the connection was not closed")
 	testsupport.True(c.T, len(rest) == 0, "bytes arrived before the connection was closed: %q", rest)
 }
-
-// BidRequest is an OpenRTB 2.6 bid request of 1.2 KB, without a newline at its end.
-func BidRequest() string { return strings.TrimSuffix(bidRequest, "\n") }
-
-//go:embed testdata/bid-request.json
-var bidRequest string

@@ -3,7 +3,6 @@ package e2e
 import (
 	"bytes"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -199,10 +198,7 @@ func Run(t testing.TB, env []string, args ...string) (stdout, stderr string, cod
 	cmd := Command(t, env, args...)
 	cmd.Stdout, cmd.Stderr = &out, &log
 	err := cmd.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
+	testsupport.MustTrue(t, cmd.ProcessState != nil, "%v", err)
 	return out.String(), log.String(), cmd.ProcessState.ExitCode()
 }
 

@@ -63,18 +63,6 @@ func (ab *Process) WantLogged(message string, fields ...string) {
 	})
 }
 
-// WantChange waits for the log line about a changed setting.
-func (ab *Process) WantChange(path, old, new, effect string) {
-	ab.T.Helper()
-	ab.WantLogged("configuration changed", "path="+path, "old="+old, "new="+new, "effect="+effect)
-}
-
-// AwaitLimit waits until the pool of openx may open n connections.
-func (ab *Process) AwaitLimit(n float64) {
-	ab.T.Helper()
-	ab.AwaitMetric(n, "adbuffer_pool_connections_limit", "ssp=openx")
-}
-
 // WithMaxConns is a configuration with one SSP, whose pool may open n connections.
 func WithMaxConns(url string, n int) string {
 	return Single(url, fmt.Sprintf("pool: {max_conns: %d}", n))

@@ -30,17 +30,6 @@ func IdentityFields(r *sspsim.Request) (fields []string) {
 	return fields
 }
 
-// Via is the field's value that the process adds to requests that arrive over HTTP/1.1.
-func (ab *Process) Via() string {
-	ab.T.Helper()
-	fields, ok := ab.Log.Line("starting")
-	name, _ := fields["via"].(string)
-	if !ok || name == "" {
-		ab.T.Fatal("the process does not report its name in Via")
-	}
-	return "1.1 " + name
-}
-
 // StartSSP starts a simulated SSP for the length of the test.
 func StartSSP(t testing.TB, o sspsim.Options) *sspsim.SSP {
 	t.Helper()

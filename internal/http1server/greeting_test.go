@@ -41,7 +41,7 @@ func (k *countingKey) Sign(random io.Reader, digest []byte, o crypto.SignerOpts)
 func tlsOptions(tb testing.TB, key crypto.Signer) Options {
 	return Options{
 		MaxConnections: 1000, MaxStreams: 250, MaxHeaderBytes: 1024, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
-		TLS: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{testsupport.CertificateFor(key)}},
+		TLS: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{testsupport.CertificateUntil(time.Now().Add(time.Hour), key)}},
 	}
 }
 

@@ -24,15 +24,10 @@ func Certificate(names ...string) tls.Certificate {
 	if err != nil {
 		panic(err)
 	}
-	return CertificateFor(key, names...)
-}
-
-// CertificateFor is Certificate with this key.
-func CertificateFor(key crypto.Signer, names ...string) tls.Certificate {
 	return CertificateUntil(time.Now().Add(30*24*time.Hour), key, names...)
 }
 
-// CertificateUntil is CertificateFor, valid up to end.
+// CertificateUntil is Certificate with this key, valid up to end.
 func CertificateUntil(end time.Time, key crypto.Signer, names ...string) tls.Certificate {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-30 * 24 * time.Hour), NotAfter: end, IsCA: true, BasicConstraintsValid: true,

@@ -148,7 +148,7 @@ func TestEveryQueryOfDashboardAndRulesHasChangingResults(t *testing.T) {
 	t.Parallel()
 	ab := startBusy(t)
 	files := e2e.NewAuthority(t)
-	withTLS := e2e.Start(t, files.TLSSection("")+e2e.Single("https://localhost:9/", files.SSPSection()))
+	withTLS := e2e.Start(t, files.ServerSection("")+e2e.Single("https://localhost:9/", files.SSPSection()))
 	p := startPrometheus(t, ab, prometheusOptions{settings: []string{beside(t, withTLS)}})
 	testsupport.Eventually(t, "Prometheus has scraped every SSP three times", func() bool {
 		got := p.all("count_over_time(adbuffer_pool_warm[1m]) >= 3")

@@ -92,7 +92,7 @@ func TestAProcessTakesOverUnderLoadAndNoRequestIsRefusedOrCut(t *testing.T) {
 func TestAProcessTakesOverFromHTTP2ClientsToo(t *testing.T) {
 	t.Parallel()
 	s, a := e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Lognormal(2e6, 20e6)}), e2e.NewAuthority(t)
-	env, config := shared(t, reservePort(t)), a.TLSSection("")+e2e.Single(s.URL())
+	env, config := shared(t, reservePort(t)), a.ServerSection("")+e2e.Single(s.URL())
 	now := e2e.Start(t, config, env...)
 	traffic := now.TrafficAddr // all processes use this address
 	// A connection that is ready only after CloseIdleConnections would stay open without a timeout.

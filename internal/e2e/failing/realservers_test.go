@@ -135,8 +135,8 @@ func TestARealProxyInFront(t *testing.T) {
 	a, b := e2e.NewAuthority(t), startBackend(t)
 	for n, row := range []struct{ name, params, section string }{
 		{"HTTP/1.1", "", ""},
-		{"HTTP/1.1 over TLS", ";;tls;proto=http/1.1;sni=localhost", a.TLSSection("")},
-		{"HTTP/2 over TLS", ";;tls;proto=h2;sni=localhost", a.TLSSection("")},
+		{"HTTP/1.1 over TLS", ";;tls;proto=http/1.1;sni=localhost", a.ServerSection("")},
+		{"HTTP/2 over TLS", ";;tls;proto=h2;sni=localhost", a.ServerSection("")},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

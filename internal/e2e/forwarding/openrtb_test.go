@@ -22,6 +22,11 @@ func serveDocumented(t testing.TB, s *sspsim.SSP, path string) *e2e.Process {
 	)...)
 }
 
+// bidRequest is an OpenRTB 2.6 bid request of 1.2 KB, without a newline at its end.
+func bidRequest(t *testing.T) string {
+	return strings.TrimSuffix(e2e.ReadFile(t, "testdata/bid-request.json"), "\n")
+}
+
 // directly sends a request to an SSP without adbuffer.
 func directly(t testing.TB, s *sspsim.SSP, method, target, body string, fields ...string) *e2e.Response {
 	t.Helper()
@@ -36,7 +41,7 @@ func TestAnOpenRTBBidRequestAndItsResponseAreForwardedByteForByte(t *testing.T) 
 		Headers: []sspsim.Field{{Name: "x-lower-Case", Value: "a  b"}, {Name: "Cache-Control", Value: "no-store"}, {Name: "X-Again", Value: "1"}, {Name: "X-Again", Value: "2"}},
 	}})
 	ab := serveDocumented(t, s, "/bid/v2?key=K%2f&v=2.6")
-	body := e2e.BidRequest()
+	body := bidRequest(t)
 	a := ab.Post("/fillbuffer?pub=1&slot=top", body,
 		"Content-Type: application/json; charset=utf-8",
 		"x-openrtb-version: 2.5",
@@ -60,7 +65,7 @@ func TestAnOpenRTBBidRequestAndItsResponseAreForwardedByteForByte(t *testing.T) 
 		"Cookie: uid=1\r\n" +
 		"X-Trace: spaces are kept within\r\n" +
 		"X-Forwarded-For: 203.0.113.77, 198.51.100.4\r\n" +
-		"Via: " + ab.Via() + "\r\n" +
+		"Via: " + viaOf(ab) + "\r\n" +
 		"X-Openrtb-Version: 2.6\r\n" +
 		fmt.Sprintf("Content-Length: %d\r\n\r\n", len(body))
 	testsupport.True(t, string(got.Head) == want, "the SSP got\n%s\nwant\n%s", got.Head, want)
@@ -88,7 +93,7 @@ func TestAVASTGetAndItsResponseAreForwardedByteForByte(t *testing.T) {
 	query := "format=video&cb=1&w=640&h=360&url=https%3A%2F%2Fa.example%2F%3Fx%3D1&p=a+b%20c&empty=&&novalue&=noname&cb=2&bad=%zz&q=?/:@!$'()*,;\xff&json={\"a\":[1]}"
 	a := ab.Get("/fillbuffer?"+query, "Accept: */*", "X-Env: production").WantFill("openx")
 
-	want := "GET /bid?" + query + " HTTP/1.1\r\nHost: " + s.Addr() + "\r\nAccept: */*\r\nX-Env: production\r\nVia: " + ab.Via() + "\r\nX-Openrtb-Version: 2.6\r\n\r\n"
+	want := "GET /bid?" + query + " HTTP/1.1\r\nHost: " + s.Addr() + "\r\nAccept: */*\r\nX-Env: production\r\nVia: " + viaOf(ab) + "\r\nX-Openrtb-Version: 2.6\r\n\r\n"
 	if got := e2e.LastRequest(t, s); string(got.Head) != want || len(got.Body) > 0 {
 		t.Errorf("the SSP got\n%q\n%q\nwant\n%q", got.Head, got.Body, want)
 	}
@@ -106,12 +111,12 @@ func TestOverHTTP2TheSSPSeesTheSameRequest(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSHTTP2, Record: 1})
 	ab := e2e.Start(t, e2e.Single("https://"+s.Addr()+"/bid?v=2", "protocol: http2", e2e.Trust(t, s)))
-	body := e2e.BidRequest()
+	body := bidRequest(t)
 	ab.Post("/fillbuffer?pub=1", body, "Content-Type: application/json", "X-Spelling: Kept", "Connection: x-hop", "X-Hop: 1", "TE: trailers").WantFill("openx")
 	got := e2e.LastRequest(t, s)
 	want := []sspsim.Field{
 		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: s.Addr()}, {Name: ":path", Value: "/bid?v=2&pub=1"},
-		{Name: "content-type", Value: "application/json"}, {Name: "x-spelling", Value: "Kept"}, {Name: "via", Value: ab.Via()}, {Name: "content-length", Value: fmt.Sprint(len(body))},
+		{Name: "content-type", Value: "application/json"}, {Name: "x-spelling", Value: "Kept"}, {Name: "via", Value: viaOf(ab)}, {Name: "content-length", Value: fmt.Sprint(len(body))},
 	}
 	byName := func(a, b sspsim.Field) int { return strings.Compare(a.Name, b.Name) }
 	sorted := slices.SortedFunc(slices.Values(got.Header), byName)

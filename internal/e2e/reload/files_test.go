@@ -19,22 +19,22 @@ func TestAChangeOfTheFileIsNoticed(t *testing.T) {
 	url := e2e.Healthy(t).URL()
 	ab := e2e.Start(t, e2e.WithMaxConns(url, 10))
 	testsupport.NoError(t, os.WriteFile(ab.File, []byte(e2e.WithMaxConns(url, 20)), 0o600)) // truncated, then written
-	ab.AwaitLimit(20)
+	awaitLimit(ab, 20)
 	ab.WantLogged(e2e.MsgAsked, "by=file")
 	for n := 30; n <= 50; n += 10 { // another file is renamed over it, as editors do
 		ab.Write(e2e.WithMaxConns(url, n))
-		ab.AwaitLimit(float64(n))
+		awaitLimit(ab, float64(n))
 	}
 	testsupport.NoError(t, os.Rename(ab.File, ab.File+"~"))
 	ab.WantLogged(e2e.MsgRefused, "error=no such file")
 	ab.Write(e2e.WithMaxConns(url, 60))
-	ab.WantChange("ssps[openx].pool.max_conns", "50", "60", "in place")
+	wantChange(ab, "ssps[openx].pool.max_conns", "50", "60", "in place")
 	ab.WantMetric(1, "adbuffer_config_last_reload_successful")
 	reloads := len(ab.Log.Lines(e2e.MsgReloaded))
 	ab.Write(e2e.WithMaxConns(url, 60)) // the same content again
 	testsupport.NoError(t, os.Chmod(ab.File, 0o640))
 	ab.Write(e2e.WithMaxConns(url, 70))
-	ab.WantChange("ssps[openx].pool.max_conns", "60", "70", "in place")
+	wantChange(ab, "ssps[openx].pool.max_conns", "60", "70", "in place")
 	testsupport.Equal(t, len(ab.Log.Lines(e2e.MsgReloaded)), reloads+1, "%d reloads, of which one changed something")
 }
 
@@ -59,7 +59,7 @@ func TestAConfigMapIsNoticedToSwap(t *testing.T) {
 	ab := e2e.Serve(t, file, e2e.Patient()...)
 	for i, name := range []string{"..2026_11_21_10_01_00.2", "..2026_11_21_10_02_00.3", "..2026_11_21_10_03_00.4"} {
 		version(name, 20+i)
-		ab.AwaitLimit(float64(20 + i))
+		awaitLimit(ab, float64(20+i))
 	}
 	ab.WantLogged(e2e.MsgAsked, "by=file")
 }
@@ -74,7 +74,7 @@ func TestAConfigurationFromAPipeStaysInForce(t *testing.T) {
 	if status, res := ab.Reload(); status != 422 || !strings.Contains(res.Error, "no regular file") {
 		t.Errorf("POST /reload responds with %d %+v", status, res)
 	}
-	ab.AwaitLimit(10)
+	awaitLimit(ab, 10)
 	ab.Get("/fillbuffer").WantFill("openx")
 }
 
@@ -94,7 +94,7 @@ func TestAnAuthorityThatIsReplacedIsNoticed(t *testing.T) {
 	ab.AwaitMetric(0, "adbuffer_config_last_reload_successful")
 	testsupport.NoError(t, s.CA().WriteFile(ca))
 	testsupport.Eventually(t, "adbuffer accepts the SSP's certificate", func() bool { return ab.Get("/fillbuffer").Status == 200 })
-	ab.WantChange("ssps[openx].tls.ca_file", "", "", "new pool")
+	wantChange(ab, "ssps[openx].tls.ca_file", "", "", "new pool")
 	ab.AwaitMetric(1, "adbuffer_config_last_reload_successful")
 }
 

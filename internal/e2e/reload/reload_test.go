@@ -25,8 +25,8 @@ func TestSIGHUPReadsTheFileAgain(t *testing.T) {
 	before := ab.Scrape().Series["adbuffer_config_info"].String()
 	ab.Write(e2e.WithMaxConns(url, 20))
 	ab.Signal(syscall.SIGHUP)
-	ab.AwaitLimit(20)
-	ab.WantChange("ssps[openx].pool.max_conns", "10", "20", "in place")
+	awaitLimit(ab, 20)
+	wantChange(ab, "ssps[openx].pool.max_conns", "10", "20", "in place")
 	testsupport.True(t, ab.Scrape().Series["adbuffer_config_info"].String() != before, "the hash of the configuration is the same")
 	ab.Get("/fillbuffer").WantFill("openx")
 }
@@ -111,7 +111,7 @@ func TestVariablesHoldAfterAReloadToo(t *testing.T) {
 	ab.File = file
 	ab.AwaitReady()
 	ab.Write(e2e.Single(url, "max_in_flight: 50", "pool: {max_conns: 20}"))
-	ab.AwaitLimit(20)
+	awaitLimit(ab, 20)
 	if _, text := ab.AskAdmin("/config"); !strings.Contains(text, "max_in_flight: 7\n") {
 		t.Errorf("the variable no longer has an effect: %s", text)
 	}
@@ -146,4 +146,16 @@ func TestSIGHUPBeforeTheFirstRequest(t *testing.T) {
 	ab.AwaitReady()
 	ab.Get("/fillbuffer").WantFill("openx")
 	ab.WantLogged(e2e.MsgAsked, "by=SIGHUP")
+}
+
+// wantChange waits for the log line about a changed setting.
+func wantChange(ab *e2e.Process, path, old, new, effect string) {
+	ab.T.Helper()
+	ab.WantLogged("configuration changed", "path="+path, "old="+old, "new="+new, "effect="+effect)
+}
+
+// awaitLimit waits until the pool of openx may open n connections.
+func awaitLimit(ab *e2e.Process, n float64) {
+	ab.T.Helper()
+	ab.AwaitMetric(n, "adbuffer_pool_connections_limit", "ssp=openx")
 }

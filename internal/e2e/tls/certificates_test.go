@@ -49,7 +49,7 @@ func serial(ab *e2e.Process, a *e2e.Authority) string {
 func TestCertificatesAreReloadedWhileClientsComeAndGo(t *testing.T) {
 	t.Parallel()
 	s, a := e2e.Healthy(t), e2e.NewAuthority(t)
-	ab := e2e.Start(t, a.TLSSection("")+e2e.Single(s.URL()))
+	ab := e2e.Start(t, a.ServerSection("")+e2e.Single(s.URL()))
 	before := serial(ab, a)
 	kept, _, err := tryTLS(ab, a.ClientConfig(nil))
 	testsupport.NoError(t, err)

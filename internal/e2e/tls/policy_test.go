@@ -31,7 +31,7 @@ func TestClientsBelowTheMinimumAreRefusedAndCounted(t *testing.T) {
 	a, s := e2e.NewAuthority(t), e2e.Healthy(t)
 	const policy = `min_version: "1.3", groups: [secp384r1, X25519MLKEM768]`
 	admin := fmt.Sprintf("admin: {tls: {cert_file: %q, key_file: %q, %s}}\n", a.File("cert.pem"), a.File("key.pem"), policy)
-	ab := e2e.Launch(t, e2e.Patient(), "serve", "--config", e2e.WriteConfig(t, a.TLSSection(", "+policy)+admin+e2e.Single(s.URL())))
+	ab := e2e.Launch(t, e2e.Patient(), "serve", "--config", e2e.WriteConfig(t, a.ServerSection("", ", "+policy)+admin+e2e.Single(s.URL())))
 	for _, addr := range []string{ab.TrafficAddr, ab.AdminAddr} {
 		wantTaken(t, addr, a, false, "alert protocol version", "-tls1_1")
 		wantTaken(t, addr, a, false, "alert protocol version", "-tls1_2")
@@ -46,7 +46,7 @@ func TestTheTLSPolicyOfAReloadHoldsForNewHandshakes(t *testing.T) {
 	t.Parallel()
 	testsupport.Needs(t, "openssl", "openssl")
 	a, s := e2e.NewAuthority(t), e2e.Healthy(t)
-	config := func(policy string) string { return a.TLSSection(policy) + e2e.Single(s.URL()) }
+	config := func(policy string) string { return a.ServerSection("", policy) + e2e.Single(s.URL()) }
 	ab := e2e.Start(t, config(""))
 	old := a.ClientConfig(nil)
 	old.MaxVersion = 0x0303 // TLS 1.2

@@ -19,7 +19,7 @@ func TestTLSVersionsAndRenegotiation(t *testing.T) {
 	testsupport.Needs(t, "openssl", "openssl")
 	a, s := e2e.NewAuthority(t), e2e.Healthy(t)
 	admin := fmt.Sprintf("admin: {tls: {cert_file: %q, key_file: %q}}\n", a.File("cert.pem"), a.File("key.pem"))
-	ab := e2e.Launch(t, e2e.Patient(), "serve", "--config", e2e.WriteConfig(t, a.TLSSection("")+admin+e2e.Single(s.URL())))
+	ab := e2e.Launch(t, e2e.Patient(), "serve", "--config", e2e.WriteConfig(t, a.ServerSection("")+admin+e2e.Single(s.URL())))
 	for _, listener := range []struct{ name, addr string }{{"traffic", ab.TrafficAddr}, {"admin", ab.AdminAddr}} {
 		for _, row := range []struct {
 			version string
