@@ -22,10 +22,21 @@ var layers = []string{
 	"adbuffer/internal/sizer", "adbuffer/internal/rates", "adbuffer/internal/capacity", "adbuffer/internal/overload", "adbuffer/internal/lag", "adbuffer/internal/alarm", "adbuffer/internal/cgroup", "adbuffer/internal/testsupport/vectortest", "adbuffer/internal/testsupport/boottest", "adbuffer/internal/testsupport", "adbuffer/config",
 }
 
-// onlyUsers are foreign packages that only one package may import.
-var onlyUsers = map[string]string{
-	"github.com/spf13/viper":      "adbuffer/internal/config",
-	"github.com/valyala/fasthttp": "adbuffer/internal/http1server",
+// traffic are the packages on the path of requests.
+var traffic = layers[slices.Index(layers, "adbuffer/internal/proxy"):slices.Index(layers, "adbuffer/internal/testsupport/vectortest")]
+
+// restricted are packages that only a few packages may import, of all or of those on the path of requests.
+// adbuffer's own code serves and forwards requests. net/http is only for the admin listener and its clients.
+// x/net/http2 is only for the names and tables of HTTP/2's codec.
+var restricted = []struct {
+	imported  string
+	onTraffic bool
+	users     []string
+}{
+	{"github.com/spf13/viper", false, []string{"adbuffer/internal/config"}},
+	{"github.com/valyala/fasthttp", false, []string{"adbuffer/internal/http1server"}},
+	{"net/http", true, []string{"adbuffer/internal/metrics"}}, // the handler of /metrics
+	{"golang.org/x/net/http2", true, []string{"adbuffer/internal/http2", "adbuffer/internal/http2server", "adbuffer/internal/http2codec"}},
 }
 
 type goPackage struct {
@@ -71,32 +82,13 @@ func TestArrowsPointDown(t *testing.T) {
 	}
 }
 
-// adbuffer's own code serves and forwards requests. net/http is only for the admin listener and its
-// clients. x/net/http2 is only for the names and tables of HTTP/2's codec.
-func TestNoOtherServerOrClientIsOnTheTrafficPath(t *testing.T) {
-	traffic := layers[slices.Index(layers, "adbuffer/internal/proxy"):slices.Index(layers, "adbuffer/internal/testsupport/vectortest")]
-	mayImport := map[string][]string{
-		"net/http":               {"adbuffer/internal/metrics"}, // the handler of /metrics
-		"golang.org/x/net/http2": {"adbuffer/internal/http2", "adbuffer/internal/http2server", "adbuffer/internal/http2codec"},
-	}
+func TestOnlyAFewPackagesImportRestrictedOnes(t *testing.T) {
 	for _, p := range listPackages(t) {
-		if !slices.Contains(traffic, p.ImportPath) {
-			continue
-		}
-		for imported, users := range mayImport {
-			if slices.Contains(p.Imports, imported) && !slices.Contains(users, p.ImportPath) {
-				t.Errorf("%s imports %s, which must not be on the path of requests", p.ImportPath, imported)
+		for _, r := range restricted {
+			if r.onTraffic && !slices.Contains(traffic, p.ImportPath) || slices.Contains(r.users, p.ImportPath) {
+				continue
 			}
-		}
-	}
-}
-
-func TestOnlyOnePackageImportsViperAndOneFasthttp(t *testing.T) {
-	for _, p := range listPackages(t) {
-		for imported, user := range onlyUsers {
-			if slices.Contains(p.Imports, imported) && p.ImportPath != user {
-				t.Errorf("%s imports %s; only %s may", p.ImportPath, imported, user)
-			}
+			testsupport.True(t, !slices.Contains(p.Imports, r.imported), "%s imports %s; only %v may", p.ImportPath, r.imported, r.users)
 		}
 	}
 }

@@ -77,8 +77,7 @@ func (r *requestReader) block(dst []byte, limit int, what string) ([]byte, error
 	}
 }
 
-// readHead reads the message head of the next request. The error is a *badRequest, or that of the
-// connection: io.EOF between two requests, io.ErrUnexpectedEOF within a message head.
+// readHead reads the message head of the next request. The error is a *badRequest, or that of the connection.
 func (r *requestReader) readHead() error {
 	next := r.Request
 	if next == nil || r.keep {
@@ -87,9 +86,6 @@ func (r *requestReader) readHead() error {
 	var err error
 	r.raw, err = r.block(r.raw[:0], maxHeadBytes, "head")
 	if err != nil {
-		if errors.Is(err, io.EOF) && len(r.raw) > 0 {
-			return io.ErrUnexpectedEOF
-		}
 		return err
 	}
 	*next = Request{Protocol: "HTTP/1.1", Header: next.Header[:0], Body: next.Body[:0], length: -1}
@@ -168,8 +164,8 @@ func (r *requestReader) parseFraming() error {
 		case equalFold(f.Name, "expect"):
 			r.wait100 = r.wait100 || !http10 && equalFold(f.Value, "100-continue")
 		case equalFold(f.Name, "connection"):
-			r.close = r.close || hasToken(f.Value, "close")
-			keepAlive = keepAlive || hasToken(f.Value, "keep-alive")
+			r.close = r.close || httpguts.HeaderValuesContainsToken([]string{f.Value}, "close")
+			keepAlive = keepAlive || httpguts.HeaderValuesContainsToken([]string{f.Value}, "keep-alive")
 		case equalFold(f.Name, "x-request-id") && r.requestID == "":
 			r.requestID = f.Value
 		case equalFold(f.Name, "content-length"):
@@ -200,10 +196,6 @@ func (r *requestReader) parseFraming() error {
 	return nil
 }
 
-func hasToken(list, token string) bool {
-	return httpguts.HeaderValuesContainsToken([]string{list}, token)
-}
-
 func parseLength(v string) (int64, bool) {
 	if len(v) > 15 {
 		return 0, false
@@ -214,19 +206,15 @@ func parseLength(v string) (int64, bool) {
 
 // readBody reads the body of the request whose message head was just read.
 func (r *requestReader) readBody() error {
-	var err error
 	switch {
 	case r.chunked:
-		err = r.readChunks()
+		return r.readChunks()
 	case r.length > maxRequestBody:
-		err = &badRequest{413, fmt.Sprintf("body of %d bytes is over %d", r.length, maxRequestBody)}
+		return &badRequest{413, fmt.Sprintf("body of %d bytes is over %d", r.length, maxRequestBody)}
 	case r.length > 0:
-		err = r.readMore(int(r.length))
+		return r.readMore(int(r.length))
 	}
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
-	}
-	return err
+	return nil
 }
 
 // readMore appends n bytes to the body.

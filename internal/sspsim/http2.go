@@ -45,7 +45,7 @@ type http2Conn struct {
 	announced  []uint32 // stream limits that were sent and not acknowledged
 	limit      uint32   // stream limit in force
 	lastLimit  int64    // stream limit last announced, -1 at first
-	served     int      // requests processed
+	served     int      // requests processed under a MaxRequests
 	streams    map[uint32]*stream
 	window     int64  // bytes that may still be sent on the connection
 	initial    int64  // bytes that may be sent on a new stream

@@ -180,12 +180,14 @@ func (h *http2Conn) endRequestLocked(st *stream) error {
 		}
 	}
 	h.dispatched = max(h.dispatched, st.Stream)
-	h.served++
-	if h.served == p.Connections.MaxRequests {
-		if p.Connections.Announce {
-			_ = h.writer.WriteGoAway(h.dispatched, http2.ErrCodeNo, nil)
+	if limit := p.Connections.MaxRequests; limit > 0 {
+		h.served++
+		if h.served == limit {
+			if p.Connections.Announce {
+				_ = h.writer.WriteGoAway(h.dispatched, http2.ErrCodeNo, nil)
+			}
+			h.dropAboveLocked(h.dispatched)
 		}
-		h.dropAboveLocked(h.dispatched)
 	}
 	f.delay = p.Latency.slowed(f.delay, h.beginLocked(len(st.Body)))
 	st.plan, st.fate = p, f

@@ -87,8 +87,8 @@ func equalFold(a, b string) bool { return len(a) == len(b) && strings.EqualFold(
 
 // Requests returns the last Options.Record requests, the oldest first.
 func (s *SSP) Requests() []*Request {
-	s.recording.Lock()
-	defer s.recording.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return append([]*Request{}, s.recorded...)
 }
 
@@ -98,12 +98,12 @@ func (s *SSP) watching() bool { return s.opts.Record > 0 || s.opts.OnRequest != 
 // watch records a request, and gives it to OnRequest. It returns the fate that OnRequest leaves.
 func (s *SSP) watch(q *Request, f fate) fate {
 	if s.opts.Record > 0 {
-		s.recording.Lock()
+		s.mu.Lock()
 		if len(s.recorded) == s.opts.Record {
 			s.recorded = s.recorded[1:]
 		}
 		s.recorded = append(s.recorded, q)
-		s.recording.Unlock()
+		s.mu.Unlock()
 	}
 	if s.opts.OnRequest != nil {
 		s.opts.OnRequest(q)

@@ -72,19 +72,17 @@ type SSP struct {
 
 	plan atomic.Pointer[script]
 
-	recording sync.Mutex // guards recorded
-	recorded  []*Request // the last ones
-
 	counting sync.Mutex // guards counters
 	counters Counters
 
 	setMu sync.Mutex // serialises Set and Close; taken before mu
 	gate  *gate
 
-	mu     sync.Mutex         // guards the fields below; never held across I/O
-	conns  map[*conn]struct{} // open connections
-	lastID uint64             // of the newest connection
-	closed bool               // once true, conns only shrinks
+	mu       sync.Mutex         // guards the fields below; never held across I/O
+	conns    map[*conn]struct{} // open connections
+	lastID   uint64             // of the newest connection
+	closed   bool               // once true, conns only shrinks
+	recorded []*Request         // the last ones
 
 	wg sync.WaitGroup // every goroutine of the SSP
 }

@@ -99,15 +99,11 @@ func (ca *CA) issue(template *x509.Certificate) (pair tls.Certificate, err error
 
 // WriteKeyPair writes a certificate and its key as PEM; only the owner can read the key.
 func WriteKeyPair(cert tls.Certificate, certFile, keyFile string) error {
-	var chain []byte
-	for _, der := range cert.Certificate {
-		chain = append(chain, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)
-	}
 	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
 	if err != nil {
 		return fmt.Errorf("key of %s: %w", certFile, err)
 	}
-	if err := os.WriteFile(certFile, chain, 0o644); err != nil {
+	if err := os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]}), 0o644); err != nil {
 		return err
 	}
 	return os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600)
