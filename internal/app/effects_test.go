@@ -42,9 +42,7 @@ func TestInPlaceSettingsOfTheServerReachTheProxy(t *testing.T) {
 				strings.HasPrefix(path, "server.overload.") || // the gate has them: see TestAnAdbufferWithoutCPURefusesAndSaysSo
 				path == "server.fairness.key" || // the other value is not valid: see TestFairnessMakesRoomForAnotherKey
 				path == "server.tls.min_version" || path == "server.tls.groups" // package listen applies them: see TestTheTLSPolicyOfAReloadHoldsForNewHandshakes
-			if changes[0].Effect == config.InPlace && reached == readWhenUsed[path] {
-				t.Errorf("%s: reaches the proxy: %v; read when used: %v", path, reached, readWhenUsed[path])
-			}
+			testsupport.True(t, changes[0].Effect != config.InPlace || reached != readWhenUsed[path], "%s: reaches the proxy: %v; read when used: %v", path, reached, readWhenUsed[path])
 			field.Set(old)
 			seen++
 		})

@@ -94,9 +94,7 @@ func after(settings string) string {
 func (s setup) load(t testing.TB) *config.Config {
 	t.Helper()
 	cfg, _, err := config.Parse([]byte(s.yaml()), nil)
-	if err != nil {
-		t.Fatalf("%v in\n%s", err, s.yaml())
-	}
+	testsupport.MustTrue(t, err == nil, "%v in\n%s", err, s.yaml())
 	return cfg
 }
 

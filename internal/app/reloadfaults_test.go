@@ -26,9 +26,7 @@ func TestAChangeThatNeedsARestartChangesNothing(t *testing.T) {
 	var faults config.Errors
 	testsupport.MustTrue(t, errors.As(err, &faults) && len(faults) == 2, "the reload says %v, want two errors", err)
 	for i, want := range []string{"server.max_header_bytes", "log.format"} {
-		if faults[i].Path != want || !strings.Contains(faults[i].Rule, "restart") {
-			t.Errorf("error %d is %v, want it to name %s and how to mend it", i, faults[i], want)
-		}
+		testsupport.True(t, faults[i].Path == want && strings.Contains(faults[i].Rule, "restart"), "error %d is %v, want it to name %s and how to mend it", i, faults[i], want)
 	}
 	testsupport.True(t, v.app.versions.Current().Hash == hash && v.app.versions.Current().Parts[0].SSP.MaxInFlight() == 0, "a part of it was applied")
 	v.wantMetric("config_last_reload_successful", "0")

@@ -71,9 +71,7 @@ func TestLoadReportsEachFileThatIsNotValid(t *testing.T) {
 		}
 		for i, err := range errs {
 			e := new(Error)
-			if !errors.As(err, &e) || !strings.HasPrefix(e.Key+" "+e.Rule, want[i]) || !strings.HasPrefix(e.Error(), e.File+": ") {
-				t.Errorf("%+v: %v, want %q", c.files, err, want[i])
-			}
+			testsupport.True(t, errors.As(err, &e) && strings.HasPrefix(e.Key+" "+e.Rule, want[i]) && strings.HasPrefix(e.Error(), e.File+": "), "%+v: %v, want %q", c.files, err, want[i])
 		}
 	}
 }

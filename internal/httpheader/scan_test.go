@@ -94,9 +94,8 @@ func TestScanRefusesWhatRFC9112Forbids(t *testing.T) {
 			err := f.Scan([]byte(tt.raw))
 			var refused *Error
 			testsupport.MustTrue(t, errors.As(err, &refused), "Scan(%q) = %v, want an *Error", tt.raw, err)
-			if want := (Error{Rule: tt.rule, Field: tt.field}); *refused != want {
-				t.Errorf("Scan(%q) = %+v (%v), want %+v (%v)", tt.raw, *refused, refused, want, &want)
-			}
+			want := (Error{Rule: tt.rule, Field: tt.field})
+			testsupport.True(t, *refused == want, "Scan(%q) = %+v (%v), want %+v (%v)", tt.raw, *refused, refused, want, &want)
 			testsupport.True(t, !refused.TooLarge(), "TooLarge: no limit was exceeded")
 		})
 	}
@@ -168,9 +167,8 @@ func TestScanForgetsTheRequestBefore(t *testing.T) {
 	if len(f.Fields()) != 0 || f.Host() != nil || f.ContentLength() != -1 || f.raw != nil {
 		t.Errorf("after Reset: %d fields, Host %q, Content-Length %d", len(f.Fields()), f.Host(), f.ContentLength())
 	}
-	if kept := f.fields[:1]; kept[0].Name != nil {
-		t.Errorf("Reset keeps the bytes of %q", kept[0].Name)
-	}
+	kept := f.fields[:1]
+	testsupport.True(t, kept[0].Name == nil, "Reset keeps the bytes of %q", kept[0].Name)
 	testsupport.Equal(t, f.TimeoutName, "X-Budget", "Reset dropped the settings: %v")
 }
 

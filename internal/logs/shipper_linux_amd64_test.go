@@ -26,9 +26,8 @@ func TestTheShipperParsesEachGoldenLine(t *testing.T) {
 		var want map[string]any
 		testsupport.NoError(t, json.Unmarshal([]byte(golden[i]), &want))
 		want["level"] = "info"
-		if at, _ := e["timestamp"].(string); !strings.HasPrefix(at, "2026-11-21 10:11:12.123456789") {
-			t.Errorf("timestamp %v", e["timestamp"])
-		}
+		at, _ := e["timestamp"].(string)
+		testsupport.True(t, strings.HasPrefix(at, "2026-11-21 10:11:12.123456789"), "timestamp %v", e["timestamp"])
 		delete(e, "timestamp")
 		testsupport.True(t, reflect.DeepEqual(e, want), "the event is\n%v, want\n%v", e, want)
 	}
@@ -38,7 +37,6 @@ func TestTheShipperKeepsLinesThatAreNoJSON(t *testing.T) {
 	lines := []string{"goroutine 7 [running]:", `["a","list"]`, `{"time":5,"msg":"no time"}`}
 	events := vectortest.Load(t, "../..").Events(t, strings.Join(lines, "\n")+"\n")
 	testsupport.True(t, len(events) == 3 && events[0]["message"] == lines[0] && events[1]["message"] == lines[1], "%v", events)
-	if at, _ := events[2]["timestamp"].(string); at == "" || events[2]["msg"] != "no time" {
-		t.Errorf("a line without a time: %v", events[2])
-	}
+	at, _ := events[2]["timestamp"].(string)
+	testsupport.True(t, at != "" && events[2]["msg"] == "no time", "a line without a time: %v", events[2])
 }

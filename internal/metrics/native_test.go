@@ -76,9 +76,8 @@ func TestFineBucketsDivideBothKindsOfBuckets(t *testing.T) {
 		if at := h.at(h.fine[i]); at != i {
 			t.Errorf("%d ns are in fine bucket %d, want %d", h.fine[i], at, i)
 		}
-		if at := h.at(h.fine[i] + 1); at != i+1 {
-			t.Errorf("%d ns are in fine bucket %d, want %d", h.fine[i]+1, at, i+1)
-		}
+		at := h.at(h.fine[i] + 1)
+		testsupport.True(t, at == i+1, "%d ns are in fine bucket %d, want %d", h.fine[i]+1, at, i+1)
 	}
 	if h.at(0) != 0 || h.at(math.MaxInt64) != len(h.fine) {
 		t.Errorf("0 is in bucket %d, and the longest duration in %d of %d", h.at(0), h.at(math.MaxInt64), len(h.fine))

@@ -27,9 +27,7 @@ func TestTheDetailOfEachOutcomeNamesItsRunbookEntry(t *testing.T) {
 			var body ownBody
 			testsupport.NoError(t, json.Unmarshal(w.Body, &body))
 			before, entry, named := strings.Cut(body.Detail, "see the runbook, entry ")
-			if !named || entry != o.String() || !strings.Contains(string(runbook), "\n## "+entry+"\n") || detail != "" && before != detail+"; " {
-				t.Errorf("%v: detail %q", o, body.Detail)
-			}
+			testsupport.True(t, named && entry == o.String() && strings.Contains(string(runbook), "\n## "+entry+"\n") && (detail == "" || before == detail+"; "), "%v: detail %q", o, body.Detail)
 		}
 	}
 	testsupport.AtLeast(t, n, 20, "%d outcomes have a response of ours")

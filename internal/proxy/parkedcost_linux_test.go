@@ -52,9 +52,7 @@ func TestParkedClientsHoldLittleMemory(t *testing.T) {
 			m.await(n, openClients, "")
 			each := (heldMemory() - before) / (n - 1)
 			t.Logf("%s: %d bytes", name, each)
-			if each > mostParked[name] {
-				t.Errorf("a parked client holds %d bytes, want at most %d", each, mostParked[name])
-			}
+			testsupport.True(t, each <= mostParked[name], "a parked client holds %d bytes, want at most %d", each, mostParked[name])
 			release()
 		})
 	}

@@ -41,18 +41,14 @@ func TestEachOutcomeHasTheDocumentedErrorType(t *testing.T) {
 	for o := range upstream.Outcomes {
 		types := documented[o.String()]
 		if o.HasResponse() || o == upstream.Merged || o == upstream.Filtered || o == upstream.ClientGone || o == upstream.Cancelled {
-			if len(types) > 0 || statusError(o, nil) != "" {
-				t.Errorf("%v has the error type %q, documented %v", o, statusError(o, nil), types)
-			}
+			testsupport.True(t, len(types) == 0 && statusError(o, nil) == "", "%v has the error type %q, documented %v", o, statusError(o, nil), types)
 			continue
 		}
 		switch o {
 		case upstream.Deadline, upstream.ConnectFailed, upstream.TLSFailed: // by phase or cause
 			testsupport.True(t, len(types) >= 2, "%v is documented as %v", o, types)
 		default:
-			if len(types) != 1 || types[0] != statusError(o, nil) {
-				t.Errorf("%v has the error type %q, documented %v", o, statusError(o, nil), types)
-			}
+			testsupport.True(t, len(types) == 1 && types[0] == statusError(o, nil), "%v has the error type %q, documented %v", o, statusError(o, nil), types)
 		}
 	}
 }

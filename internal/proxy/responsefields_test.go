@@ -74,7 +74,6 @@ func TestDrainingSaysWhenAnotherRequestMaySucceed(t *testing.T) {
 		}
 	}
 	refuses := newModeProxy(t, route.Single, nil, bidder{name: "a", addr: "127.0.0.1:1"})
-	if res, body := refuses.do("GET", "/fill"); res.StatusCode != 502 || res.Header.Get("Retry-After") != "" {
-		t.Errorf("%d %s, Retry-After %q", res.StatusCode, body, res.Header.Get("Retry-After"))
-	}
+	res, body := refuses.do("GET", "/fill")
+	testsupport.True(t, res.StatusCode == 502 && res.Header.Get("Retry-After") == "", "%d %s, Retry-After %q", res.StatusCode, body, res.Header.Get("Retry-After"))
 }

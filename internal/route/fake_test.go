@@ -238,8 +238,7 @@ func (f *fakeSSP) counted(o upstream.Outcome) int { return int(f.Snapshot().Outc
 func (f *fakeSSP) wantCounted(want map[upstream.Outcome]int) {
 	f.t.Helper()
 	for o := range upstream.Outcomes {
-		if got := f.counted(o); got != want[o] {
-			f.t.Errorf("%s: %d requests ended as %v, want %d", f.Name(), got, o, want[o])
-		}
+		got := f.counted(o)
+		testsupport.True(f.t, got == want[o], "%s: %d requests ended as %v, want %d", f.Name(), got, o, want[o])
 	}
 }

@@ -172,9 +172,7 @@ func TestHoldbackGoesOnToTheNextRoute(t *testing.T) {
 		found[rt.Index]++
 	}
 	for i, share := range []int{n / 2, n / 4, n / 4} { // the standard deviation is 32 at most
-		if found[i] < share-250 || found[i] > share+250 {
-			t.Errorf("route %d got %d of %d requests, want %d", i, found[i], n, share)
-		}
+		testsupport.True(t, found[i] >= share-250 && found[i] <= share+250, "route %d got %d of %d requests, want %d", i, found[i], n, share)
 	}
 	s := &Search{Explaining: true}
 	rt, _ := table.Find(f, s)

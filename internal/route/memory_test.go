@@ -41,9 +41,8 @@ func TestLegsDoNotReadMemoryOfAFinishedRequest(t *testing.T) {
 					time.AfterFunc(5*ms, cancel)
 				}
 				res := rt.Do(&r.Request, nil, p)
-				if won := res.Outcome == upstream.Fill || res.Outcome == upstream.Merged; won == (client == "leaves") {
-					t.Fatalf("result: %s", ended(&res))
-				}
+				won := res.Outcome == upstream.Fill || res.Outcome == upstream.Merged
+				testsupport.MustTrue(t, won != (client == "leaves"), "result: %s", ended(&res))
 				res.Release()
 				r.poison()
 				if client != "leaves" && (p.InFlight.Now() != 1 || budget.Used() < 400) {

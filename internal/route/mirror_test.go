@@ -61,9 +61,7 @@ func TestMirrorGetsCopies(t *testing.T) {
 		time.Sleep(time.Second)
 		a.wantRequests(5)
 		b.wantRequests(5)
-		if a.received[4].target != b.received[4].target || a.received[4].fields != b.received[4].fields {
-			t.Errorf("a received %+v, the mirror %+v", a.received[4], b.received[4])
-		}
+		testsupport.True(t, a.received[4].target == b.received[4].target && a.received[4].fields == b.received[4].fields, "a received %+v, the mirror %+v", a.received[4], b.received[4])
 		if n := rt.Mirror.Stats.outcomes[upstream.Fill].Load(); n != 5 || rt.Mirror.Budget.Used() != 0 || rt.Mirror.Stats.inFlight.Load() != 0 {
 			t.Errorf("%d fills, %d bytes held, %d in flight", n, rt.Mirror.Budget.Used(), rt.Mirror.Stats.inFlight.Load())
 		}

@@ -34,12 +34,8 @@ func TestLegsAskForUncompressedResponses(t *testing.T) {
 			r := newClient(t, upstream.GET, "", "", "Accept-Encoding: gzip, zstd")
 			res := newRoute(mode, a).Do(&r.Request, nil, newProcess(t))
 			res.Release()
-			if got := strings.Contains(a.requests()[0].fields, "Accept-Encoding: identity\r\n"); got != plain {
-				t.Errorf("mode %s sends %q", mode, a.requests()[0].fields)
-			}
-			if got := strings.Contains(a.requests()[0].fields, "Accept-Encoding: gzip, zstd\r\n"); got == plain {
-				t.Errorf("mode %s sends %q", mode, a.requests()[0].fields)
-			}
+			testsupport.True(t, strings.Contains(a.requests()[0].fields, "Accept-Encoding: identity\r\n") == plain, "mode %s sends %q", mode, a.requests()[0].fields)
+			testsupport.True(t, strings.Contains(a.requests()[0].fields, "Accept-Encoding: gzip, zstd\r\n") != plain, "mode %s sends %q", mode, a.requests()[0].fields)
 		})
 	}
 	testsupport.Bubble(t, func(t *testing.T) {
@@ -65,9 +61,7 @@ func TestChosenSSPIsAskedAlone(t *testing.T) {
 			defer res.Release()
 			want(t, "result", ended(&res), "server_error of b: 503 no ad for you")
 			a.wantRequests(0)
-			if !strings.Contains(b.requests()[0].fields, "Accept-Encoding: gzip\r\n") {
-				t.Errorf("mode %s sends %q", mode, b.requests()[0].fields)
-			}
+			testsupport.True(t, strings.Contains(b.requests()[0].fields, "Accept-Encoding: gzip\r\n"), "mode %s sends %q", mode, b.requests()[0].fields)
 		})
 	}
 }
@@ -91,9 +85,7 @@ func TestEnvelopeThatDoesNotFitIsOverloaded(t *testing.T) {
 		do(budget)
 		need := 2*500 + budget.Used()
 		enough := do(upstream.NewBudget(need))
-		if enough.Outcome != upstream.Merged {
-			t.Errorf("with the %d bytes that it needs: %s", need, ended(&enough))
-		}
+		testsupport.True(t, enough.Outcome == upstream.Merged, "with the %d bytes that it needs: %s", need, ended(&enough))
 		short := do(upstream.NewBudget(need - 1))
 		want(t, "with one byte less", ended(&short), "overloaded")
 		testsupport.True(t, strings.Contains(short.Err.Detail, "see server.max_buffered_bytes"), "detail: %s", short.Err.Detail)

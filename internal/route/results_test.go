@@ -310,16 +310,13 @@ func (tt *resultTest) run(t *testing.T) {
 	for _, f := range fakes {
 		for _, q := range f.requests() {
 			asked += f.Name()
-			if q.at != r.Received && (tt.mode == ParallelFirst || tt.mode == ParallelAll) {
-				t.Errorf("%s received its request after %v", f.Name(), q.at.Sub(r.Received))
-			}
+			testsupport.True(t, q.at == r.Received || tt.mode != ParallelFirst && tt.mode != ParallelAll, "%s received its request after %v", f.Name(), q.at.Sub(r.Received))
 		}
 	}
 	want(t, "asked", asked, tt.asked)
 	for i, l := range res.Legs() {
-		if n := fakes[i].counted(l.Outcome); n != 1 && l.Outcome != upstream.Internal {
-			t.Errorf("%s counted %d requests as %v", fakes[i].Name(), n, l.Outcome)
-		}
+		n := fakes[i].counted(l.Outcome)
+		testsupport.True(t, n == 1 || l.Outcome == upstream.Internal, "%s counted %d requests as %v", fakes[i].Name(), n, l.Outcome)
 	}
 	res.Release()
 	testsupport.True(t, res.Exchange == nil && res.Status() == 0, "the result has a response after its release")

@@ -105,9 +105,7 @@ func TestEveryParserReadsTheEnvelope(t *testing.T) {
 			lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 			testsupport.MustTrue(t, len(lines) == 2*len(bodies), "%d lines for %d envelopes: %s", len(lines), 2*len(bodies), stderr.String())
 			for i, line := range lines {
-				if line != "2 rival" {
-					t.Errorf("%.200q: %s", bodies[i/2], line)
-				}
+				testsupport.True(t, line == "2 rival", "%.200q: %s", bodies[i/2], line)
 			}
 		})
 	}

@@ -131,9 +131,8 @@ func TestRequestOfAClosedClientConnectionIsNotSent(t *testing.T) {
 			r.Gone = func() bool { calls++; return c.gone }
 			cl.do(r).want(c.want)
 			testsupport.Equal(t, calls, c.calls, "Gone was called %d times")
-			if gone := c.want == upstream.ClientGone; gone != (len(p.requests()) == 0) || gone != (p.returned == 1) {
-				t.Errorf("%d sent, %d places returned unused", len(p.requests()), p.returned)
-			}
+			gone := c.want == upstream.ClientGone
+			testsupport.True(t, gone == (len(p.requests()) == 0) && gone == (p.returned == 1), "%d sent, %d places returned unused", len(p.requests()), p.returned)
 			cl.wantIdle()
 		})
 	}

@@ -147,9 +147,8 @@ func wantAttributes(t *testing.T, s *otlp.Span, want ...string) {
 		}
 	}
 	for _, w := range want {
-		if k, v, _ := strings.Cut(w, "="); got[k] != v {
-			t.Errorf("%s has %s=%q, want %q", s.Name, k, got[k], v)
-		}
+		k, v, _ := strings.Cut(w, "=")
+		testsupport.True(t, got[k] == v, "%s has %s=%q, want %q", s.Name, k, got[k], v)
 	}
 }
 
@@ -219,9 +218,8 @@ func TestEachAttemptHasASpanWhichIsTheParentThatTheSSPGets(t *testing.T) {
 	all := r.attempts()
 	testsupport.MustEqual(t, len(all), 3, "%d attempts")
 	for i, s := range all {
-		if want := "00-0af7651916cd43dd8448eb211c80319c-" + hex.EncodeToString(s.SpanId) + "-01"; sent[i] != want {
-			t.Errorf("attempt %d: the SSP got %s, want %s", i, sent[i], want)
-		}
+		want := "00-0af7651916cd43dd8448eb211c80319c-" + hex.EncodeToString(s.SpanId) + "-01"
+		testsupport.True(t, sent[i] == want, "attempt %d: the SSP got %s, want %s", i, sent[i], want)
 		testsupport.True(t, bytes.Equal(s.ParentSpanId, r.spans["ssp openx"].SpanId), "attempt %d is not below its leg", i)
 	}
 	wantAttributes(t, all[0], "error.type=conn_lost", "adbuffer.retry=", "http.request.resend_count=")
@@ -262,9 +260,7 @@ func wantCounts(t *testing.T, tracer *Tracer, made, sent, failed int) {
 	i := slices.IndexFunc(got, func(f *dto.MetricFamily) bool { return f.GetName() == "adbuffer_trace_spans_total" })
 	for _, m := range got[i].Metric {
 		want := map[string]int{"made": made, "sent": sent, "failed": failed}[m.Label[0].GetValue()]
-		if int(m.Counter.GetValue()) != want {
-			t.Errorf("%s: %v spans, want %d", m.Label[0].GetValue(), m.Counter.GetValue(), want)
-		}
+		testsupport.True(t, int(m.Counter.GetValue()) == want, "%s: %v spans, want %d", m.Label[0].GetValue(), m.Counter.GetValue(), want)
 	}
 	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
 		t.Error(problems, err)
