@@ -40,7 +40,7 @@ var leavings = map[string]struct {
 	"close_notify, which stays unread": {overTLS, func(m *modeProxy) (leave []func()) {
 		for range 3 {
 			c := m.dialTLS("http/1.1")
-			send(m, c, getFill)
+			send(m.t, c, getFill)
 			leave = append(leave, func() { c.Close() })
 		}
 		return leave

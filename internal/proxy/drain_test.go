@@ -1,7 +1,6 @@
 package proxy_test
 
 import (
-	"io"
 	"net"
 	"net/http"
 	"testing"
@@ -59,9 +58,7 @@ func TestDrainServesRequestsThatWakeParkedClients(t *testing.T) {
 	}
 	m.awaitParked()
 	for _, c := range clients {
-		if _, err := io.WriteString(c, getFill); err != nil {
-			t.Fatal(err)
-		}
+		send(t, c, getFill)
 	}
 	testsupport.Equal(t, m.p.Drain(t.Context()), 0, "%d cut")
 	for _, c := range clients {

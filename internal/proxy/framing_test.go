@@ -35,9 +35,7 @@ func (c *rawClient) send(pause time.Duration, parts ...string) {
 		if i > 0 {
 			time.Sleep(pause)
 		}
-		if _, err := io.WriteString(c, part); err != nil {
-			c.t.Fatal(err)
-		}
+		send(c.t, c, part)
 	}
 }
 

@@ -186,9 +186,7 @@ func (m *modeProxy) do(method, target string, fields ...string) (*http.Response,
 	testsupport.NoError(m.t, err)
 	defer c.Close()
 	lines := append([]string{method + " " + target + " HTTP/1.1", "Host: adbuffer.test", "Connection: close"}, fields...)
-	if _, err := io.WriteString(c, strings.Join(lines, "\r\n")+"\r\n\r\n"); err != nil {
-		m.t.Fatal(err)
-	}
+	send(m.t, c, strings.Join(lines, "\r\n")+"\r\n\r\n")
 	res, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: method})
 	testsupport.NoError(m.t, err)
 	defer res.Body.Close()

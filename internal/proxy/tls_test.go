@@ -55,9 +55,7 @@ func TestTLSSessionsAreResumedAlsoAfterAReload(t *testing.T) {
 // exchange sends raw bytes and reads one response.
 func exchange(tb testing.TB, c net.Conn, raw string, status int) string {
 	tb.Helper()
-	if _, err := io.WriteString(c, raw); err != nil {
-		tb.Fatal(err)
-	}
+	send(tb, c, raw)
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
 	testsupport.NoError(tb, err)
 	defer res.Body.Close()
@@ -158,7 +156,7 @@ func TestStalledHandshakesAreCountedAndDelayNoOtherClient(t *testing.T) {
 func TestConnectionsOverTheLimitAreClosedOverTLS(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxConnections = 1 }), bids("a", "{}"))
 	c := m.dialTLS()
-	send(m, c, "POST /fill HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n")
+	send(m.t, c, "POST /fill HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n")
 	m.await(1, "adbuffer_uploads", "")
 	n, err := m.dial().Read(make([]byte, 1))
 	testsupport.True(t, n == 0 && err != nil, "a connection over the limit was not closed")

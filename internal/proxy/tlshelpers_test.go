@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"adbuffer/internal/http1server"
@@ -64,18 +65,17 @@ func (m *modeProxy) dial() net.Conn {
 func (m *modeProxy) dialInBody() net.Conn {
 	m.t.Helper()
 	c := m.dial()
-	send(m, c, "POST /fill HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n")
+	send(m.t, c, "POST /fill HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n")
 	goAhead := make([]byte, len("HTTP/1.1 100 Continue\r\n\r\n"))
 	_, err := io.ReadFull(c, goAhead)
 	testsupport.NoError(m.t, err)
 	return c
 }
 
-func send(m *modeProxy, c net.Conn, text string) {
-	m.t.Helper()
-	if _, err := io.WriteString(c, text); err != nil {
-		m.t.Fatal(err)
-	}
+func send(tb testing.TB, c io.Writer, text string) {
+	tb.Helper()
+	_, err := io.WriteString(c, text)
+	testsupport.NoError(tb, err)
 }
 
 // reload changes the proxy's options.

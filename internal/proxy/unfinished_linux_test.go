@@ -39,7 +39,7 @@ var (
 	inCleartext = overProtocol{change: h2c, finish: func(_ *modeProxy, c net.Conn) net.Conn { return c }}
 	inTLS       = overProtocol{change: overTLS, finish: func(_ *modeProxy, c net.Conn) net.Conn { return tlsOver(c, "http/1.1") }}
 	inPROXY     = overProtocol{change: overTLS, proxy: true, finish: func(m *modeProxy, c net.Conn) net.Conn {
-		send(m, c, proxyHeader)
+		send(m.t, c, proxyHeader)
 		return tlsOver(c, "http/1.1")
 	}}
 )
@@ -83,40 +83,40 @@ var unfinishedKinds = []struct {
 	begin func(m *modeProxy, c net.Conn)
 }{
 	{"silent", inCleartext, "head", func(*modeProxy, net.Conn) {}},
-	{"a byte of a head", inCleartext, "head", func(m *modeProxy, c net.Conn) { send(m, c, "G") }},
+	{"a byte of a head", inCleartext, "head", func(m *modeProxy, c net.Conn) { send(m.t, c, "G") }},
 	{"a byte of a second head", inCleartext, "head", func(m *modeProxy, c net.Conn) {
 		askHTTP1(m.t, c)
-		send(m, c, "G")
+		send(m.t, c, "G")
 	}},
-	{"preface of HTTP/2 in cleartext", inCleartext, "head", func(m *modeProxy, c net.Conn) { send(m, c, http2.ClientPreface) }},
+	{"preface of HTTP/2 in cleartext", inCleartext, "head", func(m *modeProxy, c net.Conn) { send(m.t, c, http2.ClientPreface) }},
 	{"silent, PROXY", inPROXY, "handshake", func(*modeProxy, net.Conn) {}},
-	{"part of a PROXY header", inPROXY, "handshake", func(m *modeProxy, c net.Conn) { send(m, c, "PROXY TCP4 ") }},
-	{"PROXY header", inPROXY, "handshake", func(m *modeProxy, c net.Conn) { send(m, c, proxyHeader) }},
+	{"part of a PROXY header", inPROXY, "handshake", func(m *modeProxy, c net.Conn) { send(m.t, c, "PROXY TCP4 ") }},
+	{"PROXY header", inPROXY, "handshake", func(m *modeProxy, c net.Conn) { send(m.t, c, proxyHeader) }},
 	{"silent, TLS", inTLS, "handshake", func(*modeProxy, net.Conn) {}},
-	{"part of a ClientHello", inTLS, "handshake", func(m *modeProxy, c net.Conn) { send(m, c, "\x16\x03\x01\x02\x00\x01") }},
+	{"part of a ClientHello", inTLS, "handshake", func(m *modeProxy, c net.Conn) { send(m.t, c, "\x16\x03\x01\x02\x00\x01") }},
 	{"handshake", inTLS, "head", func(m *modeProxy, c net.Conn) { shakeHands(m, c, "http/1.1") }},
-	{"a byte of a head, TLS", inTLS, "head", func(m *modeProxy, c net.Conn) { send(m, shakeHands(m, c, "http/1.1"), "G") }},
+	{"a byte of a head, TLS", inTLS, "head", func(m *modeProxy, c net.Conn) { send(m.t, shakeHands(m, c, "http/1.1"), "G") }},
 	{"a byte of a second record", inTLS, "head", func(m *modeProxy, c net.Conn) {
 		askHTTP1(m.t, shakeHands(m, c, "http/1.1"))
-		send(m, c, "\x17")
+		send(m.t, c, "\x17")
 	}},
 	{"handshake of HTTP/2", inTLS, "head", func(m *modeProxy, c net.Conn) { shakeHands(m, c, "h2") }},
 	{"PING before a request", inTLS, "head", func(m *modeProxy, c net.Conn) {
 		over := shakeHands(m, c, "h2")
-		send(m, over, http2.ClientPreface)
+		send(m.t, over, http2.ClientPreface)
 		http2.NewFramer(over, over).WriteSettings()
 		pingHTTP2(m.t, over)
 	}},
 	{"half a header block", inTLS, "head", func(m *modeProxy, c net.Conn) {
 		s := newStreamClient(shakeHands(m, c, "h2"))
 		s.frame(http2.FrameHeaders, http2.FlagHeadersEndStream, 1, s.block[:len(s.block)/2])
-		send(m, s.conn, string(s.out))
+		send(m.t, s.conn, string(s.out))
 	}},
 	{"a byte of a frame behind a request", inTLS, "head", func(m *modeProxy, c net.Conn) {
 		s := newStreamClient(shakeHands(m, c, "h2"))
 		s.request()
 		s.readResponses(m.t, 1)
-		send(m, s.conn, "\x00")
+		send(m.t, s.conn, "\x00")
 	}},
 }
 
@@ -196,7 +196,7 @@ func TestAHeadThatMakesRoomGets408(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := newFullProxy(t, over, 1)
 			slow := m.honest(over)
-			send(m, slow, "GET ")
+			send(m.t, slow, "GET ")
 			m.awaitReading(1)
 			m.honest(over)
 			body := exchange(t, slow, "", 408)

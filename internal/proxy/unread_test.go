@@ -66,9 +66,7 @@ func TestConnectionsThatAreUnreadForLongestMakeRoomForOthers(t *testing.T) {
 	for i := range n {
 		c := m.dial()
 		unread = append(unread, c)
-		if _, err := io.WriteString(c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
+		send(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n")
 		m.await(float64(i+1), "adbuffer_requests_total", "fill")
 	}
 	m.await(n/2, unreadDropped, "")

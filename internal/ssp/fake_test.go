@@ -319,3 +319,10 @@ func (c *client) wantRetries(want map[retryKind]uint64) {
 		testsupport.Equal(c.t, c.ssp.stats.retries[k].Load(), want[k], "%d retries %s", retryKindNames[k])
 	}
 }
+
+// wantPauses checks how many responses with Retry-After paused the SSP, and how many did not.
+func (c *client) wantPauses(paused, ignored int) {
+	c.t.Helper()
+	s := c.ssp.Snapshot()
+	testsupport.True(c.t, s.RetryAfterPaused == uint64(paused) && s.RetryAfterIgnored == uint64(ignored), "%d responses paused the SSP and %d did not, want %d and %d", s.RetryAfterPaused, s.RetryAfterIgnored, paused, ignored)
+}

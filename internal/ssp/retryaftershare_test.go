@@ -51,15 +51,12 @@ func Test429PausesOnlyAboveTheShare(t *testing.T) {
 			}
 			time.Sleep(c.waitBeforeLast)
 			cl.get().want(upstream.ClientError)
-			paused, ignored := uint64(0), uint64(c.busy+1)
 			if c.paused {
 				cl.get().want(upstream.SSPBackoff).wantDetail("retry_after_share", "retry_after_max")
-				paused, ignored = 1, uint64(c.busy)
+				cl.wantPauses(1, c.busy)
 			} else {
 				cl.get().want(upstream.Fill)
-			}
-			if s := cl.ssp.Snapshot(); s.RetryAfterPaused != paused || s.RetryAfterIgnored != ignored {
-				t.Errorf("%d responses paused the SSP and %d did not, want %d and %d", s.RetryAfterPaused, s.RetryAfterIgnored, paused, ignored)
+				cl.wantPauses(0, c.busy+1)
 			}
 		})
 	}
@@ -104,7 +101,6 @@ func TestRetryAfterShareChangesInPlace(t *testing.T) {
 		c.becomes(func(o *Options) { o.RetryAfterShare = 1 })
 		c.get().want(upstream.ClientError)
 		c.get().want(upstream.ClientError)
-		s := c.ssp.Snapshot()
-		testsupport.True(t, s.RetryAfterPaused == 1 && s.RetryAfterIgnored == 3, "%d and %d, want 1 and 3", s.RetryAfterPaused, s.RetryAfterIgnored)
+		c.wantPauses(1, 3)
 	})
 }
