@@ -71,7 +71,7 @@ func (h *histories) look(now time.Time, parts []*reload.Part, routes []proxy.Rou
 		present[s.Name()] = true
 		one := h.historyLocked(s.Name())
 		if !one.minute.describes(s.Latency()) { // two reloads removed the SSP and added it again, with new counters
-			*one = history{}
+			*one = *newHistory()
 		}
 		if one.pool != s.Pool() { // a new pool counts from 0 and has no learned state
 			one.pool, one.before = s.Pool(), nil
@@ -93,9 +93,14 @@ func (h *histories) look(now time.Time, parts []*reload.Part, routes []proxy.Rou
 	}
 }
 
+// newHistory returns charts without points. JSON would show nil as null.
+func newHistory() *history {
+	return &history{Rate: []float64{}, Saturation: []float64{}, HoldMillis: []float64{}, Waiting: []int{}}
+}
+
 func (h *histories) historyLocked(name string) *history {
 	if h.bySSP[name] == nil {
-		h.bySSP[name] = new(history)
+		h.bySSP[name] = newHistory()
 	}
 	return h.bySSP[name]
 }
@@ -139,7 +144,7 @@ func (h *histories) ofSSP(s *ssp.SSP, outcomes map[string]uint64) (m lastMinute,
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	one := h.historyLocked(s.Name())
-	return one.minute.last(s.Latency(), outcomes, 0), one.trend.view(), one.recent(outcomes)
+	return one.minute.last(s.Latency(), outcomes, 0), one.trend, one.recent(outcomes)
 }
 
 func (h *histories) lastMinuteOfRoute(r *proxy.RouteCounts) lastMinute {
@@ -160,7 +165,8 @@ func (h *history) recent(outcomes map[string]uint64) map[string]uint64 {
 	return since(h.outcomes[0], outcomes)
 }
 
-// push appends p to the last points, of which most are kept.
+// push appends p to the last points, of which most are kept. It changes no point, so a reader needs no
+// copy of them.
 func push[T any](points []T, most int, p T) []T {
 	return append(points[max(0, len(points)-most+1):], p)
 }
@@ -187,14 +193,9 @@ func (h *histories) view(only string) any {
 	defer h.mu.Unlock()
 	all := make(map[string]history, len(h.bySSP))
 	for name, one := range h.bySSP {
-		if only != "" && only != name {
-			continue
+		if only == "" || only == name {
+			all[name] = *one
 		}
-		all[name] = history{Rate: clone(one.Rate), Saturation: clone(one.Saturation), HoldMillis: clone(one.HoldMillis), Waiting: clone(one.Waiting),
-			AutoLimit: clone(one.AutoLimit), AutoNeed: clone(one.AutoNeed)}
 	}
 	return map[string]any{"step_seconds": historyStep.Seconds(), "ssps": all}
 }
-
-// clone never returns nil, which JSON would show as null.
-func clone[T any](points []T) []T { return append([]T{}, points...) }

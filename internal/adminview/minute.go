@@ -2,7 +2,6 @@ package adminview
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"adbuffer/internal/metrics"
@@ -171,8 +170,4 @@ func (t *trend) look(saturation float64, outcomes map[string]uint64) {
 	t.Saturation = push(t.Saturation, trendPoints, int(100*min(t.most, 1)))
 	t.Failed = push(t.Failed, trendPoints, share)
 	t.most, t.outcomes = saturation, outcomes
-}
-
-func (t *trend) view() trend {
-	return trend{Saturation: slices.Clone(t.Saturation), Failed: slices.Clone(t.Failed)}
 }

@@ -89,9 +89,8 @@ func TestATrendCoversTenMinutes(t *testing.T) {
 		}
 		tr.look(saturation, outcomes)
 	}
-	v := tr.view()
-	if len(v.Saturation) != trendPoints || len(v.Failed) != trendPoints || v.Saturation[0] != 20 || v.Saturation[trendPoints-1] != 90 || v.Failed[3] != 25 {
-		t.Errorf("the trend is %+v", v)
+	if len(tr.Saturation) != trendPoints || len(tr.Failed) != trendPoints || tr.Saturation[0] != 20 || tr.Saturation[trendPoints-1] != 90 || tr.Failed[3] != 25 {
+		t.Errorf("the trend is %+v", tr)
 	}
 }
 

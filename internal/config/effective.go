@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
-	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -51,7 +50,7 @@ func (c *Config) Hash() string {
 // true, the key's tag hide applies.
 func keyNode(section reflect.Value, k key, hide bool) *yaml.Node {
 	value := section.FieldByIndex(k.index)
-	if isList(k.typ) && value.IsNil() && strings.HasSuffix(k.tag.Get("yaml"), ",omitempty") {
+	if k.isAbsent(value) {
 		return nil
 	}
 	if value.Kind() == reflect.Pointer {

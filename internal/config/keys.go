@@ -47,6 +47,11 @@ func keysOf(t reflect.Type) []key {
 	return keys
 }
 
+// isAbsent reports whether the list value of k is one that may be absent, and is.
+func (k key) isAbsent(value reflect.Value) bool {
+	return isList(k.typ) && value.IsNil() && strings.HasSuffix(k.tag.Get("yaml"), ",omitempty")
+}
+
 // isSection reports whether t is written as a mapping of known keys.
 func isSection(t reflect.Type) bool { return t.Kind() == reflect.Struct && !isText(t) }
 

@@ -87,7 +87,7 @@ func (r *report) checkText(text string, k key, path string) {
 
 // checkList checks the elements of a list, and that no two are the same in any case.
 func (r *report) checkList(v reflect.Value, k key, path string) {
-	if rule := k.tag.Get("empty"); rule != "" && v.Len() == 0 {
+	if rule := k.tag.Get("empty"); rule != "" && v.Len() == 0 && !k.isAbsent(v) {
 		r.add(path, nil, rule)
 	}
 	k.typ = v.Type().Elem()

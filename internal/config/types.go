@@ -361,8 +361,8 @@ type Removal struct {
 // BodyCondition is a condition on members of an OpenRTB body. Exactly one of In, NotIn and Exists is set.
 type BodyCondition struct {
 	Path   string      `yaml:"path" jsonschema:"required" empty:"must be set" form:"OpenRTB path"`
-	In     []JSONValue `yaml:"in,omitempty" hide:"condition"`
-	NotIn  []JSONValue `yaml:"not_in,omitempty" hide:"condition"`
+	In     []JSONValue `yaml:"in,omitempty" empty:"must have at least one value" hide:"condition"`
+	NotIn  []JSONValue `yaml:"not_in,omitempty" empty:"must have at least one value" hide:"condition"`
 	Exists *bool       `yaml:"exists,omitempty"`
 }
 

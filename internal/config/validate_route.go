@@ -117,20 +117,10 @@ func checkMatch(m *Match, path string, r *report) {
 func checkConditions(all []BodyCondition, path string, r *report) {
 	for i, c := range all {
 		p, set := at(path, i), 0
-		for _, list := range []struct {
-			name   string
-			values []JSONValue
-		}{{"in", c.In}, {"not_in", c.NotIn}} {
-			if list.values == nil {
-				continue
+		for _, isSet := range []bool{c.In != nil, c.NotIn != nil, c.Exists != nil} {
+			if isSet {
+				set++
 			}
-			set++
-			if len(list.values) == 0 {
-				r.add(join(p, list.name), nil, "must have at least one value")
-			}
-		}
-		if c.Exists != nil {
-			set++
 		}
 		if set != 1 {
 			r.add(p, nil, "must have exactly one of in, not_in and exists", join(p, "in"), join(p, "not_in"), join(p, "exists"))

@@ -7,25 +7,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-
-	"adbuffer/internal/tracing"
 )
-
-// leftover holds the parts of a version that the next one does not use.
-//
-// A request that began before the swap may need its SSP later: its body still arrives, or a
-// waterfall has not reached that SSP. So an old pool stays open until no request can need a place.
-// Then it is closed, and no request fails.
-//
-//	swap ──aboutToAsk──▶ idle connections close ──no older request──▶ closed
-//	                                            ──server.drain.timeout──▶ cut
-type leftover struct {
-	parts  []*Part
-	tracer *tracing.Tracer // nil if the next version uses it too
-	// longest is how long a request that has begun may take until it last asks an
-	// SSP: the wait for its body, the body, and its deadline.
-	longest time.Duration
-}
 
 const (
 	// aboutToAsk is how long idle connections stay after the swap. It is longer than
@@ -35,48 +17,54 @@ const (
 )
 
 // drainLeftover closes, in the background, the parts of was that next does not have.
+//
+// A request that began before the swap may need its SSP later: its body still arrives, or a
+// waterfall has not reached that SSP. So an old pool stays open until no request can need a place.
+// Then it is closed, and no request fails.
+//
+//	swap ──aboutToAsk──▶ idle connections close ──no older request──▶ closed
+//	                                            ──server.drain.timeout──▶ cut
 func (v *Versions) drainLeftover(was, next *Version) {
-	l := &leftover{
-		parts: was.without(next),
-		// A wait for a body that begins now uses the current timeout.
-		longest: 2*max(was.Config.Server.ReadTimeout, next.Config.Server.ReadTimeout) + was.Config.Deadline.Max,
+	parts, tracer := was.without(next), was.Tracer
+	if tracer == next.Tracer {
+		tracer = nil
 	}
-	if was.Tracer != next.Tracer {
-		l.tracer = was.Tracer
-	}
-	if len(l.parts) == 0 && l.tracer == nil {
+	if len(parts) == 0 && tracer == nil {
 		return
 	}
-	pauseChecks(l.parts)
+	// A request that has begun may take this long until it last asks an SSP: the wait for its body, the body,
+	// and its deadline. A wait for a body that begins now uses the current timeout.
+	longest := 2*max(was.Config.Server.ReadTimeout, next.Config.Server.ReadTimeout) + was.Config.Deadline.Max
+	pauseChecks(parts)
 	ctx, cancel := context.WithTimeout(v.alive, next.Config.Server.Drain.Timeout)
-	v.leftovers.Add(int64(len(l.parts)))
+	v.leftovers.Add(int64(len(parts)))
 	v.background.Go(func() {
 		defer cancel()
-		v.drain(ctx, l)
-		v.leftovers.Add(-int64(len(l.parts)))
+		v.drain(ctx, parts, longest)
+		closeTracer(tracer, v.opts.Log)
+		v.leftovers.Add(-int64(len(parts)))
 	})
 }
 
-func (v *Versions) drain(ctx context.Context, l *leftover) {
+func (v *Versions) drain(ctx context.Context, parts []*Part, longest time.Duration) {
 	swapped := time.Now()
 	sleep(ctx, aboutToAsk)
-	for _, p := range l.parts {
+	for _, p := range parts {
 		o := p.SSP.Pool().Options()
 		o.MinIdle, o.MaxIdle = 0, 0
 		p.SSP.Pool().SetOptions(o)
 	}
 	// When no request is in progress, all requests from before the swap have ended.
-	for v.opts.InProgress() > 0 && time.Since(swapped) < l.longest && ctx.Err() == nil {
+	for v.opts.InProgress() > 0 && time.Since(swapped) < longest && ctx.Err() == nil {
 		sleep(ctx, drainPoll)
 	}
-	cut := closeParts(ctx, l.parts)
-	for _, p := range l.parts {
+	cut := closeParts(ctx, parts)
+	for _, p := range parts {
 		v.opts.Log.Info("pool drained after a reload", zap.String("ssp", p.Config.Name))
 	}
 	if cut > 0 && v.alive.Err() == nil {
 		v.opts.Log.Error("requests were cut at the end of a pool's drain; see server.drain.timeout", zap.Int("cut", cut))
 	}
-	closeTracer(l.tracer, v.opts.Log)
 }
 
 // closeParts closes the pools at the same time, and then their dialers. It returns how many places
