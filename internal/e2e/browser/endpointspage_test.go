@@ -2,7 +2,6 @@ package browser
 
 import (
 	"fmt"
-	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -34,13 +33,8 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx, dead], client
 			go chromedp.Run(br.ctx, page.HandleJavaScriptDialog(<-choices))
 		}
 	})
-	u, _ := url.Parse(a.URL())
-	name := u.Host
+	name := a.Addr()
 	row := fmt.Sprintf(`tr[data-endpoint="%s"]`, name)
-	text := func(selector string) (s string) {
-		br.eval(fmt.Sprintf("document.querySelector('%s').innerText", selector), &s)
-		return s
-	}
 	ab.Get("/fillbuffer/dead").WantSource("proxy/connect_failed")
 	dead := br.fresh().SSPs["dead"]
 	if !strings.Contains(dead["now"], "no connection to an endpoint can be opened") || !strings.Contains(dead["now"], "connection refused") {
@@ -49,10 +43,8 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx, dead], client
 	testsupport.Eventually(t, "the log says so too", func() bool {
 		return regexp.MustCompile(`"msg":"no connection to an endpoint can be opened",.*"ssp":"dead"`).MatchString(ab.Log.String())
 	})
-	if dead["breaker"] != "Unreachable" {
-		t.Errorf("its state is %q", dead["breaker"])
-	}
-	if got := text(row); !strings.Contains(got, "enabled") || !strings.Contains(got, "25 %") {
+	testsupport.Equal(t, dead["breaker"], "Unreachable", "its state is %q")
+	if got := br.text(row); !strings.Contains(got, "enabled") || !strings.Contains(got, "25 %") {
 		t.Errorf("the endpoint's row says %q", got)
 	}
 	choices <- false
@@ -66,20 +58,16 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx, dead], client
 	choices <- true
 	br.click(row + ` button[data-set="draining"]`)
 	<-asked
-	testsupport.Eventually(t, "the row says draining", func() bool { return strings.Contains(text(row), "draining") })
+	testsupport.Eventually(t, "the row says draining", func() bool { return strings.Contains(br.text(row), "draining") })
 	ab.WantMetric(1, "adbuffer_endpoint_state", "endpoint="+name, "state=draining")
-	testsupport.Eventually(t, "the page shows the change", func() bool { return strings.Contains(text("#done"), "draining") })
+	testsupport.Eventually(t, "the page shows the change", func() bool { return strings.Contains(br.text("#done"), "draining") })
 
 	choices <- true
 	br.click(`article[data-ssp="openx"] [data-by-hand] button[data-set="disabled"]`)
 	<-asked
 	testsupport.Eventually(t, "the card says disabled", func() bool {
-		return strings.Contains(text(`article[data-ssp="openx"] [data-field="ssp-state"]`), "disabled")
+		return strings.Contains(br.text(`article[data-ssp="openx"] [data-field="ssp-state"]`), "disabled")
 	})
 	ab.WantMetric(1, "adbuffer_ssp_state", "ssp=openx", "state=disabled")
-	select {
-	case p := <-br.problems:
-		t.Errorf("the console has %s", p)
-	default:
-	}
+	br.wantNoProblems()
 }

@@ -57,9 +57,7 @@ func (b *browser) problem(text string) {
 
 func (b *browser) run(actions ...chromedp.Action) {
 	b.t.Helper()
-	if err := chromedp.Run(b.ctx, actions...); err != nil {
-		b.t.Fatalf("browser: %v", err)
-	}
+	testsupport.NoError(b.t, chromedp.Run(b.ctx, actions...))
 }
 
 // click clicks the middle of an element once it is visible there. One script does all of it: the
@@ -84,6 +82,13 @@ func (b *browser) click(selector string) {
 func (b *browser) eval(script string, v any) {
 	b.t.Helper()
 	b.run(chromedp.Evaluate(script, v))
+}
+
+// text returns the text of an element.
+func (b *browser) text(selector string) (s string) {
+	b.t.Helper()
+	b.eval(fmt.Sprintf("document.querySelector(%q).innerText", selector), &s)
+	return s
 }
 
 // shown is the content of the page: totals and SSPs by the names of their fields, with the small
@@ -207,8 +212,7 @@ func TestThePageShowsTheValuesOfTheMetrics(t *testing.T) {
 		ab.AwaitMetric(0, "adbuffer_pool_connections", "ssp="+ssp, "state=dialing")
 	}
 	page, m := b.fresh(), ab.Scrape()
-	var bids string
-	b.eval(`document.querySelector('#routes tr[data-route="bids"]').innerText`, &bids)
+	bids := b.text(`#routes tr[data-route="bids"]`)
 	if !regexp.MustCompile(`^bids\t[\d.]+ \(66\.7 % filtered\)\t0 %\t100 % \(100 % masked\)\t`).MatchString(bids) || !strings.HasPrefix(page.Totals["unreadable"], "1|") {
 		t.Errorf("the route with conditions is %q, unreadable bodies %q", bids, page.Totals["unreadable"])
 	}

@@ -52,9 +52,8 @@ func TestThePageListsTheWorstOfManySSPsFirst(t *testing.T) {
 		rows := b.rows()
 		return len(rows) == 50 && rows[0] == "ssp-50" && rows[1] == "ssp-44" && slices.Index(rows, "ssp-07") == 2
 	})
-	cell := func(row, column string) (text string) {
-		b.eval(fmt.Sprintf(`document.querySelector('tr[data-row="%s"] [data-column="%s"]').innerText`, row, column), &text)
-		return text
+	cell := func(row, column string) string {
+		return b.text(fmt.Sprintf(`tr[data-row="%s"] [data-column="%s"]`, row, column))
 	}
 	if text := cell("ssp-50", "trouble"); !strings.HasPrefix(text, "down: 1 of 1 endpoints") || !strings.Contains(text, "connection refused") {
 		t.Errorf("the dead SSP's row says %q", text)
@@ -66,8 +65,7 @@ func TestThePageListsTheWorstOfManySSPsFirst(t *testing.T) {
 		t.Errorf("a healthy SSP's row says %q, failed %q", text, cell("ssp-03", "failed"))
 	}
 	testsupport.Equal(t, cell("ssp-50", "failed"), "100 %", "of the dead SSP's requests %q failed")
-	var routes string
-	b.eval(`document.querySelector("#routes tbody").innerText`, &routes)
+	routes := b.text("#routes tbody")
 	if !strings.HasPrefix(routes, "default\t") || !strings.Contains(routes, "/s") && strings.Count(routes, "%") != 2 {
 		t.Errorf("the routes are %q", routes)
 	}
@@ -78,14 +76,10 @@ func TestThePageListsTheWorstOfManySSPsFirst(t *testing.T) {
 	b.click(`#many th[data-column="name"] button`) // descending, then ascending
 	b.click(`#many th[data-column="name"] button`)
 	testsupport.Eventually(t, "the rows are sorted by name", func() bool { rows := b.rows(); return rows[0] == "ssp-01" && slices.IsSorted(rows) })
-	var says string
-	if b.eval(`document.getElementById("counted").innerText`, &says); strings.Contains(says, "worst") {
-		t.Errorf("the sorted table says %q", says)
-	}
+	testsupport.True(t, !strings.Contains(b.text("#counted"), "worst"), "the sorted table says %q", b.text("#counted"))
 	b.click(`#many th[data-column="name"] button`)
 	testsupport.Eventually(t, "the worst is first again, and the table says so", func() bool {
-		b.eval(`document.getElementById("counted").innerText`, &says)
-		return b.rows()[0] == "ssp-50" && strings.Contains(says, "50 SSPs, the worst first")
+		return b.rows()[0] == "ssp-50" && strings.Contains(b.text("#counted"), "50 SSPs, the worst first")
 	})
 
 	b.run(chromedp.SendKeys("#filter", "SSP-1"))
@@ -108,14 +102,10 @@ func TestThePageListsTheWorstOfManySSPsFirst(t *testing.T) {
 		return cards == 0
 	})
 
-	const notices = `document.getElementById("notices").innerText`
-	var text string
-	if b.eval(notices, &text); text != "" {
-		t.Errorf("a service without trouble has the notice %q", text)
-	}
+	testsupport.Equal(t, b.text("#notices"), "", "a service without trouble has the notice %q")
 	ab.Write("ssps: 7\n")
 	testsupport.Eventually(t, "the page says that the file was refused", func() bool {
-		b.eval(notices, &text)
+		text := b.text("#notices")
 		return strings.Contains(text, "differs from its file") && strings.Contains(text, "must have at least one route")
 	})
 	b.click(`tr[data-row="ssp-44"] .open`)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"image/png"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -18,16 +17,10 @@ import (
 // README.md shows a picture of the demo's page. "make picture" lets the demo run for a
 // while and writes the picture to the file that ADBUFFER_PICTURE names.
 func TestAPictureOfTheDemosPage(t *testing.T) {
-	out := new(testsupport.LogBuffer)
-	cmd := exec.Command(e2e.Binary(t), "demo")
-	cmd.Stdout, cmd.Stderr = out, out
-	testsupport.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
+	demo := testsupport.Launch(t, e2e.Command(t, nil, "demo"), func(d *testsupport.Daemon) bool {
+		return strings.Contains(d.Log.String(), "Then write a configuration") // after the steps that it suggests
 	})
-	testsupport.Eventually(t, "the demo suggests the next steps", func() bool { return strings.Contains(out.String(), "Then write a configuration") })
-	page, _, _ := strings.Cut(out.String(), "\n")
+	page, _, _ := strings.Cut(demo.Log.String(), "\n")
 	_, url, found := strings.Cut(page, "The admin page: ")
 	testsupport.MustTrue(t, found, "the demo begins with %q", page)
 	file := os.Getenv("ADBUFFER_PICTURE")

@@ -32,8 +32,7 @@ func startCheckedServer(t *testing.T, authority *e2e.Authority, protocols *http.
 	t.Helper()
 	s := &checkedServer{seen: map[string]int{}, peers: map[string]bool{}}
 	s.status.Store(200)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	testsupport.NoError(t, err)
+	ln := testsupport.Listen(t)
 	s.addr = ln.Addr().String()
 	server := &http.Server{Handler: s, Protocols: protocols, ConnState: func(_ net.Conn, state http.ConnState) {
 		switch state {

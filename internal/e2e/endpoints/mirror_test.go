@@ -2,7 +2,6 @@ package endpoints
 
 import (
 	"fmt"
-	"net"
 	"testing"
 
 	"adbuffer/internal/e2e"
@@ -14,9 +13,7 @@ import (
 func TestMirror(t *testing.T) {
 	t.Parallel()
 	main, partner := e2e.Healthy(t), e2e.Healthy(t)
-	hole, err := net.Listen("tcp", "127.0.0.1:0") // it never accepts and never responds
-	testsupport.NoError(t, err)
-	defer hole.Close()
+	hole := testsupport.Listen(t) // it never accepts and never responds
 	ab := e2e.Start(t, fmt.Sprintf(`
 ssps:
   - {name: openx, endpoints: [%q]}

@@ -18,9 +18,7 @@ import (
 func TestTimeInWhichAdbufferIsStoppedCountsAgainstNoHandshake(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	testsupport.NoError(t, err)
-	t.Cleanup(func() { l.Close() })
+	l := testsupport.Listen(t)
 	begun, proceed := make(chan struct{}), make(chan struct{})
 	go func() {
 		client, err := l.Accept()
