@@ -116,17 +116,19 @@ func TestHTTP2DeliversUnderTheSmallestWindows(t *testing.T) {
 
 func TestHTTP2MaxRequestsClosesWithAndWithoutSayingSo(t *testing.T) {
 	for _, announce := range []bool{false, true} {
-		s := startH2C(t, Behaviour{Latency: Constant(20 * time.Millisecond), Connections: Connections{MaxRequests: 2, Announce: announce}})
+		s := startH2C(t, Behaviour{})
 		h := dialH2C(t, s)
-		h.get(1)
+		h.ask(1) // before there is a limit
+		s.mustSet(t, Behaviour{Latency: Constant(20 * time.Millisecond), Connections: Connections{MaxRequests: 2, Announce: announce}})
 		h.get(3)
 		h.get(5)
+		h.get(7)
 		goAway, responded := false, 0
 		for responded < 2 {
 			switch f := h.next().(type) {
 			case *http2.GoAwayFrame:
 				goAway = true
-				testsupport.True(t, f.LastStreamID == 3 && f.ErrCode == http2.ErrCodeNo, "got %v", f)
+				testsupport.True(t, f.LastStreamID == 5 && f.ErrCode == http2.ErrCodeNo, "got %v", f)
 			case *http2.MetaHeadersFrame:
 			case *http2.DataFrame:
 				if f.StreamEnded() {
@@ -136,7 +138,7 @@ func TestHTTP2MaxRequestsClosesWithAndWithoutSayingSo(t *testing.T) {
 		}
 		testsupport.Equal(t, goAway, announce, "GOAWAY %v")
 		h.wantEnd()
-		if n := s.Counters(); n.Requests != 2 || n.Responded != 2 || n.Unprocessed != 1 {
+		if n := s.Counters(); n.Requests != 3 || n.Responded != 3 || n.Unprocessed != 1 {
 			t.Errorf("counters %+v", n)
 		}
 	}

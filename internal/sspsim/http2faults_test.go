@@ -100,3 +100,27 @@ func TestHTTP2GoAwayCanExcludeTheRequestThatItMeets(t *testing.T) {
 	}
 	h.wantEnd()
 }
+
+func TestHTTP2FaultsOfABodyAndBehindIt(t *testing.T) {
+	for key, v := range map[string]struct {
+		faults Faults
+		data   []int // lengths of the DATA frames, of all streams
+	}{
+		"drip":        {Faults{Drip: Drip{Chance: Always, Bytes: 120}}, []int{120, 120, 60}},
+		"cut_body":    {Faults{CutBody: Always}, []int{150}},
+		"leftover":    {Faults{Leftover: Every(1)}, []int{300, len(Poison)}},
+		"unsolicited": {Faults{Unsolicited: Unsolicited{Chance: Always}}, []int{300, len(Poison)}},
+	} {
+		s := startH2C(t, Behaviour{Response: Response{Size: Size{Constant: 300}}, Faults: v.faults})
+		h := dialH2C(t, s)
+		h.get(1)
+		for _, want := range v.data {
+			f := h.next()
+			if _, ok := f.(*http2.MetaHeadersFrame); ok {
+				f = h.next()
+			}
+			testsupport.Equal(t, int(f.Header().Length), want, key+": a DATA frame of %d bytes")
+		}
+		s.wantFault(t, key)
+	}
+}
