@@ -139,9 +139,7 @@ func TestAllAddressesFail(t *testing.T) {
 	d.delay = 1 // the second attempt begins at once, long before the first one's timeout
 	r, err := d.Dial(t.Context(), true, hole, refuses)
 	e := checkError(t, err, upstream.ConnectFailed, hole.String(), "timeouts.connect")
-	if kind(e) != "timeout" || r.At != 0 || r.Lost[0] != nil || !errors.Is(r.Lost[1], syscall.ECONNREFUSED) {
-		t.Errorf("%v is counted as %s; At is %d, Lost %v", e, kind(e), r.At, r.Lost)
-	}
+	testsupport.True(t, kind(e) == "timeout" && r.At == 0 && r.Lost[0] == nil && errors.Is(r.Lost[1], syscall.ECONNREFUSED), "%v is counted as %s; At is %d, Lost %v", e, kind(e), r.At, r.Lost)
 }
 
 // The end of the context ends all attempts, and counts as a failure of no address.

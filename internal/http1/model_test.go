@@ -257,9 +257,7 @@ func (p modelCase) check(tb testing.TB, i int, c *call, w *wire, good bool, e en
 	name, left := nameOf(i), i == p.gone
 	whole := good || e.whole() || e == untilClose_ && p.then == "fin"
 	if c.err == nil {
-		if !whole || left || string(c.ex.Response.Body) != name {
-			tb.Fatalf("%s succeeded with %q; its response arrived: %v; it was abandoned: %v", name, c.ex.Response.Body, whole, left)
-		}
+		testsupport.MustTrue(tb, whole && !left && string(c.ex.Response.Body) == name, "%s succeeded with %q; its response arrived: %v; it was abandoned: %v", name, c.ex.Response.Body, whole, left)
 		return
 	}
 	testsupport.MustTrue(tb, !whole || left, "%s failed, but its response arrived: %v", name, c.err)

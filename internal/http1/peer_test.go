@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -115,10 +116,8 @@ func (c *corkable) uncork() {
 
 // recorder is an Owner that counts its calls.
 type recorder struct {
-	mu      sync.Mutex
-	freed   int
-	changed int
-	event   chan struct{} // one for each call
+	freed, changed atomic.Int64
+	event          chan struct{} // one for each call
 }
 
 func newRecorder() *recorder { return &recorder{event: make(chan struct{}, 1<<16)} }
@@ -133,23 +132,17 @@ func (r *recorder) Freed(held time.Duration, by upstream.Payer) {
 	if held < 0 || held > time.Hour {
 		panic("a place was in use for " + held.String())
 	}
-	r.mu.Lock()
-	r.freed++
-	r.mu.Unlock()
+	r.freed.Add(1)
 	r.event <- struct{}{}
 }
 
 func (r *recorder) Changed() {
-	r.mu.Lock()
-	r.changed++
-	r.mu.Unlock()
+	r.changed.Add(1)
 	r.event <- struct{}{}
 }
 
 func (r *recorder) counts() (freed, changed int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.freed, r.changed
+	return int(r.freed.Load()), int(r.changed.Load())
 }
 
 // await waits until the calls so far fulfil until.
@@ -327,9 +320,7 @@ func wantResponse(tb testing.TB, err error, ex *upstream.Exchange, status int, b
 func wantError(tb testing.TB, err error, outcome upstream.Outcome, progress upstream.Progress, stale bool) {
 	tb.Helper()
 	e, ok := err.(*upstream.Error)
-	if !ok || e.Outcome != outcome || e.Progress != progress || e.Stale != stale {
-		tb.Fatalf("error %v (%+v), want outcome %v, progress %d, stale %v", err, err, outcome, progress, stale)
-	}
+	testsupport.MustTrue(tb, ok && e.Outcome == outcome && e.Progress == progress && e.Stale == stale, "error %v (%+v), want outcome %v, progress %d, stale %v", err, err, outcome, progress, stale)
 }
 
 // wantReason checks the close reason of a connection and its number of places.

@@ -142,35 +142,18 @@ func TestLeftoverBeyondAFullBufferClosesThePipeline(t *testing.T) {
 	}
 }
 
-// heldReads delays reads until they are released.
-type heldReads struct {
-	net.Conn
-	held    atomic.Bool
-	release chan struct{}
-}
-
-func (c *heldReads) Read(b []byte) (int, error) {
-	if c.held.Load() {
-		<-c.release
-	}
-	return c.Conn.Read(b)
-}
-
 // usedAndHeld returns a connection that has carried one response. Its reader reads nothing more
 // until it is released.
-func usedAndHeld(t *testing.T) (conn *Pipelined, p *peer, owner *recorder, held *heldReads) {
+func usedAndHeld(t *testing.T) (conn *Pipelined, p *peer, owner *recorder, gate chan struct{}) {
 	t.Helper()
-	conn, p, owner = dialPipelined(t, plain, testOptions(), func(c net.Conn) net.Conn {
-		held = &heldReads{Conn: c, release: make(chan struct{})}
-		held.held.Store(true)
-		return held
-	})
+	gate = make(chan struct{})
+	conn, p, owner = dialPipelined(t, plain, testOptions(), func(c net.Conn) net.Conn { return gated{c, gate} })
 	first := start(conn, get(t, "first"))
 	p.wantRequests("first")
 	p.send(textResponse("first"))
-	held.release <- struct{}{}
+	gate <- struct{}{}
 	testsupport.NoError(t, wait(t, first))
-	return conn, p, owner, held
+	return conn, p, owner, gate
 }
 
 // The reader has not read yet. The check of the socket finds bytes that arrived before the request.
@@ -184,13 +167,13 @@ func TestCheckBeforeALoneRequestFindsUnreadBytes(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			conn, p, owner, held := usedAndHeld(t)
+			conn, p, owner, gate := usedAndHeld(t)
 			c.send(p) // the reader cannot read it
 			for conn.sock.PeekSocket() == socket.Quiet {
 			}
 			next := start(conn, get(t, "next"))
 			owner.await(t, "Changed", func(_, changed int) bool { return changed == 1 })
-			close(held.release)
+			close(gate)
 			wantError(t, wait(t, next), upstream.ConnLost, upstream.NotSent, false)
 			owner.awaitFreed(t, 2)
 			wantReason(t, conn, c.reason)
@@ -200,12 +183,12 @@ func TestCheckBeforeALoneRequestFindsUnreadBytes(t *testing.T) {
 
 // While another request is outstanding, the bytes in the socket are its response.
 func TestNoCheckBeforeARequestBehindOthers(t *testing.T) {
-	conn, p, owner, held := usedAndHeld(t)
+	conn, p, owner, gate := usedAndHeld(t)
 	b := send(t, conn, p, "b")
 	p.send(textResponse("B")) // the reader cannot read it
 	c := send(t, conn, p, "c")
 	p.send(textResponse("C"))
-	close(held.release)
+	close(gate)
 	b.wantResponse(0, "B")
 	c.wantResponse(0, "C")
 	owner.awaitFreed(t, 3)

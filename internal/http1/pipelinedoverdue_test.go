@@ -22,9 +22,8 @@ func wantPlaces(t *testing.T, m *sim, places int) {
 func wantElsewhere(t *testing.T, c *call) {
 	t.Helper()
 	testsupport.MustTrue(t, !c.at.IsZero(), "a request that was not sent waits behind an overdue response")
-	if e := upstream.AsError(c.err); e.Outcome != upstream.ConnLost || e.Progress != upstream.NotSent || !c.ex.Reused {
-		t.Errorf("error %v, progress %v, reused %v; want one that is retried", e, e.Progress, c.ex.Reused)
-	}
+	e := upstream.AsError(c.err)
+	testsupport.True(t, e.Outcome == upstream.ConnLost && e.Progress == upstream.NotSent && c.ex.Reused, "error %v, progress %v, reused %v; want one that is retried", e, e.Progress, c.ex.Reused)
 }
 
 // A request behind a response that does not come waits until its deadline. So the connection takes

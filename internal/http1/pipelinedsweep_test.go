@@ -165,8 +165,7 @@ func TestDeadlineOfARequestThatArrivesDuringASweepCounts(t *testing.T) {
 		p.wantRequests("first")
 		wantEndsWith(t, done, upstream.ErrDeadline)
 		p.wantRequests("late")
-		if err := wait(t, late); err != upstream.ErrDeadline || time.Since(begin) != 2*shortBudget {
-			t.Fatalf("error %v after %v, want %v after %v", err, time.Since(begin), upstream.ErrDeadline, 2*shortBudget)
-		}
+		err := wait(t, late)
+		testsupport.MustTrue(t, err == upstream.ErrDeadline && time.Since(begin) == 2*shortBudget, "error %v after %v, want %v after %v", err, time.Since(begin), upstream.ErrDeadline, 2*shortBudget)
 	})
 }

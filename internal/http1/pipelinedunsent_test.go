@@ -33,9 +33,8 @@ func TestRequestAbandonedBeforeItsWriteIsNeverSent(t *testing.T) {
 			synctest.Wait() // the requests enter in this order
 		}
 		for _, done := range done[:2] {
-			if err := wait(t, done); err != upstream.ErrDeadlineNotSent || !time.Now().Equal(late.Deadline) {
-				t.Errorf("a late request's error is %v, want %v at the deadline", err, upstream.ErrDeadlineNotSent)
-			}
+			err := wait(t, done)
+			testsupport.True(t, err == upstream.ErrDeadlineNotSent && time.Now().Equal(late.Deadline), "a late request's error is %v, want %v at the deadline", err, upstream.ErrDeadlineNotSent)
 		}
 		cancel()
 		wantEndsWith(t, done[2], upstream.ErrCancelled)

@@ -83,9 +83,8 @@ func TestReservedBytesFollowTheBytesThatArrived(t *testing.T) {
 					synctest.Wait()
 					memory, fields, exchanges := c.bodies()
 					what := fmt.Sprintf("seed %d, step %d, %d bytes received", seed, step, received)
-					if used := all.Used(); used > received || used != share.Used() || used > share.Limit() {
-						t.Fatalf("%s: %d bytes are reserved, %d of a share of %d", what, used, share.Used(), share.Limit())
-					}
+					used := all.Used()
+					testsupport.MustTrue(t, used <= received && used == share.Used() && used <= share.Limit(), "%s: %d bytes are reserved, %d of a share of %d", what, used, share.Used(), share.Limit())
 					testsupport.MustTrue(t, int64(memory) <= 2*received+4<<10*int64(exchanges), "%s: %d bytes of memory for %d bodies", what, memory, exchanges)
 					testsupport.MustTrue(t, fields <= 2*opts.MaxResponseHeaderBytes, "%s: %d bytes of memory for fields", what, fields)
 				}

@@ -35,9 +35,8 @@ func TestFramesOfStreamsAboveTheLastGOAWAYAreIgnored(t *testing.T) {
 			w.receive(func(f http2.Frame) {
 				responded = responded || f.Header().Type == http2.FrameHeaders && f.Header().StreamID == 1
 			})
-			if got := w.owner().requests; !responded || got[3] != nil || len(w.owner().violations) > 0 {
-				t.Errorf("stream 1 has its response: %v; stream 3: %v; violations: %q", responded, got[3], w.owner().violations)
-			}
+			got := w.owner().requests
+			testsupport.True(t, responded && got[3] == nil && len(w.owner().violations) == 0, "stream 1 has its response: %v; stream 3: %v; violations: %q", responded, got[3], w.owner().violations)
 		})
 	}
 }

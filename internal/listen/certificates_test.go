@@ -192,9 +192,7 @@ func TestBrokenFilesAreNamedAndReplaceNoCertificate(t *testing.T) {
 	} {
 		row.breakIt(row.file)
 		err := c.Reload()
-		if err == nil || !strings.Contains(err.Error(), row.file) || !strings.Contains(err.Error(), row.says) {
-			t.Errorf("%s: %v, want %q and %q", row.name, err, row.file, row.says)
-		}
+		testsupport.True(t, err != nil && strings.Contains(err.Error(), row.file) && strings.Contains(err.Error(), row.says), "%s: %v, want %q and %q", row.name, err, row.file, row.says)
 		testsupport.True(t, c.serial(config, a) == before, "%s: the certificate is another", row.name)
 		c.wantMetric("0")
 		testsupport.True(t, c.logs.FilterMessageSnippet("their files are not valid").Len() == 1, "%s: logged %v", row.name, c.logs.All())

@@ -113,9 +113,7 @@ func TestAProcessThatDoesNotStartLeavesTheQueueToThePreviousOne(t *testing.T) {
 	second := startProcess(t, "tcp", address, reserve(t))
 	second.Close()
 	queued := acceptQueued(first.Traffic.socket)
-	if len(queued) != 1 || queued[0].RemoteAddr().String() != client.LocalAddr().String() {
-		t.Fatalf("the queue has %v, want the connection of %v", queued, client.LocalAddr())
-	}
+	testsupport.MustTrue(t, len(queued) == 1 && queued[0].RemoteAddr().String() == client.LocalAddr().String(), "the queue has %v, want the connection of %v", queued, client.LocalAddr())
 	must(t, queued[0].Close())
 }
 
@@ -219,9 +217,7 @@ func TestEqualAddressesHaveOneMeetingSocket(t *testing.T) {
 		testsupport.True(t, ok, "%s has no meeting socket", address)
 		return n
 	}
-	if name(":8080") != name("0.0.0.0:8080") || name(":8080") != name("[::]:8080") || name("127.0.0.1:80") != name("127.0.0.1:http") {
-		t.Error("one address has several meeting sockets")
-	}
+	testsupport.True(t, name(":8080") == name("0.0.0.0:8080") && name(":8080") == name("[::]:8080") && name("127.0.0.1:80") == name("127.0.0.1:http"), "one address has several meeting sockets")
 	testsupport.True(t, name(":8080") != name(":8081") && name(":8080") != name("127.0.0.1:8080"), "several addresses have one meeting socket")
 	dir := t.TempDir()
 	must(t, os.Mkdir(dir+"/a", 0o700))

@@ -100,9 +100,7 @@ func TestStatesOutlastAChangeOfEndpoints(t *testing.T) {
 		testsupport.True(t, at[1].Weight == 5 && at[2].State == "draining" && at[3].State == "enabled", "endpoints: %+v", at)
 		change(p, s, names[0], names[3])
 		change(p, s, names[0], names[3], names[1], names[2])
-		if stateOf(p, names[1]) != "enabled" || stateOf(p, names[2]) != "enabled" {
-			t.Errorf("endpoints that were removed and came back are %s and %s", stateOf(p, names[1]), stateOf(p, names[2]))
-		}
+		testsupport.True(t, stateOf(p, names[1]) == "enabled" && stateOf(p, names[2]) == "enabled", "endpoints that were removed and came back are %s and %s", stateOf(p, names[1]), stateOf(p, names[2]))
 		change(p, s, names[1])
 		p.SetEndpointState(names[1], balancer.Disabled)
 		testsupport.True(t, p.Refusing(), "the pool takes requests, and its only endpoint is disabled")

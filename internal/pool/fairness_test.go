@@ -206,9 +206,7 @@ func TestOnlyRequestsThatWaitNeedTheirKey(t *testing.T) {
 		second := askWithKey()
 		first.do()
 		synctest.Wait()
-		if *keyer != 1 || second.ex.FairKey == 0 || second.ex.Payer == 0 {
-			t.Errorf("a request that waited told its key %d times: %x; queue %d pays", *keyer, second.ex.FairKey, second.ex.Payer)
-		}
+		testsupport.True(t, *keyer == 1 && second.ex.FairKey != 0 && second.ex.Payer != 0, "a request that waited told its key %d times: %x; queue %d pays", *keyer, second.ex.FairKey, second.ex.Payer)
 	})
 }
 

@@ -146,9 +146,7 @@ func TestPeekSeesWhatTLSHasNotRead(t *testing.T) {
 			}
 			_, err := client.Read(b)
 			testsupport.MustTrue(t, WouldBlock(err), "Read: %v, want an error for which WouldBlock is true", err)
-			if c.MidRecord() != (len(piece) > 0) || (c.Peek() == Readable) != (len(piece) > 0) {
-				t.Fatalf("MidRecord %v, Peek %d behind %d bytes", c.MidRecord(), c.Peek(), len(piece))
-			}
+			testsupport.MustTrue(t, c.MidRecord() == (len(piece) > 0) && (c.Peek() == Readable) == (len(piece) > 0), "MidRecord %v, Peek %d behind %d bytes", c.MidRecord(), c.Peek(), len(piece))
 		}
 		c.SetNonblocking(false)
 		peer.Write(sealed.held[9:])
