@@ -39,14 +39,11 @@ const parallel = "4"
 func Main(m *testing.M, known ...goleak.Option) {
 	flag.Set("test.parallel", parallel) // the command line, which is parsed later, may choose another
 	code := testsupport.Run(m, known...)
-	if dir, err := binaryDir(); err == nil {
-		os.RemoveAll(dir)
+	if binary != "" {
+		os.RemoveAll(filepath.Dir(binary))
 	}
 	os.Exit(code)
 }
-
-// binaryDir is a folder of this test process. Other users can run the files in it.
-var binaryDir = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "adbuffer-e2e-") })
 
 var (
 	building sync.Once
@@ -91,7 +88,7 @@ func build(t testing.TB) string {
 	cmd.Dir = root
 	out, err = cmd.CombinedOutput()
 	testsupport.MustTrue(t, err == nil, "go build: %v\n%s", err, out)
-	dir, err := binaryDir()
+	dir, err := os.MkdirTemp("", "adbuffer-e2e-")
 	testsupport.NoError(t, err)
 	content, err := os.ReadFile(built)
 	testsupport.NoError(t, err)

@@ -3,8 +3,7 @@ package e2e
 import (
 	"fmt"
 	"path/filepath"
-	"slices"
-	"strings"
+	"regexp"
 	"sync"
 	"testing"
 
@@ -12,18 +11,12 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// Malformed are the faults of an SSP that makes this protocol violation in each response.
-func Malformed(kind sspsim.Malformation) sspsim.Faults {
-	return sspsim.Faults{Malformed: sspsim.Malformed{Chance: sspsim.Always, Kinds: []sspsim.Malformation{kind}}}
-}
-
-var identity = []string{"x-forwarded", "forwarded", "x-real-ip", "true-client-ip", "x-device"}
+var identity = regexp.MustCompile(`(?i)^(x[-_]forwarded|forwarded|x[-_]real[-_]ip|true[-_]client[-_]ip|x[-_]device)`)
 
 // IdentityFields are the fields that give an SSP the client's identity.
 func IdentityFields(r *sspsim.Request) (fields []string) {
 	for _, f := range r.Header {
-		name := strings.ToLower(strings.ReplaceAll(f.Name, "_", "-"))
-		if slices.ContainsFunc(identity, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+		if identity.MatchString(f.Name) {
 			fields = append(fields, f.Name+": "+f.Value)
 		}
 	}

@@ -9,6 +9,11 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
+// malformed are the faults of an SSP that makes this protocol violation in each response.
+func malformed(kind sspsim.Malformation) sspsim.Faults {
+	return sspsim.Faults{Malformed: sspsim.Malformed{Chance: sspsim.Always, Kinds: []sspsim.Malformation{kind}}}
+}
+
 // brokenResponses are invalid responses.
 var brokenResponses = []struct {
 	name   string
@@ -20,24 +25,24 @@ var brokenResponses = []struct {
 	{"reset instead of a response", sspsim.Faults{Reset: sspsim.Always}, "conn_lost", nil, false},
 	{"closed within the head", sspsim.Faults{CutHead: sspsim.Always}, "conn_lost", nil, false},
 	{"closed within the body", sspsim.Faults{CutBody: sspsim.Always}, "conn_lost", nil, false},
-	{"two Content-Lengths", e2e.Malformed(sspsim.TwoLengths), "bad_response", nil, false},
-	{"an invalid chunk size", e2e.Malformed(sspsim.BadChunk), "bad_response", nil, false},
-	{"no status", e2e.Malformed(sspsim.BadStatusLine), "bad_response", nil, false},
-	{"NUL in a value", e2e.Malformed(sspsim.NulInValue), "bad_response", nil, false},
-	{"blank in a name", e2e.Malformed(sspsim.SpaceInName), "bad_response", nil, false},
+	{"two Content-Lengths", malformed(sspsim.TwoLengths), "bad_response", nil, false},
+	{"an invalid chunk size", malformed(sspsim.BadChunk), "bad_response", nil, false},
+	{"no status", malformed(sspsim.BadStatusLine), "bad_response", nil, false},
+	{"NUL in a value", malformed(sspsim.NulInValue), "bad_response", nil, false},
+	{"blank in a name", malformed(sspsim.SpaceInName), "bad_response", nil, false},
 	{"a body over the limit", sspsim.Faults{OversizedBody: sspsim.Oversized{Chance: sspsim.Always, Bytes: 5000}}, "response_too_large", []string{"max_response_bytes"}, false},
 	{"a head over the limit", sspsim.Faults{OversizedHead: sspsim.Oversized{Chance: sspsim.Always, Bytes: 5000}}, "response_too_large", []string{"max_response_header_bytes"}, false},
 
 	{"HTTP/2: closed within the body", sspsim.Faults{CutBody: sspsim.Always}, "conn_lost", nil, true},
 	{"HTTP/2: stream reset", sspsim.Faults{ResetStream: sspsim.ResetStream{Chance: sspsim.Always, AfterHead: true}}, "conn_lost", nil, true},
-	{"HTTP/2: no :status", e2e.Malformed(sspsim.H2NoStatus), "bad_response", nil, true},
-	{"HTTP/2: an upper-case name", e2e.Malformed(sspsim.H2Uppercase), "bad_response", nil, true},
-	{"HTTP/2: a connection-specific field", e2e.Malformed(sspsim.H2Connection), "bad_response", nil, true},
-	{"HTTP/2: :status behind a field", e2e.Malformed(sspsim.H2PseudoBehind), "bad_response", nil, true},
-	{"HTTP/2: DATA before HEADERS", e2e.Malformed(sspsim.H2DataFirst), "bad_response", nil, true},
-	{"HTTP/2: no frames", e2e.Malformed(sspsim.H2Garbage), "bad_response", nil, true},
-	{"HTTP/2: a wrong SETTINGS", e2e.Malformed(sspsim.H2SettingsBad), "bad_response", nil, true},
-	{"HTTP/2: a wrong content-length", e2e.Malformed(sspsim.H2WrongLength), "bad_response", nil, true},
+	{"HTTP/2: no :status", malformed(sspsim.H2NoStatus), "bad_response", nil, true},
+	{"HTTP/2: an upper-case name", malformed(sspsim.H2Uppercase), "bad_response", nil, true},
+	{"HTTP/2: a connection-specific field", malformed(sspsim.H2Connection), "bad_response", nil, true},
+	{"HTTP/2: :status behind a field", malformed(sspsim.H2PseudoBehind), "bad_response", nil, true},
+	{"HTTP/2: DATA before HEADERS", malformed(sspsim.H2DataFirst), "bad_response", nil, true},
+	{"HTTP/2: no frames", malformed(sspsim.H2Garbage), "bad_response", nil, true},
+	{"HTTP/2: a wrong SETTINGS", malformed(sspsim.H2SettingsBad), "bad_response", nil, true},
+	{"HTTP/2: a wrong content-length", malformed(sspsim.H2WrongLength), "bad_response", nil, true},
 	{"HTTP/2: a body over the limit", sspsim.Faults{OversizedBody: sspsim.Oversized{Chance: sspsim.Always, Bytes: 5000}}, "response_too_large", []string{"max_response_bytes"}, true},
 	{"HTTP/2: a head over the limit", sspsim.Faults{OversizedHead: sspsim.Oversized{Chance: sspsim.Always, Bytes: 5000}}, "response_too_large", []string{"max_response_header_bytes"}, true},
 }
@@ -81,9 +86,9 @@ func TestDoubtfulResponsesAreForwardedAndCloseTheSSPConnection(t *testing.T) {
 		name      string
 		behaviour sspsim.Behaviour
 	}{
-		{"obs-fold", sspsim.Behaviour{Faults: e2e.Malformed(sspsim.ObsFold)}},
-		{"bare LF", sspsim.Behaviour{Faults: e2e.Malformed(sspsim.BareLF)}},
-		{"Content-Length and Transfer-Encoding", sspsim.Behaviour{Faults: e2e.Malformed(sspsim.LengthAndTE)}},
+		{"obs-fold", sspsim.Behaviour{Faults: malformed(sspsim.ObsFold)}},
+		{"bare LF", sspsim.Behaviour{Faults: malformed(sspsim.BareLF)}},
+		{"Content-Length and Transfer-Encoding", sspsim.Behaviour{Faults: malformed(sspsim.LengthAndTE)}},
 		{"HTTP/1.0", sspsim.Behaviour{Response: sspsim.Response{HTTP10: sspsim.Always}}},
 		{"read to EOF", sspsim.Behaviour{Response: sspsim.Response{ReadToEOF: sspsim.Always}}},
 		{"leftover", sspsim.Behaviour{Faults: sspsim.Faults{Leftover: sspsim.Always}}},

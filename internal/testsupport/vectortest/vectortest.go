@@ -54,18 +54,3 @@ func (c *Config) Events(t testing.TB, lines string) (events []map[string]any) {
 	}
 	return events
 }
-
-// Labels returns the labels of an event in Loki. Vector omits a label if the event lacks
-// its field.
-func (c *Config) Labels(event map[string]any) map[string]string {
-	labels := make(map[string]string)
-	for label, value := range c.Sinks.Loki.Labels {
-		field, isTemplate := strings.CutPrefix(value, "{{ ")
-		if !isTemplate {
-			labels[label] = value
-		} else if text, ok := event[strings.TrimSuffix(field, " }}")].(string); ok {
-			labels[label] = text
-		}
-	}
-	return labels
-}
