@@ -273,7 +273,7 @@ func why(cfg *config.Config, e *proxy.Explanation) []string {
 }
 
 // conditions lists conditions on the query or the header.
-func conditions(kind string, conditions []config.Condition) (all []string) {
+func conditions(kind string, conditions []route.Condition) (all []string) {
 	for _, m := range conditions {
 		text := kind + " has " + m.Name
 		if m.Value != nil && config.NamesSecret(m.Name) {

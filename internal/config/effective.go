@@ -15,6 +15,7 @@ import (
 
 	"adbuffer/internal/capacity"
 	"adbuffer/internal/httpheader"
+	"adbuffer/internal/route"
 )
 
 // YAML writes every key with its current value. ssp_defaults are merged into each SSP, variables
@@ -86,7 +87,7 @@ func nodeOf(v reflect.Value, hide bool) *yaml.Node {
 		return keyNode(v, keysOf(t)[0], hide)
 	case isSection(t):
 		node := &yaml.Node{Kind: yaml.MappingNode}
-		if shortKey(t) != "" || t == reflect.TypeFor[Condition]() || t == reflect.TypeFor[BodyCondition]() || t == reflect.TypeFor[Removal]() || t == reflect.TypeFor[httpheader.NameValue]() {
+		if shortKey(t) != "" || t == reflect.TypeFor[route.Condition]() || t == reflect.TypeFor[BodyCondition]() || t == reflect.TypeFor[Removal]() || t == reflect.TypeFor[httpheader.NameValue]() {
 			node.Style = yaml.FlowStyle
 		}
 		for _, k := range keysOf(t) {

@@ -343,10 +343,10 @@ type Mirror struct {
 
 // Match holds conditions on a request that must all be true.
 type Match struct {
-	Path   string      `yaml:"path" jsonschema:"required" empty:"must be set; \"/*\" is every path" form:"path"` // exact, or a prefix if it ends in "/*": "/a/*" matches "/a/" and "/a/b", not "/a"
-	Host   string      `yaml:"host" form:"host pattern"`                                                         // lower case, no port: exact, or "*.example.com" for any name below it; "" = any
-	Query  []Condition `yaml:"query"`                                                                            // raw bytes, no decoding
-	Header []Condition `yaml:"header"`                                                                           // names match in any case
+	Path   string            `yaml:"path" jsonschema:"required" empty:"must be set; \"/*\" is every path" form:"path"` // exact, or a prefix if it ends in "/*": "/a/*" matches "/a/" and "/a/b", not "/a"
+	Host   string            `yaml:"host" form:"host pattern"`                                                         // lower case, no port: exact, or "*.example.com" for any name below it; "" = any
+	Query  []route.Condition `yaml:"query"`                                                                            // raw bytes, no decoding
+	Header []route.Condition `yaml:"header"`                                                                           // names match in any case
 
 	OpenRTB  []BodyCondition `yaml:"openrtb"`                  // on the body
 	Holdback float64         `yaml:"holdback" min:"0" max:"1"` // this share of the requests goes on to the next route
@@ -364,12 +364,6 @@ type BodyCondition struct {
 	In     []JSONValue `yaml:"in,omitempty" empty:"must have at least one value" hide:"condition"`
 	NotIn  []JSONValue `yaml:"not_in,omitempty" empty:"must have at least one value" hide:"condition"`
 	Exists *bool       `yaml:"exists,omitempty"`
-}
-
-// Condition is a condition on a query parameter or a header field.
-type Condition struct {
-	Name  string  `yaml:"name" jsonschema:"required" empty:"must be set"`
-	Value *string `yaml:"value,omitempty" hide:"condition"` // nil = present with any value
 }
 
 // RouteSSP is an SSP's part in a route. In YAML it is the name alone, or a mapping.

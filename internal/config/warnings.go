@@ -195,9 +195,9 @@ func (m *Match) covers(other *Match) bool {
 }
 
 // coverAll reports whether other includes every condition of conditions.
-func coverAll(conditions, other []Condition, anyCase bool) bool {
+func coverAll(conditions, other []route.Condition, anyCase bool) bool {
 	for _, c := range conditions {
-		if !slices.ContainsFunc(other, func(o Condition) bool {
+		if !slices.ContainsFunc(other, func(o route.Condition) bool {
 			same := o.Name == c.Name || anyCase && strings.EqualFold(o.Name, c.Name)
 			return same && (c.Value == nil || o.Value != nil && *o.Value == *c.Value)
 		}) {

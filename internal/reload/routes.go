@@ -28,7 +28,7 @@ func newTable(cfg *config.Config, ssps map[string]*ssp.SSP, was *route.Table) *r
 			TruncateIP:   c.Privacy == config.PrivacyTruncateIP, Priority: priorities[c.Priority],
 			Match: route.Match{
 				Path: c.Match.Path, Host: strings.ToLower(c.Match.Host),
-				Query: conditions(c.Match.Query), Header: conditions(c.Match.Header),
+				Query: slices.Clone(c.Match.Query), Header: c.Match.Header, // the table changes those of the query
 				OpenRTB: BodyConditions(c.Match.OpenRTB), Holdback: c.Match.Holdback,
 			},
 		}
@@ -53,14 +53,6 @@ func mirrorStats(was *route.Table, name, ssp string) *route.MirrorStats {
 		}
 	}
 	return new(route.MirrorStats)
-}
-
-func conditions(cs []config.Condition) []route.Condition {
-	all := make([]route.Condition, len(cs))
-	for i, c := range cs {
-		all[i] = route.Condition{Name: c.Name, Value: c.Value}
-	}
-	return all
 }
 
 // BodyConditions returns conditions on bodies, which validation has checked.

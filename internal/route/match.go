@@ -27,12 +27,12 @@ type Match struct {
 }
 
 // Condition requires a query parameter or a header field: with Value, or with any value if Value is
-// nil.
+// nil. Package config says what the tags mean.
 type Condition struct {
-	Name  string
-	Value *string
+	Name  string  `yaml:"name" jsonschema:"required" empty:"must be set"`
+	Value *string `yaml:"value,omitempty" hide:"condition"`
 
-	param int // of the query: index of Name in the table's params
+	param int `yaml:"-"` // of the query: index of Name in the table's params
 }
 
 // Find returns the first route that matches, or nil. If the route lets clients choose by path and
