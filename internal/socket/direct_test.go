@@ -143,7 +143,7 @@ func TestDeadlineOfOneReadOrWriteIsNotThatOfTheNext(t *testing.T) {
 			peer.Write([]byte("x"))
 			testsupport.MustEqual(t, <-done, nil, "a Read failed at the deadline of the previous one: %v")
 
-			next = limit
+			next, until = limit, time.Time{} // a Write that does not wait sets no deadline
 			big := make([]byte, 64<<20)
 			write := func(f func([]byte) (int, error), p []byte) {
 				_, err := f(p)
