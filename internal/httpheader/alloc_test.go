@@ -48,10 +48,10 @@ func TestTheHotPathAllocatesNothing(t *testing.T) {
 			testsupport.MustTrue(t, ok && len(v) == 1, "X-Hop is gone")
 		}},
 		{"a response", func() {
-			dst = simple.AppendResponse(dst[:0], lines)
+			dst = simple.AppendResponse(dst[:0], lines, time.Now())
 		}},
 		{"adbuffer's own response", func() {
-			dst = AppendDate(dst[:0])
+			dst = AppendDate(dst[:0], time.Now())
 		}},
 		{"reading lines", func() {
 			n := 0

@@ -102,7 +102,7 @@ func TestHostileFieldsOfAResponseCostNoMoreThanCommonOnes(t *testing.T) {
 		raw := []byte(lines)
 		return func() time.Duration {
 			return testsupport.Shortest(func() {
-				dst = policy.AppendResponse(dst[:0], raw)
+				dst = policy.AppendResponse(dst[:0], raw, time.Now())
 			})
 		}
 	}

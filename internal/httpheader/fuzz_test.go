@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/valyala/fasthttp"
@@ -180,7 +181,7 @@ func FuzzAppendResponse(f *testing.F) {
 	f.Add("Connection: X-A, close\r\nX-A: 1\r\nSet-Cookie: a=b\r\nD~te: 1\r\ndate: 2\r\n")
 	f.Add("X-A: 1\r\nConnection: \r\n\r\nX-B:2\r\n")
 	f.Fuzz(func(t *testing.T, lines string) {
-		got := NewPolicy(PolicyOptions{}).AppendResponse(nil, []byte(lines))
+		got := NewPolicy(PolicyOptions{}).AppendResponse(nil, []byte(lines), time.Now())
 		dates, read := 0, 0
 		for name, value := range syntax.Fields(got) {
 			read += len(name) + len(": ") + len(value) + len("\r\n")

@@ -14,9 +14,9 @@ import (
 // Set-Cookie, Alt-Svc, Strict-Transport-Security, Clear-Site-Data and Proxy-*.
 //
 // Names keep their spelling and fields their order. Of several lines with Server, Content-Type or
-// Date, only the first crosses. A response without a Date gets the current one, as RFC 9110,
-// section 6.6.1, requires of proxies.
-func (p *Policy) AppendResponse(dst, lines []byte) []byte {
+// Date, only the first crosses. A response without a Date gets the time at which it was received, as
+// RFC 9110, section 6.6.1, requires of proxies.
+func (p *Policy) AppendResponse(dst, lines []byte, received time.Time) []byte {
 	var named connectionOptions
 	if !named.readConnection(lines) {
 		lines = nil // no correct peer names so many fields: no field is known to be end-to-end
@@ -38,7 +38,7 @@ func (p *Policy) AppendResponse(dst, lines []byte) []byte {
 		dst = syntax.AppendField(dst, name, value)
 	}
 	if !date {
-		dst = AppendDate(dst)
+		dst = AppendDate(dst, received)
 	}
 	return dst
 }
@@ -89,9 +89,8 @@ func (c *connectionOptions) readConnection(lines []byte) bool {
 
 var dateName = []byte("Date")
 
-// AppendDate appends the line of the current Date to dst.
-func AppendDate(dst []byte) []byte {
-	now := time.Now()
+// AppendDate appends the line Date with the time now to dst.
+func AppendDate(dst []byte, now time.Time) []byte {
 	d := lastDate.Load()
 	if d == nil || d.second != now.Unix() {
 		d = &date{second: now.Unix(), text: now.UTC().AppendFormat(nil, "Mon, 02 Jan 2006 15:04:05 GMT")}

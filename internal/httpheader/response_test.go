@@ -14,7 +14,7 @@ import (
 // responseTo returns the lines that a client of adbuffer receives for an SSP's response with lines.
 func responseTo(t *testing.T, p *Policy, lines ...string) []string {
 	t.Helper()
-	return linesOf(t, p.AppendResponse(nil, []byte(strings.Join(append(lines, ""), "\r\n"))))
+	return linesOf(t, p.AppendResponse(nil, []byte(strings.Join(append(lines, ""), "\r\n")), time.Now()))
 }
 
 const someDate = "Date: Mon, 01 Jan 2001 00:00:00 GMT"
@@ -83,7 +83,7 @@ func TestTooManyConnectionOptionsCloseTheGate(t *testing.T) {
 func TestAppendDateIsNow(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		for range 3 {
-			got, want := string(AppendDate(nil)), "Date: "+time.Now().UTC().Format(http.TimeFormat)+"\r\n"
+			got, want := string(AppendDate(nil, time.Now())), "Date: "+time.Now().UTC().Format(http.TimeFormat)+"\r\n"
 			testsupport.True(t, got == want, "Date is %q, now is %q", got, want)
 			time.Sleep(700 * time.Millisecond)
 		}
@@ -92,7 +92,7 @@ func TestAppendDateIsNow(t *testing.T) {
 
 func TestAppendResponseStopsAtALineThatIsNone(t *testing.T) {
 	for _, lines := range []string{"X-A: 1\r\nnonsense\r\nX-B: 2\r\n", "X-A: 1\r\nX-B", "X-A: 1\r\n: 2\r\n", "X-A: 1\r\nConnection"} {
-		got := string(NewPolicy(PolicyOptions{}).AppendResponse(nil, []byte(lines)))
+		got := string(NewPolicy(PolicyOptions{}).AppendResponse(nil, []byte(lines), time.Now()))
 		testsupport.True(t, strings.HasPrefix(got, "X-A: 1\r\nDate: ") && !strings.Contains(got, "X-B"), "%q becomes %q", lines, got)
 	}
 }

@@ -12,7 +12,7 @@ import (
 // bidRequest returns a bid request of n bytes: more impressions make it longer.
 func bidRequest(tb testing.TB, n int) []byte {
 	tb.Helper()
-	body, err := os.ReadFile("../e2e/testdata/bid-request.json")
+	body, err := os.ReadFile("../e2e/forwarding/testdata/bid-request.json")
 	testsupport.NoError(tb, err)
 	const imp = `"imp":[`
 	more := `{"id":"%d","banner":{"w":300,"h":250,"format":[{"w":300,"h":250}],"pos":1,"api":[5,7]},"tagid":"/1234/news/mpu","bidfloor":0.45,"secure":1},`

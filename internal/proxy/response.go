@@ -71,7 +71,7 @@ func (w *response) begin(status int, contentType string, source []byte) {
 	if source != nil {
 		w.addField(sourceField, source)
 	}
-	w.Fields = httpheader.AppendDate(w.Fields)
+	w.Fields = httpheader.AppendDate(w.Fields, time.Now())
 }
 
 func (w *response) addField(name string, value []byte) {
@@ -93,7 +93,7 @@ func (p *Proxy) writeResponse(w *response, r *request, res *route.Result) {
 	if res.Err != nil {
 		e.detail = res.Err.Text()
 	}
-	p.writeResult(w, r, res)
+	p.writeResult(w, r, res, now)
 	p.finish(w, r, &e)
 }
 
@@ -109,7 +109,7 @@ func (p *Proxy) finish(w *response, r *request, e *end) {
 }
 
 // writeResult writes the response, and keeps its exchange until it is sent.
-func (p *Proxy) writeResult(w *response, r *request, res *route.Result) {
+func (p *Proxy) writeResult(w *response, r *request, res *route.Result, now time.Time) {
 	if err := res.Err; err != nil {
 		if r.writeError(w, err.Outcome, err.Outcome.Row().Status, nameOf(res.SSP), err.Text()) {
 			setRetryAfter(w, err.RetryAfter)
@@ -134,7 +134,7 @@ func (p *Proxy) writeResult(w *response, r *request, res *route.Result) {
 	} else {
 		w.Status, w.source = a.Status, res.SSP.SourceBytes()
 		policy := res.SSP.Policy()
-		w.Fields = policy.AppendResponse(w.Fields, a.Fields)
+		w.Fields = policy.AppendResponse(w.Fields, a.Fields, now)
 		w.addField(sourceField, w.source)
 		w.trailers = policy.AppendTrailers(w.trailers, a.Trailers)
 	}
