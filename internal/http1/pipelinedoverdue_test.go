@@ -66,7 +66,7 @@ func TestOverdueResponseTakesNoRequestsBehindIt(t *testing.T) {
 				time.Sleep(time.Nanosecond)
 				synctest.Wait()
 				wantPlaces(t, m, 0)
-				testsupport.True(t, oldest.at == abandoned, "the request was abandoned after %v", oldest.at.Sub(begin))
+				testsupport.True(t, oldest.at.Equal(abandoned), "the request was abandoned after %v", oldest.at.Sub(begin))
 				_, now := m.owner.counts()
 				testsupport.True(t, now == changed+1, "the owner was called %d times, want once", now-changed)
 				wantElsewhere(t, m.begin(time.Minute, nil)) // it had its place before
@@ -91,7 +91,7 @@ func TestOverdueResponseTakesNoRequestsBehindIt(t *testing.T) {
 					} else { // the sent request behind it still waits until its deadline
 						time.Sleep(time.Minute)
 						synctest.Wait()
-						testsupport.True(t, behind.err == upstream.ErrDeadline && behind.at == begin.Add(time.Minute), "it ended with %v after %v", behind.err, behind.at.Sub(begin))
+						testsupport.True(t, behind.err == upstream.ErrDeadline && behind.at.Equal(begin.Add(time.Minute)), "it ended with %v after %v", behind.err, behind.at.Sub(begin))
 					}
 					m.close()
 					return
@@ -182,7 +182,7 @@ func TestRequestsThatWaitForAnOverdueFirstResponseAreSentElsewhere(t *testing.T)
 		synctest.Wait()
 		for _, c := range waiting {
 			wantElsewhere(t, c)
-			testsupport.True(t, c.at == overdue, "it ended %v too late", c.at.Sub(overdue))
+			testsupport.True(t, c.at.Equal(overdue), "it ended %v too late", c.at.Sub(overdue))
 		}
 		wantPlaces(t, m, 0)
 		m.send(textResponse("late"))

@@ -106,7 +106,7 @@ func (m *sim) wantBody(c *call, at time.Time, status int, body string) {
 	m.tb.Helper()
 	testsupport.MustTrue(m.tb, !c.at.IsZero() && c.err == nil, "the exchange failed: %v", c.err)
 	testsupport.MustTrue(m.tb, c.ex.Response.Status == status && string(c.ex.Response.Body) == body, "got %d %q, want %d %q", c.ex.Response.Status, c.ex.Response.Body, status, body)
-	testsupport.MustTrue(m.tb, at.IsZero() || c.at == at, "the exchange ended %v late", c.at.Sub(at))
+	testsupport.MustTrue(m.tb, at.IsZero() || c.at.Equal(at), "the exchange ended %v late", c.at.Sub(at))
 }
 
 // histories bring a connection to the start of the exchange under test. They return the bytes that

@@ -59,6 +59,11 @@ func TestTLSConnectionEndsWithCloseNotify(t *testing.T) {
 	testsupport.NoError(t, tc.Handshake())
 	testsupport.NoError(t, <-shaken)
 	conn, _ := open(t, tc, testOptions())
+	testsupport.Eventually(t, "no goroutine writes to the peer", func() bool {
+		conn.mu.Lock()
+		defer conn.mu.Unlock()
+		return !conn.out.writing
+	})
 	conn.Close(upstream.ClosedIdle)
 	_, err := io.ReadAll(ts)
 	testsupport.True(t, err == nil, "the peer reads %v", err)

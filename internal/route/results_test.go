@@ -310,7 +310,7 @@ func (tt *resultTest) run(t *testing.T) {
 	for _, f := range fakes {
 		for _, q := range f.requests() {
 			asked += f.Name()
-			testsupport.True(t, q.at == r.Received || tt.mode != ParallelFirst && tt.mode != ParallelAll, "%s received its request after %v", f.Name(), q.at.Sub(r.Received))
+			testsupport.True(t, q.at.Equal(r.Received) || tt.mode != ParallelFirst && tt.mode != ParallelAll, "%s received its request after %v", f.Name(), q.at.Sub(r.Received))
 		}
 	}
 	want(t, "asked", asked, tt.asked)

@@ -143,7 +143,7 @@ func (p *script) draw(r *rand.Rand, isHTTP2 bool) fate {
 	}
 	for trait := traitNoBid; trait <= traitCookies; trait++ {
 		onlyHTTP1 := trait == traitHTTP10 || trait == traitToEOF || trait == traitChunked
-		f.traits[trait] = !(onlyHTTP1 && isHTTP2) && p.dice[trait].roll(r)
+		f.traits[trait] = (!onlyHTTP1 || !isHTTP2) && p.dice[trait].roll(r)
 	}
 	for kind := faultStall; kind <= faultMalformed; kind++ {
 		onlyHTTP2 := kind == faultRefuseStream || kind == faultResetStream || kind == faultGoAway

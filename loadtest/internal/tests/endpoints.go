@@ -258,7 +258,7 @@ func mirror(e *rig.Rig) {
 	t := e.Rep.Table(fmt.Sprintf("%d requests/s to an SSP of %v, each copied to a black hole, or none; medians of %d "+
 		"rounds in turn", rate, latency, times),
 		"mirror", "p99 ms without", "with", "ratio", "failed")
-	broken := rounds(slices.DeleteFunc(slices.Concat(all.calm, all.disturbed), func(f *rig.Figures) bool { return f.Failed == 0 }))
+	broken := slices.DeleteFunc(slices.Concat(all.calm, all.disturbed), func(f *rig.Figures) bool { return f.Failed == 0 })
 	ratio, lost := rig.Median(all.disturbed.ratios(all.calm, p99)), broken.counts().Failed
 	t.Add(all.doubts(), "black-holed mirror", all.calm.median(p99), all.disturbed.median(p99), ratio, lost)
 	e.Rep.Promise("black-holed mirror: the p99 of the main traffic stays within 3 %", ratio <= 1.03, all.doubts(),
