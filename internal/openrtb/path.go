@@ -2,6 +2,7 @@ package openrtb
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 )
 
@@ -16,10 +17,11 @@ const AnyElement = "*"
 var (
 	errPathName = errors.New("must be member names joined by dots, for example device.geo.country")
 	errPathEnd  = errors.New("must not begin or end with *: * is any element of the array before it, and a member follows")
+	errPathDeep = fmt.Errorf("must have at most %d names: a deeper body is not read", MaxDepth)
 )
 
-// ParsePath returns the path for names that are joined by dots. It fails if a name is empty, or if the
-// first or last name is "*".
+// ParsePath returns the path for names that are joined by dots. It fails if a name is empty, if the
+// first or last name is "*", and if there are more than MaxDepth names.
 func ParsePath(text string) (Path, error) {
 	p := Path(strings.Split(text, "."))
 	for _, name := range p {
@@ -29,6 +31,9 @@ func ParsePath(text string) (Path, error) {
 	}
 	if p[0] == AnyElement || p[len(p)-1] == AnyElement {
 		return nil, errPathEnd
+	}
+	if len(p) > MaxDepth {
+		return nil, errPathDeep
 	}
 	return p, nil
 }
