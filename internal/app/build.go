@@ -174,8 +174,7 @@ func (a *App) recordFlight(age time.Duration) {
 
 func (a *App) proxyOptions(v *reload.Version) proxy.Options {
 	c := v.Config
-	s, deadline := &c.Server, c.Deadline
-	deadline.RewriteTmax = slices.ContainsFunc(c.SSPs, func(s config.SSP) bool { return s.RewriteTmax })
+	s := &c.Server
 	return proxy.Options{
 		Options: http1server.Options{
 			MaxConnections: c.MaxConnections().Value, MaxConnectionsFrom: c.MaxConnections().From(), MaxBufferedBytes: int64(c.MaxBufferedBytes().Value),
@@ -185,7 +184,11 @@ func (a *App) proxyOptions(v *reload.Version) proxy.Options {
 		},
 		MaxBufferedBytesFrom: c.MaxBufferedBytes().From(), MaxInFlight: s.MaxInFlight, MaxUploads: s.MaxUploads,
 		TrustedProxies: s.TrustedProxies, HealthPath: s.HealthPath, ErrorDetail: s.ErrorDetail, Via: a.via, RequestIDField: s.RequestID.Header, ProxyStatus: s.ProxyStatus, ServerTiming: s.ServerTiming,
-		Deadline: deadline,
+		Deadline: proxy.DeadlineOptions{
+			Default: c.Deadline.Default, Max: c.Deadline.Max, Header: c.Deadline.Header,
+			OpenRTBTmax: c.Deadline.OpenRTBTmax, RewriteTmax: slices.ContainsFunc(c.SSPs, func(s config.SSP) bool { return s.RewriteTmax }),
+			Reserve: c.Deadline.Reserve, MinBudget: c.Deadline.MinBudget,
+		},
 		Fairness: ssp.NewFairnessKey(s.Fairness.Key),
 		Access:   c.Log.Access,
 		Tracer:   v.Tracer, Overload: a.overload,

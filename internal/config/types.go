@@ -32,7 +32,6 @@ import (
 	"adbuffer/internal/otlpmetrics"
 	"adbuffer/internal/overload"
 	"adbuffer/internal/pool"
-	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/upstream"
@@ -42,15 +41,15 @@ import (
 // merged into each SSP, every range and reference is checked. It never changes after Load;
 // a reload makes a new one.
 type Config struct {
-	Server   Server                `yaml:"server" reload:"in place"`
-	Admin    Admin                 `yaml:"admin" reload:"in place"`
-	Log      Log                   `yaml:"log" reload:"in place"`
-	Tracing  Tracing               `yaml:"tracing" reload:"in place"`
-	Metrics  Metrics               `yaml:"metrics" reload:"in place"`
-	Fleet    Fleet                 `yaml:"fleet" reload:"restart"`
-	Deadline proxy.DeadlineOptions `yaml:"deadline" reload:"in place"`
-	SSPs     []SSP                 `yaml:"ssps" jsonschema:"required" empty:"must have at least one SSP" unique:"name"`                       // at least one; names are unique
-	Routes   []Route               `yaml:"routes" jsonschema:"required" empty:"must have at least one route" unique:"name" reload:"in place"` // at least one; the first match wins
+	Server   Server   `yaml:"server" reload:"in place"`
+	Admin    Admin    `yaml:"admin" reload:"in place"`
+	Log      Log      `yaml:"log" reload:"in place"`
+	Tracing  Tracing  `yaml:"tracing" reload:"in place"`
+	Metrics  Metrics  `yaml:"metrics" reload:"in place"`
+	Fleet    Fleet    `yaml:"fleet" reload:"restart"`
+	Deadline Deadline `yaml:"deadline" reload:"in place"`
+	SSPs     []SSP    `yaml:"ssps" jsonschema:"required" empty:"must have at least one SSP" unique:"name"`                       // at least one; names are unique
+	Routes   []Route  `yaml:"routes" jsonschema:"required" empty:"must have at least one route" unique:"name" reload:"in place"` // at least one; the first match wins
 
 	Machine Machine `yaml:"-"` // that read the configuration
 }
@@ -196,6 +195,16 @@ type Redis struct {
 type RedisTLS struct {
 	Enabled   bool `yaml:"enabled"`
 	ClientTLS `yaml:",inline"`
+}
+
+// Deadline says how long a request may take. Default <= Max.
+type Deadline struct {
+	Default     time.Duration `yaml:"default" default:"300ms" min:"1ms" max:"10m" at_most:"max"`
+	Max         time.Duration `yaml:"max" default:"5s" min:"1ms" max:"10m"`
+	Header      string        `yaml:"header" default:"X-Adbuffer-Timeout-Ms" form:"deadline field"` // "" = no header sets it
+	OpenRTBTmax bool          `yaml:"openrtb_tmax" default:"true"`
+	Reserve     time.Duration `yaml:"reserve" default:"5ms" min:"0s" max:"10s"`
+	MinBudget   time.Duration `yaml:"min_budget" default:"5ms" min:"0s" max:"10s"`
 }
 
 // SSP is one upstream ad server.

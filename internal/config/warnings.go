@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
 	"adbuffer/internal/syntax"
 )
@@ -97,7 +96,7 @@ func (w *warner) add(path, format string, args ...any) {
 }
 
 // aboveMax warns of a time limit that deadline.max makes useless.
-func (w *warner) aboveMax(path string, limit time.Duration, d *proxy.DeadlineOptions) {
+func (w *warner) aboveMax(path string, limit time.Duration, d *Deadline) {
 	if limit > d.Max {
 		w.add(path, "%s is above deadline.max, %s, and has no effect", formatDuration(limit), formatDuration(d.Max))
 	}

@@ -9,17 +9,15 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// DeadlineOptions are the settings `deadline`: how long a request may take. Default <= Max. Package config
-// says what the tags mean.
+// DeadlineOptions say how long a request may take.
 type DeadlineOptions struct {
-	Default     time.Duration `yaml:"default" default:"300ms" min:"1ms" max:"10m" at_most:"max"`
-	Max         time.Duration `yaml:"max" default:"5s" min:"1ms" max:"10m"`
-	Header      string        `yaml:"header" default:"X-Adbuffer-Timeout-Ms" form:"deadline field"` // name of the client's field, "" = none
-	OpenRTBTmax bool          `yaml:"openrtb_tmax" default:"true"`                                  // the body's tmax counts too
-	Reserve     time.Duration `yaml:"reserve" default:"5ms" min:"0s" max:"10s"`
-	MinBudget   time.Duration `yaml:"min_budget" default:"5ms" min:"0s" max:"10s"`
-
-	RewriteTmax bool `yaml:"-"` // an SSP asks for the position of the body's tmax
+	Default     time.Duration
+	Max         time.Duration
+	Header      string // name of the client's field, "" = none
+	OpenRTBTmax bool   // the body's tmax counts too
+	RewriteTmax bool   // an SSP asks for the position of the body's tmax
+	Reserve     time.Duration
+	MinBudget   time.Duration
 }
 
 // Bounds of a client's deadline, in milliseconds.
