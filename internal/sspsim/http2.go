@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"runtime"
+	"sync"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -23,7 +24,8 @@ const (
 	fullWindow   = 1 << 10
 
 	maxHeaderList = 64 << 10
-	frameSize     = 16 << 10 // the largest frame sent and accepted: the protocol's default
+	maxQueued     = 256 << 10 // bytes of frames that may wait while the reader reads on
+	frameSize     = 16 << 10  // the largest frame sent and accepted: the protocol's default
 )
 
 // http2Conn serves an HTTP/2 connection. Its reader handles one frame after the other, and sends the responses
@@ -59,6 +61,7 @@ type http2Conn struct {
 	encoder  *hpack.Encoder
 	block    bytes.Buffer // of the header block under construction
 	flushing bool
+	written  sync.Cond // a goroutine in flush has written
 }
 
 // stream is one request and its response. conn.mu guards all its fields but those of a begun request, which
@@ -94,6 +97,7 @@ func (q *frameQueue) Write(p []byte) (int, error) {
 func newHTTP2Conn(c *conn) *http2Conn {
 	h := &http2Conn{conn: c, limit: maxOpenStreams, lastLimit: -1, streams: map[uint32]*stream{},
 		window: 65535, initial: 65535, goneFrom: 1<<31 - 1}
+	h.written.L = &h.mu
 	h.br = bufio.NewReaderSize(h, 16<<10)
 	h.framer = http2.NewFramer(nil, h.br)
 	h.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
@@ -132,9 +136,15 @@ func (h *http2Conn) serve() {
 	h.linger(h.br)
 }
 
-// Read writes the queued frames before it waits for more bytes.
+// Read writes the queued frames before it waits for more bytes. While another goroutine is in flush, and
+// more than maxQueued bytes are queued behind it, it waits: the peer may not read at all.
 func (h *http2Conn) Read(b []byte) (int, error) {
 	h.flush()
+	h.mu.Lock()
+	for h.flushing && len(h.out.frames) > maxQueued {
+		h.written.Wait()
+	}
+	h.mu.Unlock()
 	return h.rw.Read(b)
 }
 
@@ -308,6 +318,7 @@ func (h *http2Conn) flush() {
 		if err != nil {
 			h.out = frameQueue{sealed: true}
 		}
+		h.written.Broadcast()
 	}
 	h.flushing = false
 	if h.leaving && len(h.streams) == 0 {

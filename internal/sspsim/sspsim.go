@@ -36,6 +36,10 @@ const (
 // maxRequestBody is the size in bytes from which on a request's body gets 413.
 const maxRequestBody = 1 << 20
 
+// maxConnections bounds the connections that are open at once. The SSP closes further ones directly
+// after accept.
+const maxConnections = 65536
+
 // Options are fixed for the lifetime of an SSP. The zero value is a healthy cleartext HTTP/1 SSP on
 // a free port of 127.0.0.1.
 type Options struct {
@@ -241,7 +245,7 @@ func (s *SSP) serve(ln *net.TCPListener) {
 func (s *SSP) track(tcp *net.TCPConn) *conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.closed || len(s.conns) >= maxConnections {
 		return nil
 	}
 	s.lastID++
