@@ -138,7 +138,7 @@ ssps:
     hedge: {enabled: true}
   - {name: copy, endpoints: [%[3]q]}
   - {name: named, endpoints: ["https://localhost:9/"], %[4]s, health_check: {path: /health}, pool: {max_requests_per_conn: 1000}}
-  - {name: pipelined, endpoints: [%[3]q], protocol: http1-pipelined}
+  - {name: pipelined, endpoints: [%[3]q], protocol: http1-pipelined, pool: {auto: {enabled: true}}}
 routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx], mirror: {ssp: copy}}]
 `, testsupport.FreeAddr(t), redis.Addr, e2e.Healthy(t).URL(), listener.SSPSection()))
 	m := ab.Scrape()
