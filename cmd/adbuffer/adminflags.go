@@ -22,6 +22,8 @@ const (
 	adminFlag     = "admin"
 )
 
+var errConfigAndAdmin = errors.New("--config and --admin exclude each other")
+
 // flagAliases are earlier names of --admin. They still work, and no help shows them.
 func flagAliases(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	switch name {

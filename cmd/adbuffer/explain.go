@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -85,7 +84,7 @@ func (f *explainFlags) run(ctx context.Context, w io.Writer, target string) erro
 	case f.at.URL == "":
 		x, err = f.byFile(message, peer)
 	case f.file != "":
-		return errors.New("--config and --admin exclude each other")
+		return errConfigAndAdmin
 	default:
 		x, err = f.byAdmin(ctx, message)
 	}

@@ -45,20 +45,26 @@ file with errors, which a running service refuses, does not make the service loo
   adbuffer health --admin https://10.0.0.7:9090 --timeout 5s`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if timeout <= 0 {
+			switch {
+			case timeout <= 0:
 				return fmt.Errorf("--timeout is %v, but must be above 0", timeout)
+			case file != "" && from != "":
+				return errConfigAndAdmin
 			}
 			if file == "" {
 				from = cmp.Or(from, os.Getenv(adminVariable))
 			}
-			target, err := healthTarget(from, cmp.Or(file, os.Getenv(configVariable)))
+			file = cmp.Or(file, os.Getenv(configVariable))
+			target, err := healthTarget(from, file)
 			if err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			text, err := askHealth(ctx, target)
-			if err != nil {
+			if _, missing := os.Stat(file); err != nil && from == "" && file != "" && missing != nil {
+				return failed(fmt.Errorf("%w; that is the default address: %w", err, missing))
+			} else if err != nil {
 				return failed(err)
 			}
 			fmt.Fprintln(stdout, text)
@@ -67,7 +73,6 @@ file with errors, which a running service refuses, does not make the service loo
 	}
 	cmd.Flags().StringVar(&from, adminFlag, "", "URL to request, with /readyz if it has no path (default: $"+adminVariable+", or admin.listen)")
 	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration file with admin.listen (default: $"+configVariable+")")
-	cmd.MarkFlagsMutuallyExclusive(adminFlag, "config")
 	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Second, "timeout of the whole command; keep it below the prober's timeout")
 	return cmd
 }
@@ -153,7 +158,7 @@ func askHealth(ctx context.Context, target health) (string, error) {
 	if e, ok := errors.AsType[*admin.StatusError](err); ok {
 		return "", fmt.Errorf("not ready: %s responds %d %s: %.1024s", e.URL, e.Status, http.StatusText(e.Status), e.Body)
 	} else if err != nil {
-		return "", fmt.Errorf("not ready: %w; was the running adbuffer started with this admin.listen?", err)
+		return "", fmt.Errorf("not ready: %w", err)
 	}
 	return strings.TrimSpace(string(body)), nil
 }

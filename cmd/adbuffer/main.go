@@ -24,7 +24,7 @@ const (
 func run(ctx context.Context, args []string, stdout, stderr *os.File) int {
 	cmd := newRoot(stdout, stderr)
 	cmd.SetArgs(args)
-	err := cmd.ExecuteContext(ctx)
+	cmd, err := cmd.ExecuteContextC(ctx)
 	switch {
 	case err == nil:
 		return exitOK
@@ -34,7 +34,7 @@ func run(ctx context.Context, args []string, stdout, stderr *os.File) int {
 		}
 		return exitFailed
 	default:
-		fmt.Fprintf(stderr, "adbuffer: %v\nRun 'adbuffer --help' for the commands.\n", err)
+		fmt.Fprintf(stderr, "adbuffer: %v\nUsage: %s\nRun '%s --help' for more.\n", err, cmd.UseLine(), cmd.CommandPath())
 		return exitUsage
 	}
 }

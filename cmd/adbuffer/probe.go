@@ -58,7 +58,11 @@ when the SSP closes it.`,
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
-			return failed(runProbe(ctx, o, stdout, asJSON))
+			err := runProbe(ctx, o, stdout, asJSON)
+			if errors.Is(err, probe.ErrURL) {
+				return err
+			}
+			return failed(err)
 		},
 	}
 	fl := cmd.Flags()

@@ -18,7 +18,7 @@ running adbuffer; 2 for wrong usage.
 
 func newRoot(stdout, stderr *os.File) *cobra.Command {
 	root := &cobra.Command{
-		Use:   "adbuffer",
+		Use:   "adbuffer COMMAND",
 		Short: "Forwards ad requests to SSPs over keep-alive connection pools",
 		Long: `adbuffer takes ad requests on /fillbuffer and forwards them to SSPs over
 keep-alive connections, which it pools per SSP, within a deadline.`,

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -145,6 +146,9 @@ func (c *Client) open(ctx context.Context, method, path string, content []byte) 
 		req.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	res, err := c.client.Do(req)
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return nil, fmt.Errorf("%w; see --admin, and admin.listen of the running adbuffer", err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,9 @@ const maxAddresses = 8
 // pipelined is how many requests are sent at once to see whether the SSP pipelines.
 const pipelined = 3
 
+// ErrURL is the error of Run for a URL that it cannot ask.
+var ErrURL = errors.New("the URL must begin with http:// or https://, and name a host and no user")
+
 // Options say what to ask.
 type Options struct {
 	URL  string // http or https; its query may hold secrets, and only the YAML has it
@@ -119,7 +122,7 @@ type prober struct {
 func Run(ctx context.Context, o Options) (*Report, error) {
 	u, err := url.Parse(o.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
-		return nil, errors.New("the URL must be http or https, without a user")
+		return nil, ErrURL
 	}
 	if o.dial == nil {
 		o.dial = (&net.Dialer{Timeout: o.Timeout}).DialContext

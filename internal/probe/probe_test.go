@@ -195,8 +195,8 @@ func TestAProbeOfNothingSaysWhy(t *testing.T) {
 	defer silent.Close()
 	for url, want := range map[string]string{
 		"http://127.0.0.1:1/":   "connection refused",
-		"ftp://127.0.0.1/":      "must be http or https",
-		"http://u:p@127.0.0.1/": "without a user",
+		"ftp://127.0.0.1/":      "begin with http:// or https://",
+		"http://u:p@127.0.0.1/": "no user",
 		silent.URL():            "responds to no request",
 	} {
 		if _, err := Run(t.Context(), options(url, nil)); err == nil || !strings.Contains(err.Error(), want) {
