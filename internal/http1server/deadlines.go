@@ -20,6 +20,8 @@ type deadlines struct {
 	idleUntil time.Time
 	// writeBy is the deadline of the current Write. It is zero until that Write waits.
 	writeBy time.Time
+	// respondedAt is when the last response was made; zero if that is unknown, or if its Write waited.
+	respondedAt time.Time
 	// closing means that no Write waits any more.
 	closing atomic.Bool
 }
@@ -48,7 +50,11 @@ func (d *deadlines) enterUntil(s stage, t time.Time) {
 
 // readIdle returns when a Read that waits for a request times out: at the moment of parking.
 func (d *deadlines) readIdle(o *Options) time.Time {
-	now := time.Now()
+	now := d.respondedAt
+	if now.IsZero() {
+		now = time.Now()
+	}
+	d.respondedAt = time.Time{}
 	d.idleUntil = now.Add(o.IdleTimeout)
 	return now.Add(min(o.parkAfter(), o.IdleTimeout))
 }
@@ -72,6 +78,7 @@ func (d *deadlines) write(o *Options, http2 bool) time.Time {
 	if d.closing.Load() {
 		return time.Unix(0, 0)
 	}
+	d.respondedAt = time.Time{}
 	if d.writeBy.IsZero() || http2 {
 		d.writeBy = time.Now().Add(o.WriteTimeout)
 	}

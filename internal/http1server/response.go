@@ -18,6 +18,8 @@ type Response struct {
 	// Pause is how long the connection is not read after this response. Over HTTP/2 it is divided by the
 	// number of open streams, so that a client gets the same number of requests read over either.
 	Pause time.Duration
+	// At is when the response was made; zero if that is unknown. It saves a reading of the clock, 40 ns.
+	At time.Time
 }
 
 // handle is the fasthttp handler: requests of HTTP/1.
@@ -27,6 +29,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	c.responding = r
 	w.Close = !c.endRequest() || w.Close
 	c.pause.add(w.Pause)
+	c.deadlines.respondedAt = w.At
 	w.writeTo(&ctx.Response)
 }
 

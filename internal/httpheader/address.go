@@ -56,9 +56,10 @@ func ParseAddress(b []byte) (addr netip.Addr, ok bool) {
 	colons := 0
 	for _, c := range b[:min(len(b), longest)] {
 		switch {
+		case c == '.', c-'0' < 10:
 		case c == ':':
 			colons++
-		case c != '.' && syntax.HexDigit(c) < 0:
+		case syntax.HexDigit(c) < 0:
 			return netip.Addr{}, false
 		}
 	}

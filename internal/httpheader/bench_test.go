@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 )
 
 // adHead is the head of a common ad request: 12 fields, about 600 bytes.
@@ -89,4 +90,13 @@ func BenchmarkRequest(b *testing.B) {
 		}
 		report(b)
 	})
+}
+
+func BenchmarkResponse(b *testing.B) {
+	p, lines, dst := NewPolicy(PolicyOptions{}), []byte(adResponse), make([]byte, 0, 4096)
+	now := time.Now()
+	b.ReportAllocs()
+	for b.Loop() {
+		dst = p.AppendResponse(dst[:0], lines, now)
+	}
 }

@@ -41,16 +41,21 @@ func (c *connectionOptions) add(value []byte) bool {
 	return true
 }
 
-// addCommon handles `close` and `keep-alive`, and returns false for any other option. No field is
-// called `close`, and Keep-Alive never crosses.
+// isCommonOption reports whether an option is `close` or `keep-alive`. No field is called `close`, and
+// Keep-Alive never crosses.
+func isCommonOption(option []byte) bool {
+	return syntax.EqualFold(option, "keep-alive") || syntax.EqualFold(option, "close")
+}
+
+// addCommon handles these two options, and returns false for any other option.
 func (c *connectionOptions) addCommon(option []byte) bool {
 	switch {
-	case syntax.EqualFold(option, "keep-alive"):
-		c.keepAlive = true
-	case syntax.EqualFold(option, "close"):
+	case !isCommonOption(option):
+		return false
+	case len(option) == len("close"):
 		c.close = true
 	default:
-		return false
+		c.keepAlive = true
 	}
 	return true
 }

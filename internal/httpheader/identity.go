@@ -53,6 +53,13 @@ func (id *Identity) Resolve(f *RequestFields, peer netip.Addr, peerTrusted bool,
 	}
 }
 
+// Reset makes id know nothing. The memory of hops, which holds no pointers to a request, stays.
+func (id *Identity) Reset() {
+	id.nHops = 0
+	id.client, id.device, id.agent = netip.Addr{}, netip.Addr{}, nil
+	id.trusted, id.truncate = false, false
+}
+
 // CopyFrom copies from into id. f is a copy of the fields from which from was resolved, and id
 // refers only to f's bytes.
 func (id *Identity) CopyFrom(from *Identity, f *RequestFields) {

@@ -18,18 +18,28 @@ import (
 // RFC 9110, section 6.6.1, requires of proxies.
 func (p *Policy) AppendResponse(dst, lines []byte, received time.Time) []byte {
 	var named connectionOptions
-	if !named.readConnection(lines) {
-		lines = nil // no correct peer names so many fields: no field is known to be end-to-end
-	}
+	complete := false                  // named has the options of all lines
 	var date, contentType, server bool // there was one
+	begin := len(dst)
 	for name, value, rest := syntax.CutField(lines); name != nil; name, value, rest = syntax.CutField(rest) {
-		id := identify(name)
+		var lower [longestName]byte
+		n := fold(&lower, name)
+		id := idOf(&lower, n)
 		switch {
+		case n < len(name): // the connection has already refused such names
+			continue
+		case id == nameConnection && !complete && !isCommonOption(value):
+			// It names fields, also such that came before it. So all lines are read again.
+			complete = true
+			if !named.readConnection(lines) {
+				lines = nil
+			}
+			dst, rest, date, contentType, server = dst[:begin], lines, false, false, false
+			continue
 		case id.neverForwarded(),
 			(id == nameGuarded || id == nameGuardedResponse) && !p.passes(name),
 			p.isRequestID(name),
 			named.has(name),
-			syntax.ControlAt(name) < len(name), // the connection has already refused such names
 			id == nameDate && isAnother(&date),
 			id == nameContentType && syntax.EqualFold(name, "content-type") && isAnother(&contentType),
 			syntax.EqualFold(name, "server") && isAnother(&server):
@@ -67,22 +77,12 @@ func (p *Policy) AppendTrailers(dst, lines []byte) []byte {
 func (p *Policy) isRequestID(name []byte) bool { return sameName(name, p.requestID) }
 
 // readConnection reads the Connection fields among lines. It returns false if they name too many
-// fields. It runs before the first field is copied, since a later line may name that field. It only
-// reads the beginning of each line.
+// fields.
 func (c *connectionOptions) readConnection(lines []byte) bool {
-	const name = "connection"
-	for len(lines) > len(name) {
-		if lines[len(name)] == ':' && sameName(lines[:len(name)], name) {
-			_, value, _ := syntax.CutField(lines)
-			if !c.add(value) {
-				return false
-			}
+	for name, value := range syntax.Fields(lines) {
+		if identify(name) == nameConnection && !c.add(value) {
+			return false
 		}
-		next := syntax.NextLine(lines, 0)
-		if next == 0 {
-			break
-		}
-		lines = lines[next:]
 	}
 	return true
 }

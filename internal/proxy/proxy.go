@@ -117,7 +117,7 @@ func (p *Proxy) release(r *request) {
 	r.fields.Reset()
 	r.method, r.rawTarget = nil, nil
 	r.ssp, r.route, r.target, r.Client, r.configVersion = ssp.Request{}, nil, nil, http1server.Client{}, nil
-	r.identity = httpheader.Identity{}
+	r.identity.Reset()
 	r.search.Reset()
 	requests.Put(r)
 }

@@ -89,6 +89,7 @@ func setRetryAfter(w *response, wait time.Duration) {
 func (p *Proxy) writeResponse(w *response, r *request, res *route.Result) {
 	defer res.Release()
 	now := time.Now()
+	w.At = now
 	e := end{outcome: res.Outcome, at: now, took: now.Sub(r.started), ssp: res.SSP, err: res.Err, exchange: res.Exchange, legs: res.Legs()}
 	if res.Err != nil {
 		e.detail = res.Err.Text()
