@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"syscall"
 )
 
 // Error is an error of a file. Its text names the file.
@@ -28,8 +29,8 @@ func (e *Error) Unwrap() error { return e.cause }
 // Error is one line: file and rule.
 func (e *Error) Error() string { return e.File + ": " + e.Rule }
 
-// Read returns the content of a regular file of at most limit bytes. It opens no other kind of
-// file: a pipe or a device could block the process forever. The error is an *Error.
+// Read returns the content of a regular file of at most limit bytes, and never waits for a writer. It
+// opens no other kind of file: a device could do anything. The error is an *Error.
 func Read(name string, limit int64) ([]byte, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -38,12 +39,15 @@ func Read(name string, limit int64) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, &Error{File: name, Rule: "must be a regular file"}
 	}
-	file, err := os.Open(name)
+	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a pipe by now
 	if err != nil {
 		return nil, unreadable(name, err)
 	}
 	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, limit+1))
+	data, err := io.ReadAll(io.LimitReader(unwaiting{file}, limit+1))
+	if errors.Is(err, syscall.EAGAIN) {
+		return nil, &Error{File: name, Rule: "must be a file that is read without waiting", cause: err}
+	}
 	if err != nil {
 		return nil, unreadable(name, err)
 	}
@@ -51,6 +55,33 @@ func Read(name string, limit int64) ([]byte, error) {
 		return nil, &Error{File: name, Rule: fmt.Sprintf("must not be larger than %d bytes", limit)}
 	}
 	return data, nil
+}
+
+// unwaiting reads a file that was opened with O_NONBLOCK. Where a read would wait, it returns EAGAIN:
+// Linux has files that count as regular and never end, such as /proc/kmsg.
+type unwaiting struct{ file *os.File }
+
+func (u unwaiting) Read(p []byte) (n int, err error) {
+	conn, err := u.file.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var failed error
+	err = conn.Read(func(fd uintptr) bool {
+		n, failed = syscall.Read(int(fd), p)
+		return true // os.File.Read would wait after EAGAIN
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case failed == syscall.EINTR: //nolint:errorlint // syscall.Read wraps nothing
+		return 0, nil // ReadAll calls again
+	case failed != nil:
+		return 0, failed
+	case n == 0:
+		return 0, io.EOF
+	}
+	return n, nil
 }
 
 // unreadable wraps an error of the file system, so that the file's name is in it once.
