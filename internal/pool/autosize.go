@@ -25,11 +25,9 @@ type autosize struct {
 	counts    [sizer.Kinds]uint64
 
 	forecast sizer.Forecast
-	demand   int // the highest of the current second
-	second   int // ticks of it
 }
 
-// Tick runs once in each sizer.Interval. heldBack says that something other than the pool's size holds
+// Tick runs once in each sizer.Interval, and once a second while Auto is not enabled. heldBack says that something other than the pool's size holds
 // requests back. It returns what the pool decided about its size, if it did.
 func (p *Pool) Tick(now time.Time, heldBack bool) (d sizer.Decision, ok bool) {
 	p.mu.Lock()
@@ -39,7 +37,6 @@ func (p *Pool) Tick(now time.Time, heldBack bool) (d sizer.Decision, ok bool) {
 		InUse:  p.conns.inUse + p.governor.dialing*perConn,
 		Frozen: heldBack || p.conns.allEjected(),
 	}
-	demand := p.conns.inUse + p.queue.n
 	// Each endpoint needs a connection to get its share, and min_idle stays in force.
 	least := max(p.opts.MinIdle, len(p.conns.endpoints.all))
 	auto, limits := p.opts.Auto, sizer.Limits{Min: p.opts.Auto.MinConns, Max: p.conns.limitOf(p.opts.MaxConns) * perConn, DryRun: p.opts.Auto.DryRun}
@@ -49,12 +46,6 @@ func (p *Pool) Tick(now time.Time, heldBack bool) (d sizer.Decision, ok bool) {
 	a := &p.auto
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.demand = max(a.demand, demand)
-	a.second++
-	if a.second >= int(time.Second/sizer.Interval) {
-		a.forecast.Add(a.demand)
-		a.second, a.demand = 0, 0
-	}
 	was := a.limits
 	a.limits = limits
 	switch {
@@ -90,6 +81,13 @@ func (p *Pool) Tick(now time.Time, heldBack bool) (d sizer.Decision, ok bool) {
 	}
 	p.resize(conns, closeAbove, now)
 	return d, ok
+}
+
+// addDemand tells the forecast the highest demand of a second.
+func (a *autosize) addDemand(places int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.forecast.Add(places)
 }
 
 // inherit takes over what the pool before has learned and decided.
