@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-viper/mapstructure/v2"
 	"github.com/spf13/viper"
+
+	"adbuffer/internal/configfile"
 )
 
 // Load reads the file at path. Variables of env replace its values. Relative
@@ -27,8 +29,16 @@ func Load(path string, env Env) (*Config, []Warning, error) {
 }
 
 // Read returns the content of the file at path. Of a file that is too large it returns only as much as
-// makes Parse refuse it.
+// makes Parse refuse it. It waits for the writer of a pipe, but not for a file that never ends, such as
+// /proc/kmsg.
 func Read(path string) ([]byte, error) {
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+		data, err := configfile.ReadStart(path, maxFileBytes+1)
+		if err != nil {
+			return nil, fmt.Errorf("config: %w", err)
+		}
+		return data, nil
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)

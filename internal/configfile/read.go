@@ -32,6 +32,18 @@ func (e *Error) Error() string { return e.File + ": " + e.Rule }
 // Read returns the content of a regular file of at most limit bytes, and never waits for a writer. It
 // opens no other kind of file: a device could do anything. The error is an *Error.
 func Read(name string, limit int64) ([]byte, error) {
+	data, err := ReadStart(name, limit+1)
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(data)) > limit {
+		return nil, &Error{File: name, Rule: fmt.Sprintf("must not be larger than %d bytes", limit)}
+	}
+	return data, nil
+}
+
+// ReadStart is Read for the first n bytes of a file of any size.
+func ReadStart(name string, n int64) ([]byte, error) {
 	info, err := os.Stat(name)
 	if err != nil {
 		return nil, unreadable(name, err)
@@ -44,15 +56,12 @@ func Read(name string, limit int64) ([]byte, error) {
 		return nil, unreadable(name, err)
 	}
 	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(unwaiting{file}, limit+1))
+	data, err := io.ReadAll(io.LimitReader(unwaiting{file}, n))
 	if errors.Is(err, syscall.EAGAIN) {
 		return nil, &Error{File: name, Rule: "must be a file that is read without waiting", cause: err}
 	}
 	if err != nil {
 		return nil, unreadable(name, err)
-	}
-	if int64(len(data)) > limit {
-		return nil, &Error{File: name, Rule: fmt.Sprintf("must not be larger than %d bytes", limit)}
 	}
 	return data, nil
 }
