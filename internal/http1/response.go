@@ -52,8 +52,9 @@ const maxInterim = 16
 
 // start prepares r for the response to a request with method m.
 func (r *responseReader) start(m upstream.Method) {
-	header := headParser{maxFields: r.header.maxFields}
-	*r = responseReader{maxHead: r.maxHead, maxBody: r.maxBody, toHEAD: m == upstream.HEAD, header: header}
+	maxHead, maxBody, maxFields := r.maxHead, r.maxBody, r.header.maxFields
+	*r = responseReader{}
+	r.maxHead, r.maxBody, r.header.maxFields, r.toHEAD = maxHead, maxBody, maxFields, m == upstream.HEAD
 }
 
 // hasBegun reports whether a byte of the response has arrived in br.

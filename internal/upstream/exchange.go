@@ -198,7 +198,9 @@ func (ex *Exchange) Release() {
 		}
 	}
 	r.Reset()
-	*ex = Exchange{Response: *r, Block: ex.Block, done: ex.done}
+	res, block, done := *r, ex.Block, ex.done
+	*ex = Exchange{} // a literal with the kept fields would be built elsewhere, and then copied
+	ex.Response, ex.Block, ex.done = res, block, done
 	exchanges.Put(ex)
 }
 
