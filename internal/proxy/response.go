@@ -88,7 +88,10 @@ func setRetryAfter(w *response, wait time.Duration) {
 // writeResponse writes the result of the route's mode.
 func (p *Proxy) writeResponse(w *response, r *request, res *route.Result) {
 	defer res.Release()
-	now := time.Now()
+	now := res.At
+	if now.IsZero() {
+		now = time.Now()
+	}
 	w.At = now
 	e := end{outcome: res.Outcome, at: now, took: now.Sub(r.started), ssp: res.SSP, err: res.Err, exchange: res.Exchange, legs: res.Legs()}
 	if res.Err != nil {

@@ -58,6 +58,7 @@ func sendToOne(r *ssp.Request, t *Target, legs *legLog) Result {
 		return Result{Outcome: err.Outcome, Err: err, legs: legs}
 	}
 	res := sendTo(r, t, r.Received)
+	res.At = res.Exchange.Times.Done
 	if legs != nil {
 		legs.add(t.SSP, res.Outcome, res.Exchange.Times.Done.Sub(r.Received), res.Exchange)
 		res.legs = legs
