@@ -6,6 +6,7 @@ func TestFormOfTheFairnessKey(t *testing.T) {
 	for key, rule := range map[string]string{
 		"client_ip": "", "header:X-Pub": "", "query:pub": "", "query:a%20b": "", "openrtb:/site/publisher/id": "", "openrtb:/id": "",
 		"client_ip:":       "must be client_ip, header:NAME, query:NAME or openrtb:/path",
+		"header":           "must be client_ip, header:NAME, query:NAME or openrtb:/path",
 		"ip":               "must be client_ip, header:NAME, query:NAME or openrtb:/path",
 		"header:":          "must be a header field name: letters, digits and !#$%&'*+-.^_`|~",
 		"header:X Pub":     "must be a header field name: letters, digits and !#$%&'*+-.^_`|~",

@@ -44,19 +44,19 @@ var forms = map[string]form{
 
 // fairnessRule is the form of server.fairness.key.
 func fairnessRule(key string) string {
-	from, name, _ := strings.Cut(key, ":")
+	from, name, named := strings.Cut(key, ":")
 	switch {
 	case key == "client_ip":
 		return ""
-	case from == "header":
+	case from == "header" && named:
 		return tokenRule(name)
 	case from == "query" && name != "" && isGraphic(name) && !strings.ContainsAny(name, "&=#"):
 		return ""
-	case from == "query":
+	case from == "query" && named:
 		return "must name a query parameter as it is in a URL, for example query:pub"
 	case from == "openrtb" && strings.HasPrefix(name, "/") && !slices.ContainsFunc(strings.Split(name[1:], "/"), func(s string) bool { return s == "" || s == "*" }) && isGraphic(name):
 		return ""
-	case from == "openrtb":
+	case from == "openrtb" && named:
 		return "must name a member by the names on the way to it, for example openrtb:/site/publisher/id"
 	}
 	return "must be client_ip, header:NAME, query:NAME or openrtb:/path"
