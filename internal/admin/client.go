@@ -149,6 +149,9 @@ func (c *Client) open(ctx context.Context, method, path string, content []byte) 
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return nil, fmt.Errorf("%w; see --admin, and admin.listen of the running adbuffer", err)
 	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return nil, fmt.Errorf("%w; see --ca-file", err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -156,6 +159,9 @@ func (c *Client) open(ctx context.Context, method, path string, content []byte) 
 		return res, nil
 	}
 	defer res.Body.Close()
+	if res.Header.Get("X-Adbuffer-Source") != "" {
+		return nil, fmt.Errorf("%s is adbuffer's listener for clients, not its admin listener; see --admin", c.base)
+	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxReplyBytes))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.base+path, err)

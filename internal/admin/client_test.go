@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -28,5 +30,29 @@ func TestAResponseThatIsTooLongIsAnError(t *testing.T) {
 	more = 1
 	if _, err := c.Get(t.Context(), "/pools"); err == nil || !strings.Contains(err.Error(), "longer than 67108864 bytes") {
 		t.Errorf("a longer response: error %v", err)
+	}
+}
+
+func TestAnErrorNamesTheFlagToChange(t *testing.T) {
+	clients := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Adbuffer-Source", "proxy/no_route")
+		w.WriteHeader(http.StatusNotFound)
+	})
+	closed, plain, unknown := httptest.NewServer(clients), httptest.NewServer(clients), httptest.NewUnstartedServer(clients)
+	closed.Close()
+	defer plain.Close()
+	unknown.Config.ErrorLog = log.New(io.Discard, "", 0)
+	unknown.StartTLS()
+	defer unknown.Close()
+	for url, want := range map[string]string{
+		closed.URL:  "connection refused; see --admin, and admin.listen",
+		unknown.URL: "; see --ca-file",
+		plain.URL:   "listener for clients, not its admin listener; see --admin",
+	} {
+		c, err := NewClient(ClientOptions{URL: url})
+		testsupport.NoError(t, err)
+		if _, err := c.Get(t.Context(), "/ssps"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", url, err, want)
+		}
 	}
 }
