@@ -51,17 +51,17 @@ would apply them:
   added, with a pool of its own / removed, its pool drains
   needs a restart               a reload would be refused, and change nothing
 
-The exit status is 0 if a reload would apply the file or there is no difference, 1 if
-there are errors, a restart is needed, or the running adbuffer does not respond. Another
+The exit status is 0 if a reload would apply the file or there is no difference. It is 1
+after errors, if a restart is needed, or if the running adbuffer does not respond. Another
 secret, and another content of a certificate or token file, is a change too; no secret is
 shown. Relative paths in the file are those of the running adbuffer.
 
 Warnings about "this machine" are about the machine, cgroup and ulimits of check itself:
 its open files, memory and addresses. With --admin, they are about the service's.
 
-With --rps, --p50 and --p99, as in plan, or with --admin and the load of its last
-minute, check warns of endpoints with a higher priority number that could not carry the
-load if all endpoints with lower numbers failed.`,
+check also warns of spare endpoints (those with a higher priority number) that could not
+carry the load if all others failed. The load is that of --rps, --p50 and --p99, as in
+plan, or with --admin that of the last minute.`,
 		Example: `  adbuffer check config/adbuffer.yaml
   adbuffer check config/adbuffer.yaml --effective
   adbuffer check config/adbuffer.yaml --json

@@ -30,9 +30,9 @@ once, requests are accepted for server.drain.delay more, and requests in flight 
 server.drain.timeout to end. A second signal ends the drain at once. The exit status is 0
 if no request was cut.
 
-The configuration is read again on SIGHUP, on POST /reload of the admin listener, and
-within two seconds after the file changes, or a file that it names (certificates,
-authorities, tokens). A rename and a swap of symbolic links, as in Kubernetes, count too.
+The configuration is read again on SIGHUP, and on POST /reload of the admin listener. It
+is also read within two seconds after the file changes, or a file that it names, such as
+certificates, authorities and tokens. A rename and a swap of symbolic links, as in Kubernetes, count too.
 Changes take effect without a lost request. A file with errors changes nothing: the log
 has the errors, and the metric adbuffer_config_last_reload_successful is 0. A change that
 needs a restart, such as another server.listen, is an error too: see adbuffer check --admin.`,
