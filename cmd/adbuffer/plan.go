@@ -46,8 +46,9 @@ lognormal distribution with the SSP's p50 and p99; it is above the median.
 
 With --admin it reads the load of every SSP from a running adbuffer's admin listener: the
 busiest 10 seconds of the last minutes. Or it reads it from a Prometheus that scrapes
-adbuffer: the highest rate of all instances and the longest mean hold within --over. A pool is then at
-least 1.2 × as large as the most places that were in use at once, and none is made smaller.
+adbuffer: the highest rate of all instances and the longest mean hold within --over. A
+pool is then at least 1.2 × as large as the most places that were in use at once, and
+none is made smaller.
 
 With --write it sets the values in a configuration file. Comments and all other text stay.
 A running adbuffer reads a changed file within two seconds.`,

@@ -32,10 +32,11 @@ if no request was cut.
 
 The configuration is read again on SIGHUP, and on POST /reload of the admin listener. It
 is also read within two seconds after the file changes, or a file that it names, such as
-certificates, authorities and tokens. A rename and a swap of symbolic links, as in Kubernetes, count too.
-Changes take effect without a lost request. A file with errors changes nothing: the log
-has the errors, and the metric adbuffer_config_last_reload_successful is 0. A change that
-needs a restart, such as another server.listen, is an error too: see adbuffer check --admin.`,
+certificates, authorities and tokens. A rename and a swap of symbolic links, as in
+Kubernetes, count too. Changes take effect without a lost request. A file with errors
+changes nothing: the log has the errors, and the metric
+adbuffer_config_last_reload_successful is 0. A change that needs a restart, such as
+another server.listen, is an error too: see adbuffer check --admin.`,
 		Example: `  adbuffer serve --config config/adbuffer.yaml
   ADBUFFER_CONFIG=/etc/adbuffer.yaml ADBUFFER_SERVER_LISTEN=0.0.0.0:8080 adbuffer serve`,
 		Args: cobra.NoArgs,
