@@ -83,7 +83,7 @@ func (u unwaiting) Read(p []byte) (n int, err error) {
 	switch {
 	case err != nil:
 		return 0, err
-	case failed == syscall.EINTR: //nolint:errorlint // syscall.Read wraps nothing
+	case failed == syscall.EINTR:
 		return 0, nil // ReadAll calls again
 	case failed != nil:
 		return 0, failed
