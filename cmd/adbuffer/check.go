@@ -60,8 +60,8 @@ Warnings about "this machine" are about the machine, cgroup and ulimits of check
 its open files, memory and addresses. With --admin, they are about the service's.
 
 check also warns of spare endpoints (those with a higher priority number) that could not
-carry the load if all others failed. The load is that of --rps, --p50 and --p99, as in
-plan, or with --admin that of the last minute.`,
+carry the load if all endpoints with lower numbers failed. The load is that of --rps,
+--p50 and --p99, as in plan, or with --admin that of the last minute.`,
 		Example: `  adbuffer check config/adbuffer.yaml
   adbuffer check config/adbuffer.yaml --effective
   adbuffer check config/adbuffer.yaml --json

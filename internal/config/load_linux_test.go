@@ -1,11 +1,7 @@
 package config
 
 import (
-	"errors"
-	"io/fs"
-	"strings"
 	"testing"
-	"time"
 
 	"adbuffer/internal/testsupport"
 )
@@ -14,19 +10,8 @@ import (
 // reload would wait.
 func TestAConfigurationThatNeverEndsIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
-	const path = "/proc/kmsg"
-	loaded := make(chan error, 1)
-	go func() {
-		_, _, err := Load(path, nil)
-		loaded <- err
-	}()
-	select {
-	case err := <-loaded:
-		if errors.Is(err, fs.ErrPermission) {
-			t.Skip("only root may read the kernel's log")
-		}
-		testsupport.True(t, err != nil && strings.HasPrefix(err.Error(), "config: "+path+": must be a file that is read without waiting"), "%v", err)
-	case <-time.After(10 * time.Second):
-		t.Fatal("it still waits for the kernel's next message")
-	}
+	testsupport.RefusesAnEndlessFile(t, "config: ", func(name string) error {
+		_, _, err := Load(name, nil)
+		return err
+	})
 }

@@ -27,8 +27,9 @@ type autosize struct {
 	forecast sizer.Forecast
 }
 
-// Tick runs once in each sizer.Interval, and once a second while Auto is not enabled. heldBack says that something other than the pool's size holds
-// requests back. It returns what the pool decided about its size, if it did.
+// Tick runs once in each sizer.Interval, and at least once a second while Auto is not enabled. heldBack
+// says that something other than the pool's size holds requests back. It returns what the pool decided
+// about its size, if it did.
 func (p *Pool) Tick(now time.Time, heldBack bool) (d sizer.Decision, ok bool) {
 	p.mu.Lock()
 	perConn := max(1, p.conns.perConn())
