@@ -136,9 +136,9 @@ func (c *Conn) Write(b []byte) (int, error) {
 }
 
 // endRequest is called when a request has been handled. It reports whether another one may follow:
-// not if a part of its body was not read.
+// not if a part of it was not read.
 func (c *Conn) endRequest() (next bool) {
-	read := c.head.refusal == nil && (c.body.of == nil || c.body.ended())
+	read := c.head.read && (c.body.of == nil || c.body.ended())
 	c.partlyRead = !read
 	c.deadlines.reset()
 	c.body.of = nil

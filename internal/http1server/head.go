@@ -15,8 +15,9 @@ import (
 // buffer, which stays unchanged until the next Read.
 type messageHead struct {
 	method, target []byte
-	fields         []byte // the header, with the empty line that ends it
+	fields         []byte // the header, with the empty line that ends it, and all bytes after it
 	http10         bool
+	read           bool     // Conn.Head has found where it ends
 	refusal        *Refusal // of a head that is malformed or too large, or came too slowly
 }
 
@@ -35,7 +36,8 @@ func (h *messageHead) parse(line, fields []byte) {
 	}
 }
 
-// headScan finds the end of a head, and reads each byte once.
+// headScan finds the request line of a head, and whether all of the head has arrived. It reads each byte
+// once.
 type headScan struct {
 	pos  int // bytes that were read
 	line int // where the current line begins
@@ -44,26 +46,34 @@ type headScan struct {
 	start, fields int
 }
 
-// next reads the new bytes of b, the part of the head that has arrived. end is the length of the
-// head, or 0 if the end has not arrived. ok is false for a bare LF.
-func (s *headScan) next(b []byte) (end int, ok bool) {
+// next reads the new bytes of b, the bytes that have arrived. It reports whether a whole head is among
+// them. ok is false for a bare LF.
+//
+// Most heads arrive whole and alone. An empty line at the end of b ends the head, unless an earlier one
+// does. So nothing after the request line is read, which Conn.Head reads in any case: 0.1 µs less for
+// a request with 12 fields (BenchmarkHead).
+func (s *headScan) next(b []byte) (whole, ok bool) {
+	ends := s.pos == 0 && bytes.HasSuffix(b, []byte("\r\n\r\n"))
 	for {
 		i := bytes.IndexByte(b[s.pos:], '\n')
 		if i < 0 {
 			s.pos = len(b)
-			return 0, true
+			return false, true
 		}
 		at := s.pos + i
 		if at == s.line || b[at-1] != '\r' {
-			return 0, false
+			return false, false
 		}
 		begin, empty := s.line, at == s.line+1
 		s.pos, s.line = at+1, at+1
 		switch {
 		case !empty && s.fields == 0:
 			s.start, s.fields = begin, s.line
+			if ends {
+				return true, true
+			}
 		case empty && s.fields > 0:
-			return s.line, true
+			return true, true
 		}
 	}
 }
@@ -100,8 +110,8 @@ func (c *Conn) refuseHead(b []byte, f *Refusal) (int, error) {
 	return c.giveConstantHead(b)
 }
 
-// readHead reads a whole head into b, the server's buffer after the room for the constant head.
-// Bytes after the head stay in early.
+// readHead reads a whole head into b, the server's buffer after the room for the constant head. Bytes
+// after the head may follow it there: Head finds its end.
 func (c *Conn) readHead(b []byte) (int, error) {
 	c.head = messageHead{}
 	if len(b) != c.server.http.ReadBufferSize {
@@ -111,16 +121,15 @@ func (c *Conn) readHead(b []byte) (int, error) {
 	in := b[constantRoom:]
 	var scan headScan
 	for n := c.early.take(c.server, in); ; {
-		end, ok := scan.next(in[:n])
+		whole, ok := scan.next(in[:n])
 		switch {
 		case !ok:
 			return c.refuseHead(b, Malformed("a line of the head ends in a bare LF"))
-		case end > 0 && first && scan.start == 0 && c.tls == nil && string(in[scan.start:scan.fields]) == prefaceLine && c.server.options().H2C:
+		case whole && first && scan.start == 0 && c.tls == nil && string(in[scan.start:scan.fields]) == prefaceLine && c.server.options().H2C:
 			c.upgrade(in[scan.start:n])
 			return 0, io.EOF
-		case end > 0:
-			c.early.keep(c.server, in[end:n])
-			c.head.parse(in[scan.start:scan.fields], in[scan.fields:end])
+		case whole:
+			c.head.parse(in[scan.start:scan.fields], in[scan.fields:n])
 			return c.giveConstantHead(b)
 		case n == len(in):
 			return c.refuseHead(b, c.server.options().HeadTooLarge())
@@ -150,14 +159,19 @@ func (c *Conn) readHead(b []byte) (int, error) {
 }
 
 // Head checks the header of the current request, and classifies its fields for f. It returns the
-// method and the target too. All of them are valid until the request is released. After a refusal,
-// the start of the next request is unknown, and the connection closes with the response.
+// method and the target too. All of them are valid until the request is released. Bytes after the head
+// stay in early. After a refusal, or without a call of Head, the start of the next request is unknown,
+// and the connection closes with the response.
 func (c *Conn) Head(f *httpheader.RequestFields) (method, target []byte, refusal *Refusal) {
 	h := &c.head
 	f.HTTP10, f.HTTP2 = h.http10, false
 	if h.refusal == nil {
-		if err := f.Scan(h.fields); err != nil {
+		end, err := f.ScanStart(h.fields)
+		if err != nil {
 			h.refusal = MalformedFields(err)
+		} else {
+			h.read = true
+			c.early.keep(c.server, h.fields[end:])
 		}
 	}
 	return h.method, h.target, h.refusal

@@ -12,24 +12,32 @@ import (
 //
 // The fields are slices of raw, which must not change while they are in use.
 func (f *RequestFields) Scan(raw []byte) error {
+	end, err := f.ScanStart(raw)
+	if err == nil && end < len(raw) {
+		err = refuse(RuleUnterminated, nil)
+	}
+	return err
+}
+
+// ScanStart is Scan for the header block that raw begins with. It returns the block's length.
+func (f *RequestFields) ScanStart(raw []byte) (end int, err error) {
 	f.begin(raw)
 	var lower [longestName]byte
-	for pos := 0; ; {
+	for pos := 0; len(raw) > 0; {
 		if pos >= len(raw) {
-			if pos == 0 {
-				break
-			}
-			return refuse(RuleUnterminated, nil)
+			return 0, refuse(RuleUnterminated, nil)
 		}
 		nameEnd := pos + fold(&lower, raw[pos:])
 		if nameEnd == pos {
-			if raw[pos] == '\r' && len(raw) == pos+2 && raw[pos+1] == '\n' {
+			if raw[pos] == '\r' && pos+1 < len(raw) && raw[pos+1] == '\n' {
+				end = pos + 2
+				f.raw = raw[:end]
 				break
 			}
-			return emptyNameError(raw[pos:])
+			return 0, emptyNameError(raw[pos:])
 		}
 		if nameEnd == len(raw) || raw[nameEnd] != ':' {
-			return nameError(raw[pos:], nameEnd-pos)
+			return 0, nameError(raw[pos:], nameEnd-pos)
 		}
 		name := raw[pos:nameEnd]
 
@@ -39,23 +47,23 @@ func (f *RequestFields) Scan(raw []byte) error {
 		}
 		cr := start + syntax.ControlAt(raw[start:])
 		if cr+1 >= len(raw) || raw[cr] != '\r' || raw[cr+1] != '\n' {
-			return valueError(raw, cr, name)
+			return 0, valueError(raw, cr, name)
 		}
 		if next := cr + 2; next < len(raw) && (raw[next] == ' ' || raw[next] == '\t') {
-			return refuse(RuleFold, name)
+			return 0, refuse(RuleFold, name)
 		}
-		end := cr
-		for end > start && (raw[end-1] == ' ' || raw[end-1] == '\t') {
-			end--
+		stop := cr
+		for stop > start && (raw[stop-1] == ' ' || raw[stop-1] == '\t') {
+			stop--
 		}
 		pos = cr + 2
-		verbatim := end == cr && start == nameEnd+2 && raw[nameEnd+1] == ' '
-		err := f.add(name, raw[start:end], pos, verbatim, idOf(&lower, len(name)))
+		verbatim := stop == cr && start == nameEnd+2 && raw[nameEnd+1] == ' '
+		err := f.add(name, raw[start:stop], pos, verbatim, idOf(&lower, len(name)))
 		if err != nil {
-			return err
+			return 0, err
 		}
 	}
-	return f.conclude()
+	return end, f.conclude()
 }
 
 // Line is a line "Name: value\r\n" of a header block: the length of its name, and where the next line

@@ -96,10 +96,8 @@ func refNext(in string) (r refRequest, rest string, ok bool) {
 	lines, rest, whole, good := refLines(in)
 	size := len([]rune(in)) - len([]rune(rest))
 	switch {
-	case !good && size+len([]rune(strings.SplitAfter(rest, "\n")[0])) > refMaxHead:
+	case !good: // the head before the bare LF may have too many bytes or fields
 		return refusal(400, 431), "", true
-	case !good:
-		return refusal(400), "", true
 	case !whole && len([]rune(in)) >= refMaxHead, whole && size > refMaxHead:
 		return refusal(431), "", true
 	case !whole && len(lines) == 0 && strings.Trim(rest, "\r") == "" && len(rest) <= 1 && !strings.Contains(rest, "\r"):
