@@ -63,7 +63,22 @@ var (
 		"the SSP closed the HTTP/2 connection in the middle of its response")
 	errUnwrittenFull = upstream.Errorf(upstream.Overloaded, upstream.NotSent,
 		"1 MB of requests wait to be written on one HTTP/2 connection: the SSP does not read them; see pool.max_streams_per_conn")
-	errRequestHeader         = upstream.Errorf(upstream.Internal, upstream.NotSent, "the request's header is malformed")
-	errRequestHeaderTooLarge = upstream.Errorf(upstream.TooLarge, upstream.NotSent,
-		"the request's header list is larger than the SSP's SETTINGS_MAX_HEADER_LIST_SIZE")
+	errRequestHeader = upstream.Errorf(upstream.Internal, upstream.NotSent, "the request's header is malformed")
 )
+
+// ordinaryHeaderList is a header list that every SSP must accept. RFC 9110, section 4.1, asks servers to
+// accept URIs of 8000 bytes.
+const ordinaryHeaderList = 8 << 10
+
+// headerListTooLarge is the error of a request whose header list is over the SSP's
+// SETTINGS_MAX_HEADER_LIST_SIZE. The limit is advisory (RFC 9113, section 6.5.2), but the SSP would
+// refuse the request, so it is not sent. If the request is ordinary, the SSP is to blame, as for a
+// violation; otherwise the client is.
+func headerListTooLarge(size uint64, limit uint32) *upstream.Error {
+	o := upstream.BadResponse
+	if size > ordinaryHeaderList {
+		o = upstream.TooLarge
+	}
+	return upstream.Errorf(o, upstream.NotSent,
+		"the request's header list has %d bytes, over the SSP's SETTINGS_MAX_HEADER_LIST_SIZE of %d; the SSP must raise it, or see ssps[].protocol", size, limit)
+}

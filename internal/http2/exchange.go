@@ -72,8 +72,11 @@ func (c *Conn) openLocked(ex *upstream.Exchange) (*stream, error) {
 		return nil, errUnwrittenFull
 	case c.streams.active+c.resets.pending() >= c.placesLocked():
 		return nil, errNoStream
-	case c.peer.maxHeaderList != http2codec.NoLimit && headerListSize(&ex.Request) > uint64(c.peer.maxHeaderList): // RFC 9113, section 10.5.1
-		return nil, errRequestHeaderTooLarge
+	}
+	if limit := c.peer.maxHeaderList; limit != http2codec.NoLimit { // RFC 9113, section 10.5.1
+		if size := headerListSize(&ex.Request); size > uint64(limit) {
+			return nil, headerListTooLarge(size, limit)
+		}
 	}
 	ex.Response.Reset()
 	s := c.newStreamLocked()

@@ -1,6 +1,7 @@
 package http2
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -157,10 +158,24 @@ func TestTableSizeOfThePeerIsObeyed(t *testing.T) {
 }
 
 func TestHeaderListOverThePeersLimitIsNotSent(t *testing.T) {
-	p := connect(t, testOptions(), h2.Setting{ID: h2.SettingMaxHeaderListSize, Val: 1000})
-	r := get("/" + strings.Repeat("x", 1000))
-	r.do(p.conn).wantError(t, want{outcome: upstream.TooLarge, progress: upstream.NotSent, detail: "MAX_HEADER_LIST_SIZE"})
-	p.exchange(get("/short"), "ok")
+	for _, tt := range []struct {
+		limit  uint32
+		target int
+		want   upstream.Outcome
+	}{
+		{1, 0, upstream.BadResponse}, // before: too_large, though no request is small enough
+		{1000, 1000, upstream.BadResponse},
+		{1000, 10000, upstream.TooLarge},
+		{10000, 10000, upstream.TooLarge},
+	} {
+		p := connect(t, testOptions(), h2.Setting{ID: h2.SettingMaxHeaderListSize, Val: tt.limit})
+		r := get("/" + strings.Repeat("x", tt.target))
+		detail := fmt.Sprintf("the SSP's SETTINGS_MAX_HEADER_LIST_SIZE of %d; the SSP must raise it, or see ssps[].protocol", tt.limit)
+		r.do(p.conn).wantError(t, want{outcome: tt.want, progress: upstream.NotSent, detail: detail})
+		if tt.limit > 1 {
+			p.exchange(get("/short"), "ok")
+		}
+	}
 }
 
 func TestUnknownSettingsAreIgnored(t *testing.T) {

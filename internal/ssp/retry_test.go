@@ -17,6 +17,7 @@ func TestErrorsThatAreRetried(t *testing.T) {
 	notSentTimeout := *upstream.ErrDeadlineNotSent
 	tls := upstream.Error{Outcome: upstream.TLSFailed, Progress: upstream.NotSent}
 	misdirected := upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.NotProcessed}
+	tinyLimit := upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.NotSent}
 	malformed := upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed}
 	tooLarge := upstream.Error{Outcome: upstream.ResponseTooLarge, Progress: upstream.MaybeProcessed}
 	headTooLarge := upstream.Error{Outcome: upstream.TooLarge, Progress: upstream.NotSent}
@@ -33,6 +34,7 @@ func TestErrorsThatAreRetried(t *testing.T) {
 		{"POST, not sent", notSent, post, StaleNever, retryNotSent},
 		{"POST, TLS failed", tls, post, StaleNever, retryNotSent},
 		{"POST, not processed", notProcessed, post, StaleNever, retryNotProcessed},
+		{"POST, over a tiny limit of the SSP", tinyLimit, post, StaleNever, retryNotSent},
 		{"POST, misdirected", misdirected, post, StaleNever, retryNotProcessed},
 		{"GET, stale", stale, get, StaleIdempotent, retryStale},
 		{"HEAD, stale", stale, upstream.HEAD, StaleIdempotent, retryStale},

@@ -20,7 +20,7 @@ const (
 	NoRoute          // no route matches
 	UnknownSSP       // the client named an SSP outside the route
 	Loop             // the request has already passed this process, or too many processes
-	TooLarge         // the client's header or body is over its limit
+	TooLarge         // the client's header or body is over its limit, or its header is large and over the SSP's
 	PendingFull      // the SSP's queue is full
 	PendingTimeout   // waited in the queue for as long as the queue allows
 	BreakerOpen      // refused because the SSP fails
@@ -34,7 +34,7 @@ const (
 	ConnectFailed    // DNS or TCP failed, or every address is backing off after such a failure
 	TLSFailed        // the TLS handshake failed or offered no usable protocol, or every address is backing off
 	ConnLost         // the connection broke after bytes may have been sent
-	BadResponse      // the SSP's response violates a rule
+	BadResponse      // the SSP's response violates a rule, or its limit on headers is too low for an ordinary request
 	ResponseTooLarge // the SSP's response is over its limit
 	Deadline         // the deadline passed
 	Internal         // an error in adbuffer
