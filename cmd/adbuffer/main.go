@@ -23,6 +23,7 @@ const (
 // run executes one command line and returns its exit code.
 func run(ctx context.Context, args []string, stdout, stderr *os.File) int {
 	cmd := newRoot(stdout, stderr)
+	addCobraCommands(cmd)
 	cmd.SetArgs(args)
 	cmd, err := cmd.ExecuteContextC(ctx)
 	switch {

@@ -41,6 +41,29 @@ keep-alive connections, which it pools per SSP, within a deadline.`,
 	return root
 }
 
+// addCobraCommands adds cobra's commands help and completion, which refuse words that name no command.
+// By themselves they would end with success.
+func addCobraCommands(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "help":
+			cmd.Args = namesCommand
+		case "completion":
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() } // without it, Args is not asked
+		}
+	}
+}
+
+func namesCommand(cmd *cobra.Command, words []string) error {
+	named, rest, err := cmd.Root().Find(words)
+	if err != nil {
+		return err
+	}
+	return cobra.NoArgs(named, rest)
+}
+
 // failure is an error of a command's work, not of its flags.
 type failure struct{ error }
 
