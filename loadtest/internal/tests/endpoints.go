@@ -61,7 +61,7 @@ func failOne(e *rig.Rig) {
 		s.SSPs[1].Set(responds500)
 		first, next := s.Measure(endpointWindow(e)), s.Measure(endpointWindow(e))
 		s.SSPs[1].Set(healthy)
-		back := until(e, s, time.Second, 30*time.Second,
+		back := until(s, time.Second, 30*time.Second,
 			func(of *rig.Figures, got []float64) bool { return got[1] > 0.4*float64(of.Offered) })
 		s.Stop()
 		t.Add(rounds{first, next}.doubts(), p.name, first.Failed, first.Offered, next.Failed, next.Offered,
@@ -77,7 +77,7 @@ func failOne(e *rig.Rig) {
 
 // until repeats a load until its results are good. It returns after how many seconds the last one began, or
 // never if that did not happen within limit. got is how many requests each endpoint received.
-func until(e *rig.Rig, s *rig.Stage, length, limit time.Duration, good func(of *rig.Figures, got []float64) bool) float64 {
+func until(s *rig.Stage, length, limit time.Duration, good func(of *rig.Figures, got []float64) bool) float64 {
 	last := make([]uint64, len(s.SSPs))
 	received := func() (got []float64) {
 		for i, ssp := range s.SSPs {
@@ -133,10 +133,10 @@ func regions(e *rig.Rig) {
 			if death.cut {
 				s.SSPs[0].CloseConnections()
 			}
-			taken = untilLoaded(ctx, e, s.SSPs[1], 3*time.Second)
+			taken = untilLoaded(ctx, s.SSPs[1], 3*time.Second)
 			rig.Sleep(ctx, time.Until(began.Add(regionWorks)))
 			s.SSPs[0].Set(healthy)
-			given = untilLoaded(ctx, e, s.SSPs[0], time.Until(began.Add(regionEnds-time.Second)))
+			given = untilLoaded(ctx, s.SSPs[0], time.Until(began.Add(regionEnds-time.Second)))
 		})
 		s.Stop()
 		t.Add(f.Doubts, death.name, taken, f.Failed, f.Offered, given)
@@ -147,7 +147,7 @@ func regions(e *rig.Rig) {
 
 // untilLoaded returns after how many seconds an SSP receives four fifths of the requests. It returns
 // never if that does not happen within limit.
-func untilLoaded(ctx context.Context, e *rig.Rig, s *rig.SimulatedSSP, limit time.Duration) float64 {
+func untilLoaded(ctx context.Context, s *rig.SimulatedSSP, limit time.Duration) float64 {
 	began := time.Now()
 	before := s.Counters().Requests
 	for last := began; ctx.Err() == nil && time.Since(began) < limit; {
@@ -221,15 +221,15 @@ func failPrimaries(e *rig.Rig, program string, broken sspsim.Behaviour) (out tak
 		s.SSPs[1].Set(b)
 	}
 	// A busy machine may have ejected a primary.
-	until(e, s, 2*time.Second, 20*time.Second,
+	until(s, 2*time.Second, 20*time.Second,
 		func(_ *rig.Figures, got []float64) bool { return got[2] == 0 })
 	set(broken)
 	// Only the spare can respond in time.
-	out.failing = until(e, s, slice, 20*time.Second,
+	out.failing = until(s, slice, 20*time.Second,
 		func(of *rig.Figures, _ []float64) bool { return float64(of.Failed) <= 0.01*float64(of.Offered) })
 	out.next = s.Measure(endpointWindow(e))
 	set(healthy)
-	out.repaired = until(e, s, slice, 30*time.Second,
+	out.repaired = until(s, slice, 30*time.Second,
 		func(of *rig.Figures, got []float64) bool { return got[2] < 0.2*float64(of.Offered) })
 	return out
 }
