@@ -56,3 +56,18 @@ func TestCopyOfAnHTTP10RequestNeedsNoHost(t *testing.T) {
 	v, ok := f.Lookup("a")
 	testsupport.True(t, ok && string(v) == "b", "the copy has A: %q, %v", v, ok)
 }
+
+// TestCodingOfADecodedBodyDoesNotCross has lines before and behind the coding that cross as they are, in one piece.
+func TestCodingOfADecodedBodyDoesNotCross(t *testing.T) {
+	for _, coding := range []string{"Content-Encoding: gzip", "content-encoding:gzip"} {
+		var f, mirrored RequestFields
+		var id Identity
+		mustScan(t, &f, head("X-A: 1", coding, "X-B: 2"))
+		f.DropContentEncoding()
+		mirrored.CopyFrom(&f, nil)
+		for _, f := range []*RequestFields{&f, &mirrored} {
+			wantLines(t, linesOf(t, NewPolicy(noIdentity).AppendRequest(nil, f, &id)), "X-A: 1", "X-B: 2")
+			testsupport.True(t, f.ContentEncoding() == nil, "the decoded body has the coding %q", f.ContentEncoding())
+		}
+	}
+}

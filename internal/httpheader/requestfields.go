@@ -1,10 +1,6 @@
 package httpheader
 
-import (
-	"slices"
-
-	"adbuffer/internal/syntax"
-)
+import "adbuffer/internal/syntax"
 
 // maxFields is how many fields a request may have.
 const maxFields = 128
@@ -106,10 +102,14 @@ func (f *RequestFields) Codings() (n int) {
 	return n
 }
 
-// DropContentEncoding removes all fields Content-Encoding, since the body has been decoded.
+// DropContentEncoding keeps all fields Content-Encoding from crossing, since the body has been decoded.
 func (f *RequestFields) DropContentEncoding() {
 	f.decoded, f.contentEncoding = true, nil
-	f.fields = slices.DeleteFunc(f.fields, func(field Field) bool { return syntax.EqualFold(field.Name, "Content-Encoding") })
+	for i := range f.fields {
+		if syntax.EqualFold(f.fields[i].Name, "Content-Encoding") {
+			f.fields[i].named = true
+		}
+	}
 }
 
 // ContentLength returns the value of Content-Length, in bytes, or -1.
