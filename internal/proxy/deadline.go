@@ -32,12 +32,12 @@ const (
 func (r *request) setDeadline() *refusal {
 	o := &r.opts.Deadline
 	budget, stated := o.Max, false
-	r.budgetFrom = "deadline.max"
+	r.ssp.DeadlineFrom = "deadline.max"
 	if o.Header != "" {
 		if v, n := r.fields.Timeout(); n > 0 {
 			ms, ok := parseMs(v)
 			if !ok || n > 1 {
-				return &refusal{Outcome: upstream.BadRequest, Detail: fmt.Sprintf("%s must be one whole number of milliseconds from %d to %d", o.Header, minStatedMs, maxStatedMs)}
+				return &refusal{Outcome: upstream.BadRequest, Detail: fmt.Sprintf("%s must be one whole number of milliseconds from %d to %d; see deadline.header", o.Header, minStatedMs, maxStatedMs)}
 			}
 			budget, stated = r.smaller(budget, ms, o.Header), true
 		}
@@ -54,10 +54,10 @@ func (r *request) setDeadline() *refusal {
 	r.ssp.Deadline = r.started.Add(budget)
 	if budget < o.MinBudget && r.Waited > 0 {
 		return &refusal{Outcome: upstream.Overloaded, RetryAfter: overload.RetryAfter,
-			Detail: fmt.Sprintf("adbuffer has too little CPU: it read the request %v after it came, and only %v of the time is left; see server.overload", r.Waited, max(budget, 0))}
+			Detail: fmt.Sprintf("adbuffer has too little CPU: it read the request %v after it came, and only %v of the time is left, less than %v; see server.overload and deadline.min_budget", r.Waited, max(budget, 0), o.MinBudget)}
 	}
 	if budget < o.MinBudget {
-		return &refusal{Outcome: upstream.Deadline, Detail: fmt.Sprintf("only %v of the time is left, too little for a request to an SSP; see deadline.reserve and deadline.min_budget", max(budget, 0))}
+		return &refusal{Outcome: upstream.Deadline, Detail: fmt.Sprintf("%s leaves only %v for a request to an SSP, less than %v; see deadline.reserve and deadline.min_budget", r.ssp.DeadlineFrom, max(budget, 0), o.MinBudget)}
 	}
 	return nil
 }
@@ -66,7 +66,7 @@ func (r *request) setDeadline() *refusal {
 // of the budget; other wins a tie.
 func (r *request) smaller(budget, other time.Duration, from string) time.Duration {
 	if other <= budget {
-		r.budgetFrom = from
+		r.ssp.DeadlineFrom = from
 		return other
 	}
 	return budget

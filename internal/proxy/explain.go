@@ -70,7 +70,7 @@ func (p *Proxy) explain(e *Explanation, c *http1server.Conn, hostOf func(ssp str
 	if r.ssp.Identity != nil {
 		e.Client = r.identity.Client()
 		if !r.ssp.Deadline.IsZero() {
-			e.Budget, e.BudgetFrom = r.ssp.Deadline.Sub(r.started), r.budgetFrom
+			e.Budget, e.BudgetFrom = r.ssp.Deadline.Sub(r.started), r.ssp.DeadlineFrom
 		}
 	}
 	if f != nil {

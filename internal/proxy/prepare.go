@@ -33,7 +33,7 @@ func (r *request) findRoute() *refusal {
 	}
 	r.target = target
 	if allow, ok := r.route.Allow(r.ssp.Method, target); !ok {
-		return &refusal{Outcome: upstream.MethodNotAllowed, Allow: allow, Detail: "the route sends each request to several SSPs at once, and serves " + allow}
+		return &refusal{Outcome: upstream.MethodNotAllowed, Allow: allow, Detail: "the route sends each request to several SSPs at once, and serves " + allow + "; see routes[].mode"}
 	}
 	r.ssp.Query = query
 	return nil

@@ -92,7 +92,6 @@ type request struct {
 	body           []byte
 	buffer         *[]byte   // body's memory, nil for none
 	room           int       // bytes of buffer that are for body; the budget counts them
-	budgetFrom     string    // the source of the deadline
 	scratch        []byte    // for fields of the response
 	query          []byte    // scratch for a query without the control parameter
 	started        time.Time // when it was read completely; zero before

@@ -12,7 +12,7 @@ var (
 	ErrChoiceConflict = errors.New("the path, the parameter ssp and the field X-Adbuffer-Ssp name different SSPs")
 	ErrChoiceRepeated = errors.New("ssp is given more than once")
 	ErrChoiceEncoded  = errors.New("the parameter ssp must not be percent-encoded")
-	ErrUnknownSSP     = errors.New("the route has no SSP of that name")
+	ErrUnknownSSP     = errors.New("the route has no SSP of that name; see routes[].ssps")
 )
 
 // control is the query parameter with which a client chooses an SSP.

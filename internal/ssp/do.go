@@ -2,6 +2,7 @@ package ssp
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 
 	"adbuffer/internal/rates"
@@ -36,7 +37,7 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 		start = time.Now()
 		ex.Times.Queued = start
 	}
-	ex.Deadline = s.deadline(r, start, timeout)
+	ex.Deadline, _, _ = s.deadline(r, start, timeout)
 	ex.UsualTimeout, ex.Span = s.usualTimeout(), s.opts.Lag.Begin(start)
 	ex.Budget, ex.Share = r.Budget, s.buffered
 	if err := s.admit(r, s.since(start)); err != nil {
@@ -67,6 +68,9 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 	outcome := c.outcome
 	if err != nil {
 		outcome, c.paused = err.Outcome, false
+		if outcome == upstream.Deadline {
+			err = s.overDeadline(err, r, start, timeout)
+		}
 	} else {
 		s.stats.responded(&ex.Response, len(r.Body))
 	}
@@ -80,17 +84,35 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 	return outcome, err
 }
 
-// deadline is the earliest deadline of the request, the SSP and the call.
-func (s *SSP) deadline(r *Request, start time.Time, timeout time.Duration) time.Time {
-	d := r.Deadline
-	for _, t := range [...]time.Duration{s.opts.RequestTimeout, timeout} {
-		if t > 0 {
-			if at := start.Add(t); at.Before(d) {
-				d = at
+// deadline returns the earliest deadline of the request, the SSP and the call, how long it was when it
+// began, and the field or setting that it follows from.
+func (s *SSP) deadline(r *Request, start time.Time, timeout time.Duration) (at time.Time, limit time.Duration, from string) {
+	at, limit, from = r.Deadline, r.Deadline.Sub(r.Received), r.DeadlineFrom
+	for _, t := range [...]struct {
+		limit   time.Duration
+		setting string
+	}{{s.opts.RequestTimeout, "timeouts.request"}, {timeout, "routes[].ssps[].timeout"}} {
+		if t.limit > 0 {
+			if end := start.Add(t.limit); end.Before(at) {
+				at, limit, from = end, t.limit, t.setting
 			}
 		}
 	}
-	return d
+	return at, limit, from
+}
+
+// overDeadline returns e, the error of a call that its deadline ended, with that deadline and its origin.
+func (s *SSP) overDeadline(e *upstream.Error, r *Request, start time.Time, timeout time.Duration) *upstream.Error {
+	_, limit, see := s.deadline(r, start, timeout)
+	if see == r.DeadlineFrom {
+		see += " and deadline.reserve"
+	}
+	if e.Progress == upstream.NotSent {
+		see += ", and pool.max_conns"
+	}
+	over := *e
+	over.Detail = fmt.Sprintf("%s: the deadline was %v; see %s", e.Detail, limit.Round(time.Microsecond), see)
+	return &over
 }
 
 // admit counts a request as in flight and its bytes as held, or returns the error of the limit that

@@ -78,21 +78,28 @@ func TestEarliestDeadlineEndsTheRequest(t *testing.T) {
 		name                  string
 		client, request, tier time.Duration
 		want                  time.Duration
+		detail                string
 	}{
-		{"the client's", 100 * msec, 0, 0, 100 * msec},
-		{"timeouts.request", 100 * msec, 60 * msec, 0, 60 * msec},
-		{"the tier's", 100 * msec, 60 * msec, 20 * msec, 20 * msec},
-		{"the client's, since it is smaller", 10 * msec, 60 * msec, 20 * msec, 10 * msec},
+		{"the client's", 100 * msec, 0, 0, 100 * msec, "the deadline was 100ms; see tmax and deadline.reserve"},
+		{"timeouts.request", 100 * msec, 60 * msec, 0, 60 * msec, "the deadline was 60ms; see timeouts.request"},
+		{"the tier's", 100 * msec, 60 * msec, 20 * msec, 20 * msec, "the deadline was 20ms; see routes[].ssps[].timeout"},
+		{"the client's, since it is smaller", 10 * msec, 60 * msec, 20 * msec, 10 * msec, "the deadline was 10ms; see tmax and deadline.reserve"},
 	} {
 		testsupport.RunBubble(t, c.name, func(t *testing.T) {
 			cl := newClient(t, &fakePool{steps: []step{never()}}, func(o *Options) { o.RequestTimeout = c.request })
 			r := cl.request(upstream.GET)
-			r.Deadline = r.Received.Add(c.client)
+			r.Deadline, r.DeadlineFrom = r.Received.Add(c.client), "tmax"
 			ex := upstream.AcquireExchange()
 			defer ex.Release()
 			res := cl.doOn(ex, r, c.tier).want(upstream.Deadline)
 			testsupport.Equal(t, res.took, c.want, "took %v")
+			res.wantDetail("the SSP did not respond in time: " + c.detail)
 			cl.wantIdle()
+
+			cl = newClient(t, &fakePool{steps: []step{fail(*upstream.ErrDeadlineNotSent)}}, func(o *Options) { o.RequestTimeout = c.request })
+			r.Received = time.Now()
+			r.Deadline = r.Received.Add(c.client)
+			cl.doOn(ex, r, c.tier).want(upstream.Deadline).wantDetail("the request could not be sent in time: "+c.detail, "pool.max_conns")
 		})
 	}
 }

@@ -8,7 +8,7 @@ import "adbuffer/internal/upstream"
 func (s *SSP) Preview(r *Request, host string) (upstream.Request, *upstream.Error) {
 	ex := upstream.AcquireExchange()
 	defer ex.Release()
-	ex.Deadline = s.deadline(r, r.Received, 0)
+	ex.Deadline, _, _ = s.deadline(r, r.Received, 0)
 	ex.Times.Acquired = r.Received
 	c := call{start: r.Received}
 	defer s.releaseCopy(r, &c.body)

@@ -92,8 +92,9 @@ type Request struct {
 	// equal if there is none.
 	TmaxStart, TmaxEnd int
 
-	Received time.Time // when its last byte was read
-	Deadline time.Time
+	Received     time.Time // when its last byte was read
+	Deadline     time.Time
+	DeadlineFrom string // the field or setting that Deadline follows from
 	// Gone reports whether the client has closed its connection. It is called before a request that
 	// waited is sent. It is nil if this is unknown.
 	Gone func() bool

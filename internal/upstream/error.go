@@ -117,10 +117,11 @@ func TooManyFields(limit int) *Error {
 
 // Errors without their own cause are allocated once, so that a high error rate allocates nothing.
 var (
-	// ErrDeadline says that the deadline passed after the request was sent.
-	ErrDeadline = &Error{Outcome: Deadline, Progress: MaybeProcessed, Detail: "the SSP did not respond in time; see deadline, timeouts.request and routes[].ssps[].timeout"}
+	// ErrDeadline says that the deadline passed after the request was sent. Package ssp adds the deadline
+	// to it, and to ErrDeadlineNotSent.
+	ErrDeadline = &Error{Outcome: Deadline, Progress: MaybeProcessed, Detail: "the SSP did not respond in time"}
 	// ErrDeadlineNotSent says that the deadline passed before any byte was sent.
-	ErrDeadlineNotSent = &Error{Outcome: Deadline, Progress: NotSent, Detail: "the deadline passed before the request could be sent; see deadline, timeouts.request, routes[].ssps[].timeout and pool.max_conns"}
+	ErrDeadlineNotSent = &Error{Outcome: Deadline, Progress: NotSent, Detail: "the request could not be sent in time"}
 	// ErrCancelled says that the exchange's context ended because another leg responded first.
 	ErrCancelled = &Error{Outcome: Cancelled, Progress: MaybeProcessed}
 	// ErrClientGone says that the client closed its connection before the request was sent.
