@@ -30,7 +30,7 @@ type call struct {
 //
 // ex must be new. The caller sets its Context if the call can be cancelled, and Times.Queued if it
 // has just read the clock. timeout is the call's own limit, 0 for none. Afterwards, Times.Queued is
-// when the call began; the other Times are those of the last attempt.
+// when the call began, and Times.Done when it failed; the other Times are those of the last attempt.
 func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upstream.Outcome, *upstream.Error) {
 	start := ex.Times.Queued
 	if start.IsZero() {
@@ -62,7 +62,7 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 		err = &upstream.Error{Outcome: upstream.ClientGone, Progress: err.Progress}
 	}
 	ex.Times.Queued, ex.Attempts = start, c.sent
-	if ex.Times.Done.IsZero() {
+	if err != nil || ex.Times.Done.IsZero() { // a hedge, or a pause before a retry, may have gone on after the attempt
 		ex.Times.Done = time.Now()
 	}
 	outcome := c.outcome

@@ -96,6 +96,11 @@ func TestResultOfTwoAttempts(t *testing.T) {
 		},
 		// If both fail, the first attempt decides outcome and retry. A late retry is not hedged again.
 		{name: "both fail", steps: []step{after(20*msec, fail(cutMidResponse)), fail(notSent)}, want: upstream.ConnLost, took: 20 * msec, sent: 2, retries: one},
+		// Once, the log and the histograms had the time until the first one failed.
+		{
+			name: "both fail, the hedge last", steps: []step{after(20*msec, fail(cutMidResponse)), after(50*msec, fail(cutMidResponse))},
+			want: upstream.ConnLost, took: 50 * msec, late: true, sent: 2, retries: one,
+		},
 		{
 			name: "both fail, and the first may be sent again", steps: []step{after(20*msec, fail(stale)), fail(cutMidResponse), after(100*msec, first)},
 			want: upstream.Fill, body: "of the first", took: 120 * msec, sent: 3, retries: map[retryKind]uint64{retryHedge: 1, retryStale: 1},
@@ -129,6 +134,7 @@ func TestResultOfTwoAttempts(t *testing.T) {
 			}
 			res := c.doOn(ex, c.request(upstream.GET), 0).want(tt.want)
 			testsupport.True(t, res.body == tt.body && res.took == tt.took, "%q after %v, want %q after %v", res.body, res.took, tt.body, tt.took)
+			testsupport.Equal(t, ex.Times.Done.Sub(ex.Times.Queued), res.took, "its end is recorded after %v")
 			ex.Release()
 			c.wantSent(p, tt.sent)
 			c.wantRetries(tt.retries)
