@@ -32,7 +32,7 @@ func Load(path string, env Env) (*Config, []Warning, error) {
 // makes Parse refuse it. It waits for the writer of a pipe, but not for a file that never ends, such as
 // /proc/kmsg.
 func Read(path string) ([]byte, error) {
-	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+	if info, err := configfile.Stat(path); err != nil || info.Mode().IsRegular() {
 		data, err := configfile.ReadStart(path, maxFileBytes+1)
 		if err != nil {
 			return nil, fmt.Errorf("config: %w", err)

@@ -9,7 +9,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"sync"
 	"syscall"
+	"time"
 )
 
 // Error is an error of a file. Its text names the file.
@@ -29,8 +31,8 @@ func (e *Error) Unwrap() error { return e.cause }
 // Error is one line: file and rule.
 func (e *Error) Error() string { return e.File + ": " + e.Rule }
 
-// Read returns the content of a regular file of at most limit bytes, and never waits for a writer. It
-// opens no other kind of file: a device could do anything. The error is an *Error.
+// Read returns the content of a regular file of at most limit bytes. It never waits for a writer, and at
+// most patience for the file system. It opens no other kind of file: a device could do anything. The error is an *Error.
 func Read(name string, limit int64) ([]byte, error) {
 	data, err := ReadStart(name, limit+1)
 	if err != nil {
@@ -44,6 +46,50 @@ func Read(name string, limit int64) ([]byte, error) {
 
 // ReadStart is Read for the first n bytes of a file of any size.
 func ReadStart(name string, n int64) ([]byte, error) {
+	return within(name, func() ([]byte, error) { return readStart(name, n) })
+}
+
+// Stat is os.Stat, but it waits at most patience for the file system.
+func Stat(name string) (fs.FileInfo, error) {
+	return within(name, func() (fs.FileInfo, error) { return os.Stat(name) })
+}
+
+// patience is how long a call may wait for a file system. A network file system whose server is gone
+// blocks each call for ever, also Stat.
+const patience = 5 * time.Second
+
+// hung has the names of the files whose file systems do not respond. Each blocked call needs a thread, so
+// there is no other call for such a file before the first one has returned.
+var hung sync.Map
+
+// within returns the result of call, which uses the file called name, or an *Error after patience.
+func within[T any](name string, call func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	if _, still := hung.Load(name); !still {
+		done := make(chan result, 1)
+		go func() {
+			v, err := call()
+			done <- result{v, err}
+		}()
+		select {
+		case r := <-done:
+			return r.value, r.err
+		case <-time.After(patience):
+			hung.Store(name, nil)
+			go func() {
+				<-done
+				hung.Delete(name)
+			}()
+		}
+	}
+	var none T
+	return none, &Error{File: name, Rule: fmt.Sprintf("cannot be read: its file system has not responded for %v", patience)}
+}
+
+func readStart(name string, n int64) ([]byte, error) {
 	info, err := os.Stat(name)
 	if err != nil {
 		return nil, unreadable(name, err)

@@ -3,7 +3,6 @@ package configfile
 import (
 	"context"
 	"maps"
-	"os"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -69,7 +68,7 @@ func stampsOf(files []string) map[string]stamp {
 	all := make(map[string]stamp, len(files))
 	for _, name := range files {
 		all[name] = stamp{}
-		if info, err := os.Stat(name); err == nil {
+		if info, err := Stat(name); err == nil {
 			all[name] = stamp{FileIDOf(info), info.Size(), info.ModTime().UnixNano()}
 		}
 	}

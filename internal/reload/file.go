@@ -177,7 +177,7 @@ func (f *File) readLocked(r *reading) {
 func (f *File) load() (*config.Config, []config.Warning, error) {
 	// The process may have been started with a pipe. A pipe cannot be read again, and could block
 	// every later reload.
-	if info, err := os.Stat(f.path); err == nil && !info.Mode().IsRegular() {
+	if info, err := configfile.Stat(f.path); err == nil && !info.Mode().IsRegular() {
 		return nil, nil, fmt.Errorf("config: %s is no regular file and cannot be read again", f.path)
 	}
 	return config.Load(f.path, config.OSEnv())
