@@ -138,9 +138,9 @@ func TestImpossibleNumbersAreNamedAllAtOnce(t *testing.T) {
 		{"--rps 100 --p50 1ms", "--p99 missing"},
 		{"", "--rps, --p50, --p99 missing; or name a running adbuffer with --admin"},
 		{"--rps 100 --p50 1ms --p99 2ms --protocol spdy", "--protocol spdy: must be auto, http1"},
-		{"--rps 100 --admin http://127.0.0.1:9", "--rps cannot be given with --admin"},
+		{"--rps 100 --from http://127.0.0.1:9", "--rps cannot be given with --admin"},
 		{"--rps 100 --p50 1ms --p99 2ms --over 1h", "--insecure are for --admin"},
-		{"--admin http://127.0.0.1:9 --over -1h", "--over -1h0m0s must not be negative"},
+		{"--from http://127.0.0.1:9 --over -1h", "--over -1h0m0s must not be negative"},
 		{"--rps 100 --p50 1ms --p99 2ms --waiting many", "write 3% or 0.03"},
 		{"--rps 100 --p50 80 --p99 250ms", "missing unit"},
 	} {
@@ -183,33 +183,33 @@ func TestPlanFromAListenerWithTLS(t *testing.T) {
 	defer s.Close()
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	testsupport.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600))
-	plan(t, "--admin", s.URL, "--ca-file", ca)
-	if _, log, code := runHere(t, "plan", "--admin", s.URL); code != exitFailed || !strings.Contains(log, "certificate") {
+	plan(t, "--from", s.URL, "--ca-file", ca)
+	if _, log, code := runHere(t, "plan", "--from", s.URL); code != exitFailed || !strings.Contains(log, "certificate") {
 		t.Errorf("without the authority: exit status %d: %s", code, log)
 	}
 }
 
 func TestPlanFromARunningAdbuffer(t *testing.T) {
-	out := plan(t, "--admin", poolsOf(t, ""))
+	out := plan(t, "--from", poolsOf(t, ""))
 	wantRow(t, out, "openx ", "http1", "150", "176", "100")
 	wantRow(t, out, "beta ", "http2", "65", "7", "4")
 	for _, want := range []string{"max_conns: 176   # now 100, which is too few; pool.auto uses 97 places of it", "openx: the load grows steadily, and the pool is full in 8 minutes", "max_http2_conns: 7   # now 4, which is too few", "max_streams_per_conn: 20"} {
 		testsupport.True(t, strings.Contains(out, want), "no %q in\n%s", want, out)
 	}
-	if out := plan(t, "--admin", poolsOf(t, ""), "--ssp", "beta"); strings.Contains(out, "openx") {
+	if out := plan(t, "--from", poolsOf(t, ""), "--ssp", "beta"); strings.Contains(out, "openx") {
 		t.Errorf("--ssp beta shows openx:\n%s", out)
 	}
 }
 
 func TestPlanFromAListenerThatWantsAToken(t *testing.T) {
 	url := poolsOf(t, "s3cret")
-	_, log, code := runHere(t, "plan", "--admin", url)
+	_, log, code := runHere(t, "plan", "--from", url)
 	if code != exitFailed || !strings.Contains(log, "--token-file") || strings.Contains(log, "s3cret") {
 		t.Errorf("exit status %d: %s", code, log)
 	}
 	file := filepath.Join(t.TempDir(), "token")
 	testsupport.NoError(t, os.WriteFile(file, []byte("s3cret\n"), 0o600))
-	plan(t, "--admin", url, "--token-file", file)
+	plan(t, "--from", url, "--token-file", file)
 }
 
 func TestPlanFromAnUnknownServerIsAnError(t *testing.T) {
@@ -223,14 +223,14 @@ func TestPlanFromAnUnknownServerIsAnError(t *testing.T) {
 		{"http://127.0.0.1:1", "connection refused"},
 		{"adbuffer:9090", "must be the URL"},
 	} {
-		if _, log, code := runHere(t, "plan", "--admin", c.from); code != exitFailed || !strings.Contains(log, c.want) {
-			t.Errorf("--admin %s: exit status %d, %q, want %q", c.from, code, log, c.want)
+		if _, log, code := runHere(t, "plan", "--from", c.from); code != exitFailed || !strings.Contains(log, c.want) {
+			t.Errorf("--from %s: exit status %d, %q, want %q", c.from, code, log, c.want)
 		}
 	}
-	if _, log, code := runHere(t, "plan", "--admin", poolsOf(t, ""), "--ssp", "idle"); code != exitFailed || !strings.Contains(log, "no requests to idle") {
+	if _, log, code := runHere(t, "plan", "--from", poolsOf(t, ""), "--ssp", "idle"); code != exitFailed || !strings.Contains(log, "no requests to idle") {
 		t.Errorf("exit status %d: %s", code, log)
 	}
-	if _, log, code := runHere(t, "plan", "--admin", poolsOf(t, ""), "--ssp", "none"); code != exitFailed || !strings.Contains(log, `there is no SSP "none"`) {
+	if _, log, code := runHere(t, "plan", "--from", poolsOf(t, ""), "--ssp", "none"); code != exitFailed || !strings.Contains(log, `there is no SSP "none"`) {
 		t.Errorf("exit status %d: %s", code, log)
 	}
 }
