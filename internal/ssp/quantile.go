@@ -32,9 +32,9 @@ const (
 	quantileSteps   = 16 // buckets for each power of two
 )
 
-// latencyBounds are powers of two, from 16 µs to about two minutes.
+// latencyBounds are 16 µs times powers of two, up to more than the longest deadline, ten minutes.
 var latencyBounds = func() (all []time.Duration) {
-	for d := 16 * time.Microsecond; d < 2*time.Minute; d *= 2 {
+	for d := 16 * time.Microsecond; d < 20*time.Minute; d *= 2 {
 		all = append(all, d)
 	}
 	return all

@@ -50,6 +50,18 @@ func TestQuantileNeedsTenObservationsBeyondIt(t *testing.T) {
 	}
 }
 
+// Once, no attempt was late after more than 67 s, and all were hedged then.
+func TestQuantileReachesTheLongestDeadline(t *testing.T) {
+	const latency = 10 * time.Minute
+	var q quantile
+	q.init(0.5)
+	for range 19 {
+		q.observe(0, latency)
+	}
+	q.observe(quantileRefresh, latency)
+	testsupport.Between(t, q.get(), latency, latency+latency/quantileSteps, "the median is %v")
+}
+
 func TestQuantileForgets(t *testing.T) {
 	var q quantile
 	q.init(0.5)
