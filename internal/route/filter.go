@@ -58,7 +58,9 @@ func sendToOne(r *ssp.Request, t *Target, legs *legLog) Result {
 		return Result{Outcome: err.Outcome, Err: err, legs: legs}
 	}
 	res := sendTo(r, t, r.Received)
-	res.At = res.Exchange.Times.Done
+	if res.Exchange.Protocol == upstream.HTTP1 {
+		res.At = res.Exchange.Times.Done // otherwise another goroutine read the clock, and this one may have waited for CPU
+	}
 	if legs != nil {
 		legs.add(t.SSP, res.Outcome, res.Exchange.Times.Done.Sub(r.Received), res.Exchange)
 		res.legs = legs

@@ -23,7 +23,8 @@ type Result struct {
 	NoAdFor upstream.Outcome
 	// Err is the reason for no response, nil if there is one.
 	Err *upstream.Error
-	// At is when the call of the only SSP ended; zero with several. It saves a reading of the clock, 40 ns.
+	// At is when the call of the only SSP ended; zero with several, and after a call on a connection that
+	// requests share. It saves a reading of the clock, 40 ns.
 	At time.Time
 
 	legs *legLog

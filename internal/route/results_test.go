@@ -324,6 +324,23 @@ func (tt *resultTest) run(t *testing.T) {
 }
 
 // A retry stays within the time of its tier.
+// The reader of a shared connection notes when it has read a response. The caller may run much later if all CPU is
+// busy, and the duration of the request must show that.
+func TestOnlyAConnectionOfItsOwnSaysWhenARequestEnded(t *testing.T) {
+	for p, known := range map[upstream.Protocol]bool{upstream.HTTP1: true, upstream.HTTP1Pipelined: false, upstream.HTTP2: false} {
+		testsupport.Bubble(t, func(t *testing.T) {
+			a := newFake(t, "a", silent)
+			a.script = func(ex *upstream.Exchange) reply {
+				ex.Protocol = p
+				return fills(ms, "ad")
+			}
+			res := newRoute(Single, a).Do(&get(t).Request, nil, newProcess(t))
+			defer res.Release()
+			testsupport.Equal(t, !res.At.IsZero(), known, "%[2]v: the end of the request is known: %[1]v", p)
+		})
+	}
+}
+
 func TestTimeoutOfATierCoversItsRetries(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		a := newFake(t, "a", silent, func(o *ssp.Options) { o.RetryMax = 5 })
