@@ -2,9 +2,11 @@ package openrtb
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -113,6 +115,7 @@ func FuzzConditions(f *testing.F) {
 		}
 	}
 	f.Add([]byte("{\"id\":\"\xff\",\"x\":\"\\ud800\\u0041\",\"user\":{\"ext\":{\"x\":0.10}}}"))
+	f.Add([]byte(`{"user":{"ext":{"x":0e00}},"regs":{"coppa":10e-01}}`))
 	rows := conditionRows(f)
 	var p Paths
 	tests := compile(f, &p, rows)
@@ -160,15 +163,20 @@ func (d *document) equals(value json.RawMessage) bool {
 	return v == d.scalar
 }
 
-// canonical writes a number without an exponent, with all its digits.
+// canonical writes a number without an exponent, with all its digits. A number beyond the bounds stays as it is.
 func canonical(number string) string {
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(number), "e")
-	e := 0
-	if exponent != "" && (json.Unmarshal([]byte(strings.TrimPrefix(exponent, "+")), &e) != nil || e > 100 || e < -100) {
-		if strings.Trim(mantissa, "-0.") == "" {
-			return "0"
-		}
+	e, err := strconv.Atoi(cmp.Or(exponent, "0"))
+	most := 100
+	isZero := strings.Trim(mantissa, "-0.") == ""
+	if isZero {
+		most = maxExponent
+	}
+	switch {
+	case err != nil, e > most, e < -most, len(number) > maxNumber:
 		return number
+	case isZero:
+		return "0"
 	}
 	sign := ""
 	if strings.HasPrefix(mantissa, "-") {
@@ -177,11 +185,7 @@ func canonical(number string) string {
 	whole, fraction, _ := strings.Cut(mantissa, ".")
 	whole, fraction = strings.Repeat("0", 100)+whole, fraction+strings.Repeat("0", 100)
 	all, point := whole+fraction, len(whole)+e
-	whole, fraction = strings.TrimLeft(all[:point], "0"), strings.TrimRight(all[point:], "0")
-	if whole == "" && fraction == "" {
-		sign = ""
-	}
-	return sign + whole + "." + fraction
+	return sign + strings.TrimLeft(all[:point], "0") + "." + strings.TrimRight(all[point:], "0")
 }
 
 // FuzzEdit compares edited bodies with a model over encoding/json. What stays is equal byte for byte.
