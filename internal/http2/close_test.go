@@ -59,10 +59,10 @@ func TestTLSConnectionEndsWithCloseNotify(t *testing.T) {
 	testsupport.NoError(t, tc.Handshake())
 	testsupport.NoError(t, <-shaken)
 	conn, _ := open(t, tc, testOptions())
-	testsupport.Eventually(t, "no goroutine writes to the peer", func() bool {
+	testsupport.Eventually(t, "the preface is written", func() bool {
 		conn.mu.Lock()
 		defer conn.mu.Unlock()
-		return !conn.out.writing
+		return conn.out.handed > 0 && !conn.out.writing
 	})
 	conn.Close(upstream.ClosedIdle)
 	_, err := io.ReadAll(ts)
