@@ -199,7 +199,7 @@ func (r *run) noResponse(a *request, before int, err error) {
 		r.newConnectionEnded(a.st, a, "%v: the new connection ended: %v", a, err)
 	}
 	r.log.mu.Lock()
-	r.log.unanswered = append(r.log.unanswered, a)
+	r.log.unanswered = append(r.log.unanswered, unanswered{a, before, err})
 	r.log.mu.Unlock()
 }
 
@@ -217,7 +217,7 @@ func (r *run) checkUnanswered() {
 	for _, a := range r.log.unanswered {
 		for i, s := range r.ssps {
 			if r.log.received(a.token, i) {
-				r.broken.add(lost, "SSP %s received %v, and the client's connection ended without a response", s.name, a)
+				r.broken.add(lost, "SSP %s received %v, and the client's connection ended without a response, behind %d requests: %v", s.name, a.request, a.before, a.err)
 			}
 		}
 	}

@@ -23,8 +23,8 @@ type requestLog struct {
 	mu         sync.Mutex // guards the fields below
 	seen       []uint16   // by token: a bit for each SSP that received the request
 	refused    map[refusal]int
-	last       []recent   // by SSP: how the last requests arrived
-	unanswered []*request // requests that got no response
+	last       []recent // by SSP: how the last requests arrived
+	unanswered []unanswered
 }
 
 // refusal is a request that an SSP did not process.
@@ -66,6 +66,14 @@ func (l *requestLog) refuse(ssp int, name, behaviour, target string) {
 	if n == mostSendings+1 {
 		l.broken.add(few, "request %s was sent %d times to SSP %s, when it %s", token, n, name, behaviour)
 	}
+}
+
+// unanswered is a request that got no response, with the number of requests before it on its connection
+// and the error of the connection.
+type unanswered struct {
+	*request
+	before int
+	err    error
 }
 
 // receive checks a request that an SSP with this behaviour has read whole and will process next.
