@@ -31,8 +31,9 @@ func (e *Error) Unwrap() error { return e.cause }
 // Error is one line: file and rule.
 func (e *Error) Error() string { return e.File + ": " + e.Rule }
 
-// Read returns the content of a regular file of at most limit bytes. It never waits for a writer, and at
-// most patience for the file system. It opens no other kind of file: a device could do anything. The error is an *Error.
+// Read returns the content of a regular file of at most limit bytes. It never waits for a writer, and
+// waits at most patience for the file system. It opens no other kind of file: a device could do
+// anything. The error is an *Error.
 func Read(name string, limit int64) ([]byte, error) {
 	data, err := ReadStart(name, limit+1)
 	if err != nil {
@@ -54,8 +55,8 @@ func Stat(name string) (fs.FileInfo, error) {
 	return within(name, func() (fs.FileInfo, error) { return os.Stat(name) })
 }
 
-// patience is how long a call may wait for a file system. A network file system whose server is gone
-// blocks each call for ever, also Stat.
+// patience is how long a call may wait for a file system. If the server of a network file system is
+// gone, no call returns, not even Stat.
 const patience = 5 * time.Second
 
 // hung has the names of the files whose file systems do not respond. Each blocked call needs a thread, so

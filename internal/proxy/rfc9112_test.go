@@ -96,8 +96,10 @@ func refNext(in string) (r refRequest, rest string, ok bool) {
 	lines, rest, whole, good := refLines(in)
 	size := len([]rune(in)) - len([]rune(rest))
 	switch {
-	case !good: // the head before the bare LF may have too many bytes or fields
+	case !good && (size+len([]rune(strings.SplitAfter(rest, "\n")[0])) > refMaxHead || refTooMany(lines)):
 		return refusal(400, 431), "", true
+	case !good:
+		return refusal(400), "", true
 	case !whole && len([]rune(in)) >= refMaxHead, whole && size > refMaxHead:
 		return refusal(431), "", true
 	case !whole && len(lines) == 0 && strings.Trim(rest, "\r") == "" && len(rest) <= 1 && !strings.Contains(rest, "\r"):
@@ -112,6 +114,18 @@ func refNext(in string) (r refRequest, rest string, ok bool) {
 		return refusal(400, 431), "", true
 	}
 	return head.request(rest)
+}
+
+// refTooMany reports whether the lines of a head may have too many fields, or too many options of
+// Connection.
+func refTooMany(lines []string) bool {
+	options := 0
+	for _, line := range lines {
+		if name, value, _ := strings.Cut(line, ":"); strings.EqualFold(name, "connection") {
+			options += 1 + strings.Count(value, ",")
+		}
+	}
+	return len(lines)-1 > 128 || options > 16
 }
 
 // refHeader is a well-formed head.

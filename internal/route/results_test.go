@@ -323,7 +323,6 @@ func (tt *resultTest) run(t *testing.T) {
 	wantEmpty(t, r.Budget)
 }
 
-// A retry stays within the time of its tier.
 // The reader of a shared connection notes when it has read a response. The caller may run much later if all CPU is
 // busy, and the duration of the request must show that.
 func TestOnlyAConnectionOfItsOwnSaysWhenARequestEnded(t *testing.T) {
@@ -341,6 +340,7 @@ func TestOnlyAConnectionOfItsOwnSaysWhenARequestEnded(t *testing.T) {
 	}
 }
 
+// A retry stays within the time of its tier.
 func TestTimeoutOfATierCoversItsRetries(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		a := newFake(t, "a", silent, func(o *ssp.Options) { o.RetryMax = 5 })
