@@ -117,8 +117,8 @@ func TooManyFields(limit int) *Error {
 
 // Errors without their own cause are allocated once, so that a high error rate allocates nothing.
 var (
-	// ErrDeadline says that the deadline passed after the request was sent. Package ssp adds the deadline
-	// to it, and to ErrDeadlineNotSent.
+	// ErrDeadline says that the deadline passed after the request was sent. Package ssp copies it, and
+	// ErrDeadlineNotSent, to add the deadline.
 	ErrDeadline = &Error{Outcome: Deadline, Progress: MaybeProcessed, Detail: "the SSP did not respond in time"}
 	// ErrDeadlineNotSent says that the deadline passed before any byte was sent.
 	ErrDeadlineNotSent = &Error{Outcome: Deadline, Progress: NotSent, Detail: "the request could not be sent in time"}
