@@ -46,10 +46,7 @@ func newBundle(stdout *os.File) *cobra.Command {
 		Long: `Writes a ZIP file with the configuration in force, pools, the last failures, metrics,
 profiles and an execution trace of a running adbuffer, to attach to a ticket. Secrets of
 the configuration are hidden. With --capture the file also has the next exchanges
-with an SSP, as HAR; they hold bodies and query values of requests.
-
-With admin.flight_recorder the trace has the seconds before the command, otherwise the
-second after it.
+with an SSP; they hold bodies and query values of requests.
 
 Parts that cannot be collected are printed and named in errors.txt. The exit status is 0 if the
 file has any part, otherwise 1, with the first error, and there is no file.`,
@@ -94,9 +91,9 @@ file has any part, otherwise 1, with the first error, and there is no file.`,
 
 // partsOf returns the parts of a bundle with a CPU profile of this length.
 func partsOf(profile time.Duration, capture []string) []part {
-	all := []part{{"trace.out", "/debug/trace", time.Second}} // first: a flight recorder has the seconds before now
+	all := []part{{"trace.out", "/debug/pprof/trace?seconds=1", time.Second}}
 	for _, ssp := range capture {
-		all = append(all, part{"capture-" + ssp + ".har", "/capture?format=har&n=20&wait=5s&ssp=" + url.QueryEscape(ssp), 5 * time.Second})
+		all = append(all, part{"capture-" + ssp + ".json", "/capture?n=20&wait=5s&ssp=" + url.QueryEscape(ssp), 5 * time.Second})
 	}
 	all = append(all, bundled...)
 	return append(all, part{"cpu.pprof", fmt.Sprintf("/debug/pprof/profile?seconds=%.0f", profile.Seconds()), profile})

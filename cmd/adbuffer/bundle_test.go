@@ -43,7 +43,7 @@ func TestABundleNamesThePartsThatItCouldNotCollect(t *testing.T) {
 	n, missing, err := writeBundle(t.Context(), client, out, 50*time.Millisecond, parts)
 	testsupport.MustTrue(t, err == nil && n == 8 && len(parts) == 11, "%d of %d parts, %v; missing: %v", n, len(parts), err, missing)
 	want := []string{
-		"capture-openx.har: " + listener.URL + "/capture?format=har&n=20&wait=5s&ssp=openx responds 404 Not Found: captures are off; see admin.capture",
+		"capture-openx.json: " + listener.URL + "/capture?n=20&wait=5s&ssp=openx responds 404 Not Found: captures are off; see admin.capture",
 		"heap.pprof: " + listener.URL + "/debug/pprof/heap: this needs the token of admin.token_file; see --token-file and --cert-file",
 		"cpu.pprof: no response from " + listener.URL + "/debug/pprof/profile?seconds=1 within 50ms; see --timeout",
 	}
@@ -51,7 +51,7 @@ func TestABundleNamesThePartsThatItCouldNotCollect(t *testing.T) {
 		t.Errorf("the problems are\n%s\nwant\n%s", got, strings.Join(want, "\n"))
 	}
 	files := testsupport.ReadZip(t, out)
-	if files["errors.txt"] != missing.Error()+"\n" || files["trace.out"] != "/debug/trace" || len(files) != 9 {
+	if files["errors.txt"] != missing.Error()+"\n" || files["trace.out"] != "/debug/pprof/trace" || len(files) != 9 {
 		t.Errorf("the file holds %q", files)
 	}
 }

@@ -43,9 +43,6 @@ type Options struct {
 	// Capture returns the next n exchanges with an SSP as a value for JSON, or as many as ended before ctx
 	// did. Its errors are ErrCaptureBusy, ErrCaptureOff, and *UnknownError for an unknown SSP.
 	Capture func(ctx context.Context, ssp string, n int) (any, error)
-	// Trace returns Go's execution trace of the last seconds. If no flight recorder runs, it returns the
-	// trace of the time until ctx ends. Its error is ErrTraceBusy while another trace is recorded.
-	Trace func(ctx context.Context) ([]byte, error)
 	// SSPs are listed and changed under /ssps.
 	SSPs SSPs
 	// Routes returns the names of the routes in force.
@@ -151,7 +148,6 @@ func (s *Server) guarded() http.Handler {
 	mux.HandleFunc("PUT /ssps/{ssp}/endpoints/{endpoint}/state", respond(s.changeSSP("state")))
 	mux.HandleFunc("PUT /ssps/{ssp}/endpoints/{endpoint}/weight", respond(s.changeSSP("weight")))
 	mux.HandleFunc("GET /capture", respond(s.capture))
-	mux.HandleFunc("GET /debug/trace", s.trace)
 	mux.HandleFunc("GET /failures", respond(func(*http.Request) (any, error) { // the last one first
 		return map[string]any{"failures": s.opts.Requests.Failures()}, nil
 	}))

@@ -92,7 +92,7 @@ func (c *console) want(status int, method, path, body string, fields ...string) 
 
 var (
 	openPaths    = []string{"/metrics", "/healthz", "/readyz"}
-	guardedPaths = []string{"/", "/pools", "/history", "/config", "/log/level", "/debug/pprof/", "/debug/pprof/cmdline", "/capture", "/failures", "/tail", "/ssps", "/debug/trace", "/no/such/page"}
+	guardedPaths = []string{"/", "/pools", "/history", "/config", "/log/level", "/debug/pprof/", "/debug/pprof/cmdline", "/capture", "/failures", "/tail", "/ssps", "/no/such/page"}
 )
 
 func TestMetricsAndHealthNeedNoTokenAnywhere(t *testing.T) {

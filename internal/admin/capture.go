@@ -31,17 +31,9 @@ func (s *Server) capture(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	format := cmp.Or(q.Get("format"), "json")
-	if format != "json" && format != "har" {
-		return nil, badRequest("format must be json or har")
-	}
 	ctx, cancel := context.WithTimeout(r.Context(), wait)
 	defer cancel()
-	v, err := s.opts.Capture(ctx, q.Get("ssp"), n)
-	if h, ok := v.(interface{ HAR() any }); ok && format == "har" {
-		v = h.HAR()
-	}
-	return v, err
+	return s.opts.Capture(ctx, q.Get("ssp"), n)
 }
 
 // waitOf returns the parameter wait of the query, or byDefault.

@@ -41,7 +41,7 @@ func fail(w http.ResponseWriter, err error) {
 		status = e.status
 	case errors.As(err, new(*UnknownError)), errors.Is(err, ErrCaptureOff):
 		status = http.StatusNotFound
-	case errors.Is(err, ErrCaptureBusy), errors.Is(err, ErrTraceBusy):
+	case errors.Is(err, ErrCaptureBusy):
 		status = http.StatusConflict
 	}
 	text(w, status, err.Error())

@@ -3,7 +3,6 @@ package adminview
 import (
 	"bytes"
 	"context"
-	"net/netip"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -15,6 +14,12 @@ import (
 	"adbuffer/internal/syntax"
 	"adbuffer/internal/upstream"
 )
+
+// captureView is what GET /capture shows.
+type captureView struct {
+	SSP       string     `json:"ssp"`
+	Exchanges []captured `json:"exchanges"`
+}
 
 // captured is one exchange with an SSP as GET /capture shows it.
 type captured struct {
@@ -29,9 +34,6 @@ type captured struct {
 	First    float64      `json:"first_byte_ms,omitempty"` // after that
 	Request  *capturedMsg `json:"request,omitempty"`       // missing if nothing was sent, or the request was hedged
 	Response *capturedMsg `json:"response,omitempty"`      // missing if no response came
-
-	times upstream.Times
-	peer  netip.AddrPort
 }
 
 // capturedMsg is a request or a response, with its secrets hidden.
@@ -96,7 +98,6 @@ func (c capturing) note(s *ssp.SSP, r *ssp.Request, ex *upstream.Exchange, o ups
 func capturedOf(policy *httpheader.Policy, req *ssp.Request, ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error) captured {
 	t := &ex.Times
 	e := captured{
-		times: *t, peer: ex.Peer,
 		ID: string(req.Fields.RequestID()), At: t.Queued, Outcome: o.String(), Protocol: ex.Protocol.String(), Reused: ex.Reused,
 		TotalMs: milliseconds(t.Done.Sub(t.Queued)),
 	}

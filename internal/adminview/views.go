@@ -16,8 +16,6 @@ import (
 type Views struct {
 	versions *reload.Versions
 	history  *histories
-	// Flight records nothing until Flight.Keep.
-	Flight FlightRecorder
 }
 
 // New returns views of the versions. log is for events that SSPs cause.

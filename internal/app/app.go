@@ -149,8 +149,6 @@ func (a *App) Run(ctx, hurry context.Context) error {
 	defer a.lag.Watch()()
 	a.sockets.Serving(a.admin.StandBy)
 	a.logStart()
-	a.recordFlight(a.versions.Current().Config.Admin.FlightRecorder)
-	defer a.recordFlight(0)
 	a.background.Go(func() { a.warm(ctx) })
 	a.background.Go(func() { a.views.Watch(a.alive, a.proxy) })
 	a.background.Go(func() { a.returnIdleMemory(a.alive) })

@@ -3,11 +3,9 @@ package app
 import (
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"go.uber.org/zap"
 
 	"adbuffer/internal/adminview"
 	"adbuffer/internal/config"
@@ -161,15 +159,7 @@ func (a *App) applied(next *reload.Version) {
 		a.configuredLevel = level
 		a.process.Level.UnmarshalText([]byte(level)) //nolint:errcheck // config allows zap's words only
 	}
-	a.recordFlight(next.Config.Admin.FlightRecorder)
 	a.sendMetrics(next.Config)
-}
-
-// recordFlight makes the flight recorder keep the last age of Go's execution trace; 0 stops it.
-func (a *App) recordFlight(age time.Duration) {
-	if err := a.views.Flight.Keep(age); err != nil {
-		a.log.Warn("the flight recorder does not run; see admin.flight_recorder", zap.Error(err))
-	}
 }
 
 func (a *App) proxyOptions(v *reload.Version) proxy.Options {
@@ -179,11 +169,11 @@ func (a *App) proxyOptions(v *reload.Version) proxy.Options {
 		Options: http1server.Options{
 			MaxConnections: c.MaxConnections().Value, MaxConnectionsFrom: c.MaxConnections().From(), MaxBufferedBytes: int64(c.MaxBufferedBytes().Value),
 			MaxStreams: s.MaxStreams, H2C: s.H2C, ReadTimeout: s.ReadTimeout, WriteTimeout: s.WriteTimeout, IdleTimeout: s.IdleTimeout,
-			MaxHeaderBytes: s.MaxHeaderBytes, MaxBodyBytes: s.MaxBodyBytes, ReduceIdleMemory: s.ReduceIdleMemory, AbortOnClose: s.AbortOnClose,
+			MaxHeaderBytes: s.MaxHeaderBytes, MaxBodyBytes: s.MaxBodyBytes, AbortOnClose: s.AbortOnClose,
 			TLS: tlsOf(a.certificates.server, http1server.NextProtos()...),
 		},
 		MaxBufferedBytesFrom: c.MaxBufferedBytes().From(), MaxInFlight: s.MaxInFlight, MaxUploads: s.MaxUploads,
-		TrustedProxies: s.TrustedProxies, HealthPath: s.HealthPath, ErrorDetail: s.ErrorDetail, Via: a.via, RequestIDField: s.RequestID.Header, ProxyStatus: s.ProxyStatus, ServerTiming: s.ServerTiming,
+		TrustedProxies: s.TrustedProxies, HealthPath: s.HealthPath, ErrorDetail: s.ErrorDetail, Via: a.via, RequestIDField: s.RequestID.Header, ProxyStatus: s.ProxyStatus,
 		Deadline: proxy.DeadlineOptions{
 			Default: c.Deadline.Default, Max: c.Deadline.Max, Header: c.Deadline.Header,
 			OpenRTBTmax: c.Deadline.OpenRTBTmax, RewriteTmax: slices.ContainsFunc(c.SSPs, func(s config.SSP) bool { return s.RewriteTmax }),

@@ -24,7 +24,7 @@ func (a *App) adminOptions() admin.Options {
 		Ready: a.readiness, Level: a.process.Level, Log: a.log, Capture: a.views.Capture, Requests: a.requests, Reload: a.process.Reload, DryRun: a.dryRun,
 		Explain:         func(m []byte, peer netip.Addr) any { return a.explain(m, peer) },
 		MaxRequestBytes: func() int64 { s := current().Server; return int64(s.MaxHeaderBytes) + int64(s.MaxBodyBytes) },
-		Trace:           a.views.Flight.Snapshot, SSPs: a.views, Routes: func() []string { return routeNames(current()) }, Pools: a.pools, Overview: a.overview, History: a.views.History, Config: func() []byte { return current().YAML() },
+		SSPs:            a.views, Routes: func() []string { return routeNames(current()) }, Pools: a.pools, Overview: a.overview, History: a.views.History, Config: func() []byte { return current().YAML() },
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
-	"runtime/trace"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -109,11 +108,10 @@ func TestOperatorsSettingsApplyAtOnce(t *testing.T) {
 		t.Errorf("captures are off, but the response is %s", got)
 	}
 	write(t, file, []byte("another\n"))
-	s.admin += ", capture: true, flight_recorder: 5s"
+	s.admin += ", capture: true"
 	s.log = "level: warn, access: {enabled: true, sample: 1}"
 	v.reload(s)
 	testsupport.Equal(t, v.app.adminOptions().Token(), "another", "the token is %q after the reload")
-	testsupport.True(t, trace.IsEnabled(), "the flight recorder does not run after the reload")
 	testsupport.Equal(t, v.level.Level(), zap.WarnLevel, "the log's level is %v")
 	v.level.SetLevel(zap.ErrorLevel) // by an operator: it lasts until log.level changes
 	v.reload(s)
@@ -121,9 +119,6 @@ func TestOperatorsSettingsApplyAtOnce(t *testing.T) {
 	s.log = "level: info, access: {enabled: true, sample: 1}"
 	v.reload(s)
 	testsupport.Equal(t, v.level.Level(), zap.InfoLevel, "the log's level is %v")
-	s.admin = strings.Replace(s.admin, "flight_recorder: 5s", "flight_recorder: 0s", 1)
-	v.reload(s)
-	testsupport.True(t, !trace.IsEnabled(), "the flight recorder runs after the reload that stops it")
 	got := make(chan string, 1)
 	go func() { got <- v.admin("/capture?ssp=a&wait=30s") }()
 	s.ssps[0] = at("a", a, "max_in_flight: 9")

@@ -221,8 +221,8 @@ func (d decoder) key(name, value *yaml.Node, t reflect.Type, path string, sectio
 			return
 		}
 	}
-	rule := "unknown key"
-	if !d.full() {
+	rule := removedKey(p)
+	if rule == "" && !d.full() {
 		rule = unknownKey(t, path, name.Value)
 	}
 	d.addAt(here, p, "", rule)

@@ -78,15 +78,13 @@ type Server struct {
 	IdleTimeout      time.Duration    `yaml:"idle_timeout" default:"75s" min:"1ms" max:"24h"`
 	MaxHeaderBytes   int              `yaml:"max_header_bytes" default:"16384" min:"256" max:"1048576" reload:"restart"`
 	MaxBodyBytes     int              `yaml:"max_body_bytes" default:"262144" min:"1" max:"1073741824"`
-	ReduceIdleMemory bool             `yaml:"reduce_idle_memory"`
 	AbortOnClose     bool             `yaml:"abort_on_close" default:"true"`                 // also if a client closes only its sending half
 	TrustedProxies   []netip.Prefix   `yaml:"trusted_proxies" default:"127.0.0.0/8 ::1/128"` // masked
 	HealthPath       string           `yaml:"health_path" form:"exact path"`                 // "" = no readiness on the traffic port
 	ErrorDetail      bool             `yaml:"error_detail" default:"true"`
 	Via              bool             `yaml:"via" default:"true"` // of requests to SSPs
 	RequestID        RequestID        `yaml:"request_id"`
-	ProxyStatus      bool             `yaml:"proxy_status"`  // of responses; RFC 9209
-	ServerTiming     bool             `yaml:"server_timing"` // of responses
+	ProxyStatus      bool             `yaml:"proxy_status"` // of responses; RFC 9209
 	Fairness         Fairness         `yaml:"fairness"`
 	Overload         overload.Options `yaml:"overload"`
 	Drain            Drain            `yaml:"drain"`
@@ -140,9 +138,6 @@ type Admin struct {
 	ClientCAFile  string        `yaml:"client_ca_file" reload:"restart"` // PEM; a client certificate of it gives the access that the token gives; needs TLS
 	WarmupTimeout time.Duration `yaml:"warmup_timeout" default:"10s" min:"0s" max:"10m"`
 	Capture       bool          `yaml:"capture"` // GET /capture shows exchanges
-	// FlightRecorder is how much of Go's execution trace GET /debug/trace has at once. 0: it
-	// records only from the request on.
-	FlightRecorder time.Duration `yaml:"flight_recorder" default:"0s" min:"0s" max:"1m"`
 
 	// Token is the content of TokenFile when the config was loaded, without the newline at its end;
 	// empty if TokenFile is.

@@ -56,7 +56,7 @@ func (d *deadlines) readIdle(o *Options) time.Time {
 	}
 	d.respondedAt = time.Time{}
 	d.idleUntil = now.Add(o.IdleTimeout)
-	return now.Add(min(o.parkAfter(), o.IdleTimeout))
+	return now.Add(min(parkAfter, o.IdleTimeout))
 }
 
 // read returns the deadline of a Read that waits within a request. A message head has read_timeout

@@ -90,7 +90,7 @@ func (c *Conn) beginHTTP2() *http2server.Conn {
 		o := c.server.options()
 		c.http2 = http2server.New(http2Socket{c}, c, http2server.Options{
 			MaxStreams: o.MaxStreams, MaxHeaderList: maxHeaderList(o.MaxHeaderBytes),
-			StreamWindow: min(o.MaxBodyBytes, maxStreamWindow), ParkAfter: min(o.parkAfter(), o.IdleTimeout),
+			StreamWindow: min(o.MaxBodyBytes, maxStreamWindow), ParkAfter: min(parkAfter, o.IdleTimeout),
 			MaxUnread: o.maxUnread(),
 		})
 		c.isHTTP2.Store(true)

@@ -50,18 +50,8 @@ func (l *lifecycle) change(from, to phase) bool {
 	return true
 }
 
-// How long a client may be idle before its connection is parked.
-const (
-	parkAfter       = 200 * time.Millisecond
-	parkAfterReduce = 10 * time.Millisecond // with reduce_idle_memory
-)
-
-func (o *Options) parkAfter() time.Duration {
-	if o.ReduceIdleMemory {
-		return parkAfterReduce
-	}
-	return parkAfter
-}
+// parkAfter is how long a client may be idle before its connection is parked.
+const parkAfter = 200 * time.Millisecond
 
 // park begins parking when a Read has waited long enough for a request.
 func (c *Conn) park() { c.change(serving, parking) }

@@ -58,7 +58,6 @@ type Options struct {
 	ReadTimeout        time.Duration
 	WriteTimeout       time.Duration
 	IdleTimeout        time.Duration
-	ReduceIdleMemory   bool
 	AbortOnClose       bool        // a client that closes its connection, or only its sending half, cancels its request
 	TLS                *tls.Config // with NextProtos; nil = cleartext
 }

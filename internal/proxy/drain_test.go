@@ -7,14 +7,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
 	"adbuffer/internal/testsupport"
 )
 
 const getFill = "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n"
-
-func parksSoon(o *proxy.Options, _ *route.Route) { o.ReduceIdleMemory = true }
 
 // A new connection keeps its time for a first request, parked or not.
 func TestDrainWaitsForTheFirstRequestOfANewConnection(t *testing.T) {
@@ -49,7 +46,7 @@ func TestDrainEndsThoughANewConnectionSendsNoRequest(t *testing.T) {
 // A parked connection on which a request arrived before the close is served, however late its
 // goroutine runs.
 func TestDrainServesRequestsThatWakeParkedClients(t *testing.T) {
-	m := newModeProxy(t, route.Single, parksSoon, bids("a", "{}"))
+	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))
 	var clients []net.Conn
 	for range 64 {
 		c := m.dial()

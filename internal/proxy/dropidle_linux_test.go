@@ -18,7 +18,7 @@ func TestConnectionsThatAreIdleForLongestMakeRoomForOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := newModeProxy(t, route.Single, func(o *proxy.Options, rt *route.Route) {
 				kind.change(o, rt)
-				o.MaxConnections, o.ReduceIdleMemory = 3, true
+				o.MaxConnections = 3
 			}, bids("a", "{}"))
 			var all []net.Conn
 			for range 3 {

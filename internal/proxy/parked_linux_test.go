@@ -72,13 +72,13 @@ func pingHTTP2(tb testing.TB, c net.Conn) {
 	}
 }
 
-// parksMany parks clients soon, and may have many.
+// parksMany keeps parked clients for idle, and may have many.
 func parksMany(change func(*proxy.Options, *route.Route), idle time.Duration, more ...func(*proxy.Options, *route.Route)) func(*proxy.Options, *route.Route) {
 	return func(o *proxy.Options, rt *route.Route) {
 		for _, f := range append(more, change) {
 			f(o, rt)
 		}
-		o.ReduceIdleMemory, o.IdleTimeout, o.MaxConnections, o.MaxInFlight = true, idle, 5000, 5000
+		o.IdleTimeout, o.MaxConnections, o.MaxInFlight = idle, 5000, 5000
 	}
 }
 

@@ -32,7 +32,6 @@ type Options struct {
 	ErrorDetail          bool
 	Via                  string         // the name of this process in Via, which detects loops
 	ProxyStatus          bool           // add Proxy-Status to responses
-	ServerTiming         bool           // add Server-Timing to responses
 	RequestIDField       string         // of requests and responses; "" = none
 	Overload             *overload.Gate // nil refuses nothing
 

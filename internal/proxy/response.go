@@ -106,9 +106,6 @@ func (p *Proxy) finish(w *response, r *request, e *end) {
 	if r.opts.ProxyStatus {
 		r.addProxyStatus(w, e)
 	}
-	if r.opts.ServerTiming {
-		r.addServerTiming(w, e)
-	}
 	p.ended(w, r, e)
 }
 

@@ -436,33 +436,25 @@ func (s *simProxy) run(sc simCase) {
 // deadline are never refused for their time. If they have not arrived by then, the request is
 // refused at that moment.
 func TestRequestsAreHeldToTheirOwnDeadlinesAlone(t *testing.T) {
-	for _, reduce := range []bool{false, true} {
-		t.Run(fmt.Sprintf("reduce_idle_memory %v", reduce), func(t *testing.T) {
-			simBubble(t, func(t *testing.T) {
-				s := newSimProxy(t, func(o *proxy.Options) { o.ReduceIdleMemory = reduce })
-				defer s.close()
-				s.runAll(reduce, 41)
-			})
-		})
-	}
+	simBubble(t, func(t *testing.T) {
+		s := newSimProxy(t, nil)
+		defer s.close()
+		s.runAll(41)
+	})
 	t.Run("TLS", func(t *testing.T) {
 		simBubble(t, func(t *testing.T) {
 			s := newSimProxy(t, func(o *proxy.Options) { overTLS(o, nil) })
 			defer s.close()
-			s.runAll(false, 431)
+			s.runAll(431)
 		})
 	})
 }
 
 // runAll runs every n-th case: each history, each request cut anywhere, with each
 // pause. With -full it runs them all.
-func (s *simProxy) runAll(reduce bool, n int) {
-	park := simPark
-	if reduce {
-		park = 10 * time.Millisecond
-	}
+func (s *simProxy) runAll(n int) {
 	pauses := []time.Duration{0, tick}
-	for _, timeout := range []time.Duration{park, simWrite, simRead, simIdle} {
+	for _, timeout := range []time.Duration{simPark, simWrite, simRead, simIdle} {
 		pauses = append(pauses, timeout-tick, timeout, timeout+tick)
 	}
 	i, ran := 0, 0

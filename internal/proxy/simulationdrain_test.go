@@ -111,12 +111,8 @@ func TestRequestsDuringADrainGetAResponseOrStayUnread(t *testing.T) {
 	around := func(of ...time.Duration) time.Duration { return pick(of...) + pick(-tick, 0, tick) }
 	simBubble(t, func(t *testing.T) {
 		for range cases {
-			park, reduce := simPark, r.IntN(2) == 0
-			if reduce {
-				park = 10 * time.Millisecond
-			}
-			s := newSimProxy(t, func(o *proxy.Options) { o.ReduceIdleMemory = reduce })
-			delay := pick(0, tick, park, 2*time.Second) // from BeginDrain to Drain
+			s := newSimProxy(t, nil)
+			delay := pick(0, tick, simPark, 2*time.Second) // from BeginDrain to Drain
 			begin := time.Now().Add(3 * time.Second)
 			events := map[time.Duration][]func(){
 				0: {s.p.BeginDrain},
@@ -125,7 +121,7 @@ func TestRequestsDuringADrainGetAResponseOrStayUnread(t *testing.T) {
 			for range 10 {
 				v := &drainClient{kept: r.IntN(2) == 0}
 				clients = append(clients, v)
-				opened := min(around(-5*tick, -park, -2*park, -time.Second, -time.Second-park), -tick)
+				opened := min(around(-5*tick, -simPark, -2*simPark, -time.Second, -time.Second-simPark), -tick)
 				events[opened] = append(events[opened], func() {
 					v.simClient = s.dial()
 					if v.kept {
@@ -134,9 +130,9 @@ func TestRequestsDuringADrainGetAResponseOrStayUnread(t *testing.T) {
 						v.received = v.Received()
 					}
 				})
-				at := max(around(0, park, delay, delay+park, delay+10*tick, delay+20*tick, delay+time.Second, delay+time.Second+park), opened+tick)
+				at := max(around(0, simPark, delay, delay+simPark, delay+10*tick, delay+20*tick, delay+time.Second, delay+time.Second+simPark), opened+tick)
 				if cut := r.IntN(2 * len(simGet)); cut > 0 && cut < len(simGet) {
-					v.arrivals = []arrival{{cut, at}, {len(simGet) - cut, at + pick(tick, park, simRead-tick)}}
+					v.arrivals = []arrival{{cut, at}, {len(simGet) - cut, at + pick(tick, simPark, simRead-tick)}}
 				} else {
 					v.arrivals = []arrival{{len(simGet), at}}
 				}
@@ -152,7 +148,7 @@ func TestRequestsDuringADrainGetAResponseOrStayUnread(t *testing.T) {
 				}
 				if r.IntN(3) == 0 { // its goroutine runs late
 					events[at] = slices.Insert(events[at], len(events[at])-1, func() { v.Hold(true) })
-					until := at + pick(0, tick, 2*tick, park, time.Second)
+					until := at + pick(0, tick, 2*tick, simPark, time.Second)
 					events[until] = append(events[until], func() { v.Hold(false) })
 				}
 			}
@@ -172,7 +168,7 @@ func TestRequestsDuringADrainGetAResponseOrStayUnread(t *testing.T) {
 			}
 			testsupport.Equal(t, <-cut, 0, "%d requests were cut")
 			for _, v := range clients {
-				v.check(fmt.Sprintf("kept %v, reduce %v, BeginDrain %v before Drain, %v", v.kept, reduce, delay, v.arrivals), v.arrivals[0].pause <= delay)
+				v.check(fmt.Sprintf("kept %v, BeginDrain %v before Drain, %v", v.kept, delay, v.arrivals), v.arrivals[0].pause <= delay)
 			}
 			s.close()
 		}
@@ -201,25 +197,23 @@ func (v *drainClient) check(name string, early bool) {
 func TestRequestThatArrivesRightAfterALookGetsAResponse(t *testing.T) {
 	simBubble(t, func(t *testing.T) {
 		came := 0
-		for _, park := range []time.Duration{simPark, 10 * time.Millisecond} {
-			for _, delay := range []time.Duration{0, tick, park - tick, park, park + tick, 2 * park} {
-				for looks := range 5 {
-					s := newSimProxy(t, func(o *proxy.Options) { o.ReduceIdleMemory = park != simPark })
-					v := &drainClient{simClient: s.dial(), kept: true, arrivals: []arrival{{len(simGet), 0}}}
-					v.Arrive(simGet)
-					v.responses()
-					v.received = v.Received()
-					v.ArriveBehind(1+looks, simGet)
-					time.Sleep(delay + tick/2) // no connection is parked at a moment at which the drain looks
-					testsupport.Equal(t, s.p.Drain(t.Context()), 0, "%d requests were cut")
-					if v.Pending() {
-						v.Release() // it has not arrived: there were fewer checks
-					} else {
-						came++
-						v.check(fmt.Sprintf("parked after %v, drained %v after a response, behind %d looks", park, delay, 1+looks), true)
-					}
-					s.close()
+		for _, delay := range []time.Duration{0, tick, simPark - tick, simPark, simPark + tick, 2 * simPark} {
+			for looks := range 5 {
+				s := newSimProxy(t, nil)
+				v := &drainClient{simClient: s.dial(), kept: true, arrivals: []arrival{{len(simGet), 0}}}
+				v.Arrive(simGet)
+				v.responses()
+				v.received = v.Received()
+				v.ArriveBehind(1+looks, simGet)
+				time.Sleep(delay + tick/2) // no connection is parked at a moment at which the drain looks
+				testsupport.Equal(t, s.p.Drain(t.Context()), 0, "%d requests were cut")
+				if v.Pending() {
+					v.Release() // it has not arrived: there were fewer checks
+				} else {
+					came++
+					v.check(fmt.Sprintf("drained %v after a response, behind %d looks", delay, 1+looks), true)
 				}
+				s.close()
 			}
 		}
 		t.Logf("it came %d times", came)

@@ -67,7 +67,7 @@ func exchange(tb testing.TB, c net.Conn, raw string, status int) string {
 // Bytes make the same requests in any pieces, each a record of its own or a part of one. Pipelined
 // requests do too.
 func TestRequestsOverTLSComeInAnyPieces(t *testing.T) {
-	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.ReduceIdleMemory = true }), bids("a", "{}"))
+	m := newModeProxy(t, route.Single, overTLS, bids("a", "{}"))
 	raw := "POST /fill HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n0123456789"
 	c := m.dialTLS()
 	r := bufio.NewReader(c)
@@ -167,7 +167,7 @@ func TestConnectionsOverTheLimitAreClosedOverTLS(t *testing.T) {
 // A client that has sent half a TLS record is not idle, however long the rest takes.
 func TestARecordThatDoesNotEndIsARequestThatDoesNotEnd(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) {
-		o.IdleTimeout, o.ReduceIdleMemory = time.Hour, true
+		o.IdleTimeout = time.Hour
 	}), bids("a", "{}"))
 	raw := m.dial()
 	var cut cutWriter
@@ -223,7 +223,7 @@ func TestServerSaysCloseNotify(t *testing.T) {
 
 // A Drain does not wait for TLS bytes that arrived and were not read.
 func TestDrainEndsHandshakesAndParkedClients(t *testing.T) {
-	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.ReduceIdleMemory, o.ReadTimeout = true, time.Hour }), bids("a", "{}"))
+	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.ReadTimeout = time.Hour }), bids("a", "{}"))
 	m.dial() // its handshake does not begin
 	parked := m.dialTLS()
 	exchange(t, parked, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200)

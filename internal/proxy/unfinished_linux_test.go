@@ -52,7 +52,7 @@ func tlsOver(c net.Conn, protocol string) *tls.Conn {
 func newFullProxy(t *testing.T, over overProtocol, places int) *modeProxy {
 	m := newModeProxy(t, route.Single, func(o *proxy.Options, rt *route.Route) {
 		over.change(o, rt)
-		o.MaxConnections, o.ReduceIdleMemory = places, true
+		o.MaxConnections = places
 	}, bids("a", "{}"))
 	if over.proxy {
 		m.serveBehindPROXYHeaders()

@@ -79,7 +79,7 @@ routes:
 		outputs[path] = fmt.Sprint(res.Fields, res.Body)
 	}
 	ask := func() {
-		for _, path := range []string{"/", "/config", "/overview", "/pools", "/history", "/metrics", "/readyz", "/healthz", "/log/level", "/failures", "/ssps", "/debug/trace?wait=10ms", "/debug/pprof/cmdline", "/debug/pprof/goroutine?debug=2"} {
+		for _, path := range []string{"/", "/config", "/overview", "/pools", "/history", "/metrics", "/readyz", "/healthz", "/log/level", "/failures", "/ssps", "/debug/pprof/trace?seconds=0.01", "/debug/pprof/cmdline", "/debug/pprof/goroutine?debug=2"} {
 			_, outputs[path] = ab.AskAdmin(path)
 		}
 	}

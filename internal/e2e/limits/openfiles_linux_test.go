@@ -76,7 +76,7 @@ routes:
 func TestTheClientThatIsIdleForLongestMakesRoomForDialsAndClients(t *testing.T) {
 	t.Parallel()
 	const idle, others = 20, 10
-	ab := e2e.Start(t, "server: {reduce_idle_memory: true}\n"+e2e.Single(e2e.Healthy(t).URL(), "pool: {max_idle: 0}"))
+	ab := e2e.Start(t, e2e.Single(e2e.Healthy(t).URL(), "pool: {max_idle: 0}"))
 	var all []*e2e.Client
 	for range idle {
 		all = append(all, ab.Dial())

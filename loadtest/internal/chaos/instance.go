@@ -81,7 +81,7 @@ func (r *run) config(st *instance, rnd *rand.Rand) string {
 	if st.encrypted {
 		c.Cert = r.cert
 	}
-	c.Server = append(c.Server, fmt.Sprintf("max_connections: %d", maxConnections), fmt.Sprintf("max_buffered_bytes: %d", maxBufferedBytes), "h2c: true", "read_timeout: "+readTimeout.String(), "write_timeout: 10s", fmt.Sprintf("reduce_idle_memory: %v", rnd.IntN(2) == 0),
+	c.Server = append(c.Server, fmt.Sprintf("max_connections: %d", maxConnections), fmt.Sprintf("max_buffered_bytes: %d", maxBufferedBytes), "h2c: true", "read_timeout: "+readTimeout.String(), "write_timeout: 10s",
 		fmt.Sprintf("fairness: {key: %q}", []string{"client_ip", "query:cb", "header:X-Request-Id"}[rnd.IntN(3)]))
 	if r.options.overload {
 		c.Server = append(c.Server, fmt.Sprintf("overload: {dry_run: %v}", rnd.IntN(4) == 0))
