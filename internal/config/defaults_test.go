@@ -111,6 +111,19 @@ routes:
 	testsupport.Equal(t, match.Host, "*.example.com", "host %q is not in lower case")
 }
 
+func TestHostsAreWithoutTheirFinalDot(t *testing.T) {
+	cfg := mustParse(t, `
+ssps: [{name: a, endpoints: ["http://a.example.:9000/"], host: "Ads.example.:8080"}, {name: b, endpoints: ["http://b.example./"], host: "ads.example."}, {name: c, endpoints: ["http://c.example/"], host: "[::1]:80"}]
+routes: [{name: default, match: {path: /, host: "*.Example.COM."}, ssps: [a, b, c], mode: waterfall}]
+`)
+	testsupport.Equal(t, cfg.Routes[0].Match.Host, "*.example.com", "match.host is %q")
+	for i, want := range []string{"Ads.example:8080", "ads.example", "[::1]:80"} {
+		testsupport.Equal(t, cfg.SSPs[i].Host, want, "host is %q")
+	}
+	testsupport.Equal(t, cfg.SSPs[0].Parsed.All[0].Authority, "a.example:9000", "the endpoint's authority is %q")
+	testsupport.Equal(t, cfg.SSPs[0].Parsed.All[0].Host, "a.example.", "the name for DNS is %q")
+}
+
 func TestKeysWithoutValueAreAbsent(t *testing.T) {
 	cfg := mustParse(t, `
 server:

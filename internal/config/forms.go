@@ -117,6 +117,11 @@ func isAuthority(s string) bool {
 		(u.Port() == "" || isPort(u.Port())) && !strings.HasSuffix(s, ":")
 }
 
+// withoutFinalDot returns host[:port] without the dot that ends an absolute DNS name.
+func withoutFinalDot(authority string) string {
+	return strings.TrimSuffix(strings.Replace(authority, ".:", ":", 1), ".")
+}
+
 func isHostPattern(s string) bool {
 	s = strings.TrimPrefix(s, "*.")
 	return isAuthority(s) && strings.LastIndexByte(s, ':') <= strings.LastIndexByte(s, ']')

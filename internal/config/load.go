@@ -68,7 +68,11 @@ func Parse(data []byte, env Env) (*Config, []Warning, error) {
 	cfg := &doc.Config
 	for i := range cfg.Routes {
 		match := &cfg.Routes[i].Match
-		match.Host = strings.ToLower(match.Host)
+		match.Host = strings.TrimSuffix(strings.ToLower(match.Host), ".")
+	}
+	for i := range cfg.SSPs {
+		host := &cfg.SSPs[i].Host
+		*host = withoutFinalDot(*host)
 	}
 	otlpWarnings := r.otlpVariables(&cfg.Metrics.OTLP, env)
 	validate(doc, r)

@@ -124,9 +124,13 @@ func (b *RequestBlock) addRegular(name, value []byte) {
 			return
 		}
 		if b.has(authority) {
-			if !bytes.Equal(value, b.value(authority)) {
+			if named := b.value(authority); !bytes.Equal(value, named) && !httpheader.SameAuthority(value, named, b.value(scheme)) {
 				b.violation("host differs from :authority")
 			}
+			return
+		}
+		if len(value) == 0 {
+			b.violation("an empty host")
 			return
 		}
 	case "expect":
@@ -166,6 +170,8 @@ func (b *RequestBlock) EndHeader(last bool) {
 	case connect:
 	case !b.has(scheme), len(b.value(path)) == 0:
 		b.violation("no :scheme, or no :path")
+	case b.has(authority) && len(b.value(authority)) == 0:
+		b.violation("an empty :authority")
 	case !syntax.IsHTTP(b.value(scheme)):
 		b.violation("the scheme is neither http nor https")
 	case last && b.Length > 0:

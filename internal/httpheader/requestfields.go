@@ -82,8 +82,9 @@ func (f *RequestFields) Lookup(name string) (value []byte, ok bool) {
 	return nil, false
 }
 
-// Host returns the host that the request is for, with or without port, in any case: the target's, else
-// the value of Host, which may be empty. It is nil if an HTTP/1.0 request has neither.
+// Host returns the host that the request is for, in any case, without its port and without the dot that
+// ends an absolute DNS name: the target's, else that of the field Host, which may be empty. It is nil if
+// an HTTP/1.0 request has neither.
 func (f *RequestFields) Host() []byte { return f.host }
 
 // ContentType returns the value of the first Content-Type, or nil.

@@ -130,10 +130,14 @@ func (f *RequestFields) notice(field *Field, id nameID) error {
 		if f.hosts > 1 {
 			return refuse(RuleRepeated, name)
 		}
-		if !isHost(value) {
-			return refuse(RuleHost, name)
-		}
 		f.host = value
+		if len(value) > 0 { // an empty Host says that the target has no authority: RFC 9110, section 7.2
+			host, _, ok := parseAuthority(value, nil)
+			if !ok {
+				return refuse(RuleHost, name)
+			}
+			f.host = host
+		}
 	case nameContentLength:
 		if f.contentLength >= 0 {
 			return refuse(RuleRepeated, name)

@@ -23,10 +23,11 @@ func (f *RequestFields) SetTarget(target []byte) (violation string) {
 		if end < 0 {
 			end = len(target)
 		}
-		if end == 0 || !isHost(target[:end]) {
+		host, _, ok := parseAuthority(target[:end], nil)
+		if !ok {
 			return "the request target is a URL without a valid host"
 		}
-		f.host, target = target[:end], target[end:]
+		f.host, target = host, target[end:]
 		if len(target) == 0 || target[0] == '?' {
 			f.Path, f.Query = []byte("/"), bytes.TrimPrefix(target, []byte("?"))
 			return ""

@@ -30,22 +30,3 @@ func parseLength(v []byte) int64 {
 	}
 	return int64(n)
 }
-
-// isHost reports whether v has only bytes that are allowed in a host and port. An empty v is
-// allowed: it means that the target has no authority. RFC 9110, section 7.2; RFC 3986, section
-// 3.2.2.
-func isHost(v []byte) bool {
-	for _, c := range v {
-		if !hostBytes[c] {
-			return false
-		}
-	}
-	return true
-}
-
-var hostBytes = func() (t [256]bool) {
-	for _, c := range []byte("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~%!$&'()*+,;=:[]") {
-		t[c] = true
-	}
-	return t
-}()

@@ -60,6 +60,14 @@ func TestNoRequestIsSmuggledThroughHTTP2(t *testing.T) {
 		{"authority with a path", []string{":authority", "a/b"}, "", ""},
 		{"authority with CRLF", []string{":authority", "a\r\nx-b: 1"}, "", ""},
 		{"authority with userinfo", []string{":authority", "me@a"}, "", ""},
+		{"authority without a host", []string{":authority", ":443"}, "", "400"},
+		{"authority with a port that is none", []string{":authority", "a:asd"}, "", "400"},
+		{"authority with half an address", []string{":authority", "[::1"}, "", "400"},
+		{"empty authority", []string{":authority", ""}, "", ""},
+		{"empty authority and host", []string{":authority", "", "host", ""}, "", ""},
+		{"empty host", []string{":authority", "absent", "host", ""}, "", ""},
+		{"host that is none", []string{":authority", "absent", "host", "a:asd"}, "", "400"},
+		{"another port in host", []string{"host", "adbuffer.test:80"}, "", ""},
 		{"another host", []string{"host", "other.example"}, "", ""},
 		{"two hosts", []string{"host", "adbuffer.test", "host", "adbuffer.test"}, "", ""},
 		{"connection", []string{"connection", "close"}, "", ""},
@@ -92,6 +100,8 @@ func TestNoRequestIsSmuggledThroughHTTP2(t *testing.T) {
 	f := m.frames(t)
 	for i, fields := range [][]string{
 		{"te", "trailers", "cookie", "a=1", "cookie", "b=2"}, {"x-a", "\xff\xfe"}, {"x-a", "a\tb"}, {"x-a", ""}, {"host", "adbuffer.test"}, {":path", "/fill?\xff"},
+		{"host", "AdBuffer.Test"}, {"host", "adbuffer.test:443"}, {"host", "adbuffer.test."}, {"host", "ADBUFFER.test.:0443"}, {"host", "adbuffer.test:"},
+		{":authority", "[2001:db8::1]:443", "host", "[2001:DB8::1]"}, {":authority", "absent", "host", "a"},
 	} {
 		id := uint32(2*i + 1)
 		f.request(id, true, fields...)

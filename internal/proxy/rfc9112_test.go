@@ -27,10 +27,10 @@ type refRequest struct {
 var (
 	refLine  = regexp.MustCompile("^([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([\\x21-\\x7e]+) HTTP/1\\.([01])$")
 	refField = regexp.MustCompile("^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*((?:[\\t\\x20-\\x7e\\x80-\\xff]*[\\x21-\\x7e\\x80-\\xff])?)[ \t]*$")
-	refHost  = regexp.MustCompile(`^[A-Za-z0-9.-]+(:[0-9]{1,5})?$`)
+	refHost  = regexp.MustCompile(`^[A-Za-z0-9-][A-Za-z0-9.-]*(:[0-9]{1,4})?$`)
 	refPath  = regexp.MustCompile(`^/[^#]*$`)
 	refURL   = regexp.MustCompile(`^(?i:https?)://[A-Za-z0-9._~!$&'()*+,;=:\[\]-]+([/?][^#]*)?$`)
-	refPlain = regexp.MustCompile(`^(?i:https?)://[A-Za-z0-9.-]+(:[0-9]{1,5})?([/?]|$)`)
+	refPlain = regexp.MustCompile(`^(?i:https?)://[A-Za-z0-9-][A-Za-z0-9.-]*(:[0-9]{1,4})?([/?]|$)`)
 	refSize  = regexp.MustCompile(`^([0-9A-Fa-f]{1,15})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?$`)
 	// For these targets the two readers may differ.
 	refOdd = regexp.MustCompile(`[^\x21-\x7e]|%|["<>\\^{|}` + "`" + `]`)

@@ -2,7 +2,6 @@ package reload
 
 import (
 	"slices"
-	"strings"
 
 	"adbuffer/internal/config"
 	"adbuffer/internal/openrtb"
@@ -27,7 +26,7 @@ func newTable(cfg *config.Config, ssps map[string]*ssp.SSP, was *route.Table) *r
 			MergeOpenRTB: c.Merge == config.MergeOpenRTB,
 			TruncateIP:   c.Privacy == config.PrivacyTruncateIP, Priority: priorities[c.Priority],
 			Match: route.Match{
-				Path: c.Match.Path, Host: strings.ToLower(c.Match.Host),
+				Path: c.Match.Path, Host: c.Match.Host,
 				Query: slices.Clone(c.Match.Query), Header: c.Match.Header, // the table changes those of the query
 				OpenRTB: BodyConditions(c.Match.OpenRTB), Holdback: c.Match.Holdback,
 			},

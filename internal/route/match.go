@@ -15,7 +15,7 @@ import (
 type Match struct {
 	// Path is exact, or a prefix if it ends in "/*": "/a/*" matches "/a/" and "/a/b", not "/a".
 	Path string
-	// Host is lower case and without port: exact, or "*.example.com" for any
+	// Host is lower case, without port and without a final dot: exact, or "*.example.com" for any
 	// name below it; empty for any.
 	Host   string
 	Query  []Condition
@@ -111,20 +111,11 @@ func (m *Match) matchHost(host []byte) bool {
 	if m.Host == "" {
 		return true
 	}
-	host = withoutPort(host)
 	if suffix, ok := strings.CutPrefix(m.Host, "*"); ok {
 		n := len(host) - len(suffix)
 		return n > 0 && syntax.EqualFold(host[n:], suffix)
 	}
 	return syntax.EqualFold(host, m.Host)
-}
-
-// withoutPort cuts ":port" off, and keeps the colons of "[::1]".
-func withoutPort(host []byte) []byte {
-	if i := bytes.LastIndexByte(host, ':'); i >= 0 && bytes.IndexByte(host[i:], ']') < 0 {
-		return host[:i]
-	}
-	return host
 }
 
 func (c *Condition) inQuery(params *foundParams) bool {

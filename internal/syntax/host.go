@@ -8,7 +8,7 @@ import (
 // IsLoopbackHost reports whether host, without a port, is this machine: a loopback address, which
 // may be in brackets, or localhost.
 func IsLoopbackHost(host string) bool {
-	if strings.EqualFold(host, "localhost") {
+	if strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
 		return true
 	}
 	ip, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))

@@ -14,10 +14,10 @@ import (
 
 // Endpoint is a host and port of an SSP.
 type Endpoint struct {
-	Host      string // a name in lower case, or an IP address without brackets: for DNS and TLS
+	Host      string // a name in lower case, or an IP address without brackets: for DNS and TLS. It may end with a dot
 	Port      uint16
-	Name      string // host:port, the name in metrics, logs and commands
-	Authority string // host[:port] in requests: without the scheme's default port
+	Name      string // host:port without a final dot of host, the name in metrics, logs and commands
+	Authority string // host[:port] in requests: as Name, without the scheme's default port
 }
 
 // Address is an IP address and port of an endpoint.
@@ -55,7 +55,7 @@ func ParseEndpoints(urls []string) (Endpoints, error) {
 	}
 	var (
 		all  Endpoints
-		at   = make(map[Endpoint]int)
+		at   = make(map[string]int) // by Endpoint.Name
 		errs []error
 	)
 	for i, s := range urls {
@@ -68,7 +68,7 @@ func ParseEndpoints(urls []string) (Endpoints, error) {
 		case u.Scheme != all.Scheme || pathOf(u) != all.Path || u.RawQuery != all.Query:
 			rule = "must have the scheme, path and query of the endpoints before it; configure it as a separate SSP"
 		default:
-			if j, twice := at[e]; twice {
+			if j, twice := at[e.Name]; twice {
 				rule, same = fmt.Sprintf("must differ from endpoint %d", j+1), j
 			}
 		}
@@ -76,7 +76,7 @@ func ParseEndpoints(urls []string) (Endpoints, error) {
 			errs = append(errs, &EndpointError{At: i, Rule: rule, SameAs: same})
 			continue
 		}
-		at[e] = i
+		at[e.Name] = i
 		all.All = append(all.All, e)
 	}
 	return all, errors.Join(errs...)
@@ -127,7 +127,8 @@ func parseEndpoint(s string) (u *url.URL, e Endpoint, rule string) {
 			return nil, e, "must not be " + kind + " address, which is never dialled"
 		}
 	}
-	e.Name = net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port)))
+	// The dot keeps the resolver from trying its search domains. It is no part of the Host field.
+	e.Name = net.JoinHostPort(strings.TrimSuffix(e.Host, "."), strconv.Itoa(int(e.Port)))
 	e.Authority = e.Name
 	if e.Port == standard {
 		e.Authority = strings.TrimSuffix(e.Name, ":"+strconv.Itoa(int(standard)))

@@ -22,6 +22,9 @@ func TestEndpointsHaveTheirSchemesPort(t *testing.T) {
 		{[]string{"http://[2001:db8::1]:81/", "http://127.0.0.1:081/"}, Endpoints{
 			Scheme: "http", Path: "/", All: []Endpoint{{"2001:db8::1", 81, "[2001:db8::1]:81", "[2001:db8::1]:81"}, {"127.0.0.1", 81, "127.0.0.1:81", "127.0.0.1:81"}},
 		}},
+		{[]string{"https://A.example./", "https://b.example.:8443/"}, Endpoints{
+			Scheme: "https", Path: "/", All: []Endpoint{{"a.example.", 443, "a.example:443", "a.example"}, {"b.example.", 8443, "b.example:8443", "b.example:8443"}},
+		}},
 	} {
 		got, err := ParseEndpoints(tt.urls)
 		testsupport.NoError(t, err)
@@ -52,6 +55,7 @@ func TestBadEndpointsAreRefusedByName(t *testing.T) {
 		{"https://a.example/x https://b.example/x?s3cret", "scheme, path and query"},
 		{"https://a.example/x http://b.example/x", "scheme, path and query"},
 		{"https://a.example https://A.example:443/", "endpoint 2 must differ from endpoint 1"},
+		{"https://a.example https://a.example./", "endpoint 2 must differ from endpoint 1"},
 	} {
 		urls := strings.Split(tt.urls, " ")
 		switch {
@@ -90,6 +94,7 @@ func FuzzEndpoints(f *testing.F) {
 		e := ends.All[0]
 		testsupport.MustTrue(t, e.Host != "" && e.Port != 0 && strings.HasPrefix(ends.Path, "/"), "%q is accepted as %+v", s, ends)
 		again := ends.Scheme + "://" + e.Authority + ends.Path
+		e.Host = strings.TrimSuffix(e.Host, ".")
 		if ends.Query != "" {
 			again += "?" + ends.Query
 		}
