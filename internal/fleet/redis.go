@@ -141,12 +141,45 @@ func unknownScript(err error) bool {
 	return errors.As(err, &e) && strings.HasPrefix(string(e), "NOSCRIPT ")
 }
 
-// ofKey reports whether an error concerns one key only.
+// ofKey reports whether an error concerns one key only: its type, a later call, or contents that the
+// script cannot use. All other errors are the server's, such as READONLY of a server that became a
+// replica, or an ERR that names no script.
 func ofKey(err error) bool {
-	var e redis.Error
-	if !errors.As(err, &e) {
+	e, ok := errors.AsType[redis.Error](err)
+	if !ok {
 		return false
 	}
-	kind, _, _ := strings.Cut(string(e), " ")
-	return kind == "WRONGTYPE" || kind == "STALE" || kind == "ERR"
+	switch errorCode(string(e)) {
+	case "WRONGTYPE", "STALE":
+		return true
+	case "ERR":
+		return strings.Contains(string(e), "user_script")
+	}
+	return false
+}
+
+// errorCode returns the code of an error of Redis. For a command that failed in a script, that is the
+// code of the command's error. Redis 7 returns that error itself. Redis 6 wraps it:
+//
+//	ERR Error running script (call to f_…): @user_script:88: @user_script: 88: -READONLY You can't write …
+//	ERR Error running script (call to f_…): @user_script:34: WRONGTYPE Operation against a key …
+func errorCode(text string) string {
+	code, rest, _ := strings.Cut(text, " ")
+	if code != "ERR" {
+		return code
+	}
+	position := false // the word before ends a position in the script
+	for word := range strings.FieldsSeq(rest) {
+		wrapped, dashed := strings.CutPrefix(word, "-")
+		if (dashed || position) && isCode(wrapped) {
+			return wrapped
+		}
+		position = strings.HasSuffix(word, ":")
+	}
+	return code
+}
+
+// isCode reports whether a word has the form of an error's code: capitals, at least two.
+func isCode(word string) bool {
+	return len(word) >= 2 && strings.Trim(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
 }
