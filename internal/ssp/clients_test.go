@@ -208,3 +208,41 @@ func TestSlowRequestsOfAClientLowerNoLimit(t *testing.T) {
 		})
 	}
 }
+
+// One of ten clients sends most of the requests. They take three times as long as those of the others, or a
+// hundredth of the time, or they all fail and are retried. The others' requests are hedged as late as without
+// that client, and are retried.
+func TestRequestsOfOneClientMoveNeitherHedgesNorRetriesOfOthers(t *testing.T) {
+	steps := map[string]step{
+		"slow":  after(30*msec, fill()),
+		"fast":  after(msec/10, fill()),
+		"reset": fail(upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotSent}),
+		"ok":    after(10*msec, fill()),
+	}
+	for _, query := range []string{"slow", "fast"} {
+		testsupport.RunBubble(t, query, func(t *testing.T) {
+			c := newClient(t, &fakePool{steps: []step{scriptedByQuery(steps)}}, func(o *Options) { o.Hedge.Enabled = true })
+			all := identitiesOf(t, c, 10)
+			for i := range 300 {
+				for range 3 {
+					c.getAs(all[0], query)
+				}
+				c.getAs(all[1+i%9], "ok").want(upstream.Fill)
+			}
+			testsupport.Between(t, c.ssp.lateAfter.get(), 10*msec, 11*msec, "an attempt is late after %v, want 10ms and a little more")
+		})
+	}
+	testsupport.RunBubble(t, "retries", func(t *testing.T) {
+		c := newClient(t, &fakePool{steps: []step{scriptedByQuery(steps)}}, func(o *Options) { o.RetryMax, o.Breaker.Enabled = 1, false })
+		all := identitiesOf(t, c, 10)
+		for range 100 {
+			c.getAs(all[0], "reset").want(upstream.ConnLost)
+		}
+		retried := c.ssp.stats.retries[retryNotSent].Load()
+		testsupport.Equal(t, retried, 29, "%d of the client's 100 requests were retried, want ten and a fifth of the others")
+		for i := range 5 {
+			c.getAs(all[1+i], "reset").want(upstream.ConnLost)
+		}
+		testsupport.Equal(t, c.ssp.stats.retries[retryNotSent].Load()-retried, 5, "%d of the others' 5 requests were retried")
+	})
+}

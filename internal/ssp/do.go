@@ -56,7 +56,7 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 		s.buffered.Release(r.Held)
 		s.inFlight.Release()
 	}()
-	s.budget.earn()
+	s.budget.earn(c.client)
 	err := s.send(r, ex, &c)
 	if err != nil && err.Outcome == upstream.Cancelled && r.Context != nil && r.Context.Err() != nil {
 		err = &upstream.Error{Outcome: upstream.ClientGone, Progress: err.Progress}
@@ -254,7 +254,7 @@ func (s *SSP) acquireAndSend(r *Request, ex *upstream.Exchange, c *call, why ret
 	err = place.Do(ex)
 	s.attempted(r, ex, c, place, err)
 	if s.opts.Hedge.Enabled && why != retryHedge {
-		s.observeForHedge(ex, err)
+		s.observeForHedge(ex, c.client, err)
 	}
 	return err
 }

@@ -278,7 +278,7 @@ func (c *client) start(n int) <-chan result {
 
 // spendBudget leaves no token for retries.
 func (c *client) spendBudget() {
-	for c.ssp.budget.spend() {
+	for c.ssp.budget.spend(c.id.Group()) {
 	}
 }
 

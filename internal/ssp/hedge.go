@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"adbuffer/internal/rates"
 	"adbuffer/internal/upstream"
 )
 
@@ -133,7 +134,7 @@ func (h *hedge) run() {
 		return
 	}
 	defer s.inFlight.Release()
-	if !s.pay(retryHedge) {
+	if !s.pay(h.call.client, retryHedge) {
 		return
 	}
 	h.call.start = time.Now()
@@ -143,7 +144,7 @@ func (h *hedge) run() {
 	h.err = s.attempt(h.request, h.second, &h.call, retryHedge, nil)
 	s.releaseCopy(h.request, &h.call.body)
 	if h.call.sent == 0 {
-		s.budget.refund()
+		s.budget.refund(h.call.client)
 	}
 	if h.err == nil && h.second.Response.Status < 400 {
 		h.cancelFirst()
@@ -153,10 +154,10 @@ func (h *hedge) run() {
 // errNotHedged says that there was no second attempt. No caller gets this error.
 var errNotHedged = &upstream.Error{Outcome: upstream.Overloaded, Progress: upstream.NotSent}
 
-// observeForHedge records the latency of an attempt for the hedge delay. The latency of a cancelled
+// observeForHedge records the latency of an attempt for client for the hedge delay. The latency of a cancelled
 // attempt is a lower bound; it counts only if the attempt was already late. So it does not count
 // while the hedge delay is unknown.
-func (s *SSP) observeForHedge(ex *upstream.Exchange, err error) {
+func (s *SSP) observeForHedge(ex *upstream.Exchange, client rates.Group, err error) {
 	took := ex.Times.Done.Sub(ex.Times.Acquired)
 	if err != nil {
 		switch upstream.AsError(err).Outcome {
@@ -168,5 +169,5 @@ func (s *SSP) observeForHedge(ex *upstream.Exchange, err error) {
 			return
 		}
 	}
-	s.lateAfter.observe(s.since(ex.Times.Done), took)
+	s.lateAfter.observe(s.since(ex.Times.Done), client, took)
 }

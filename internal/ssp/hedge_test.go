@@ -124,7 +124,7 @@ func TestResultOfTwoAttempts(t *testing.T) {
 			if tt.late {
 				tt.took += c.ssp.lateAfter.get()
 			}
-			for tt.noBudget && c.ssp.budget.spend() {
+			for tt.noBudget && c.ssp.budget.spend(c.id.Group()) {
 			}
 			ex := upstream.AcquireExchange()
 			if tt.cancel > 0 {
@@ -197,7 +197,7 @@ func TestHedgeWithoutAPlaceOrATokenIsNotSent(t *testing.T) {
 			c.get().want(upstream.Fill)
 			c.wantSent(p, 1)
 			c.wantRetries(nil)
-			testsupport.Equal(t, c.ssp.budget.fifths.Load(), maxFifths, "the budget is %d fifths, want it full")
+			testsupport.Equal(t, c.ssp.budget.groups[c.id.Group()].fifths.Load(), 50, "the budget is %d fifths, want it full")
 			testsupport.Equal(t, c.ssp.stats.overBudget[retryHedge].Load(), 0, "%d hedges are counted as refused by the budget")
 			limited := c.ssp.qps.limited.Load()
 			testsupport.True(t, (limited == 1) == (name == "token"), "%d were counted as over the limit", limited)

@@ -24,9 +24,9 @@ func TestQuantileIsWithinASixteenth(t *testing.T) {
 		for range 5000 {
 			d := time.Duration(median * math.Exp(sigma*rnd.NormFloat64()))
 			all = append(all, d)
-			q.observe(0, d)
+			q.observe(0, 0, d)
 		}
-		q.observe(quantileRefresh, all[0])
+		q.observe(quantileRefresh, 0, all[0])
 		all = append(all, all[0])
 		slices.Sort(all)
 		want := all[int(math.Ceil(of*float64(len(all))))-1]
@@ -41,9 +41,9 @@ func TestQuantileNeedsTenObservationsBeyondIt(t *testing.T) {
 			var q quantile
 			q.init(of)
 			for range n - 1 {
-				q.observe(0, time.Millisecond)
+				q.observe(0, 0, time.Millisecond)
 			}
-			q.observe(quantileRefresh, time.Millisecond)
+			q.observe(quantileRefresh, 0, time.Millisecond)
 			got := q.get()
 			testsupport.True(t, (got > 0) == known, "the %v quantile is %v after %d", of, got, n)
 		}
@@ -56,9 +56,9 @@ func TestQuantileReachesTheLongestDeadline(t *testing.T) {
 	var q quantile
 	q.init(0.5)
 	for range 19 {
-		q.observe(0, latency)
+		q.observe(0, 0, latency)
 	}
-	q.observe(quantileRefresh, latency)
+	q.observe(quantileRefresh, 0, latency)
 	testsupport.Between(t, q.get(), latency, latency+latency/quantileSteps, "the median is %v")
 }
 
@@ -67,7 +67,7 @@ func TestQuantileForgets(t *testing.T) {
 	q.init(0.5)
 	feed := func(from, to, latency time.Duration) {
 		for now := from; now < to; now += 10 * msec {
-			q.observe(now, latency)
+			q.observe(now, 0, latency)
 		}
 	}
 	feed(0, 10*time.Second, 100*msec)
@@ -82,7 +82,7 @@ func TestQuantileForgets(t *testing.T) {
 	q.set(0.5)
 	feed(time.Hour, time.Hour+quantileRefresh+10*msec, time.Millisecond)
 	testsupport.AtMost(t, q.get(), 2*msec, "is %v after an hour without observations, and then 1ms")
-	q.observe(2*time.Hour, time.Millisecond)
+	q.observe(2*time.Hour, 0, time.Millisecond)
 	testsupport.Equal(t, q.get(), 0, "is %v after another hour and one observation, want unknown")
 }
 
@@ -93,7 +93,7 @@ func TestQuantileObservesConcurrently(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for i := range 20000 {
-				q.observe(time.Duration(i)*10*msec, 5*msec)
+				q.observe(time.Duration(i)*10*msec, 0, 5*msec)
 				if v := q.get(); v != 0 && (v < 5*msec || v > 6*msec) {
 					t.Errorf("is %v", v)
 					return

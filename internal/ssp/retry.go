@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"adbuffer/internal/rates"
 	"adbuffer/internal/upstream"
 )
 
@@ -67,20 +68,20 @@ func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, c 
 		return retryNotProcessed, true
 	case e.Progress == upstream.NotProcessed:
 		n.resent = true
-		return retryNotProcessed, s.mayResend(ex, n, retryNotProcessed, n.resends == 0 || ex.Served >= fifthsPerToken)
+		return retryNotProcessed, s.mayResend(ex, c, retryNotProcessed, n.resends == 0 || ex.Served >= fifthsPerToken)
 	case e.Progress == upstream.NotSent && e.Outcome == upstream.ConnLost && ex.Reused:
 		// The reused connection was closed before the request was sent. The SSP may have closed
 		// many connections at once, and a retry needs no dial.
 		n.unsent++
 		return retryNotSent, pace(ex, c.start, n.unsent)
 	case e.Progress == upstream.NotSent:
-		return retryNotSent, !repeatsDialError(e) && s.mayRetry(n)
+		return retryNotSent, !repeatsDialError(e) && s.mayRetry(c)
 	case e.Stale:
 		// An SSP that restarts closes all connections at once, more than the budget has tokens for.
 		// So a connection whose own responses have earned a token pays with it; otherwise the budget
 		// pays. In both cases at most every fifth request is sent again.
 		ok := s.opts.RetryStale == StaleAll || s.opts.RetryStale != StaleNever && r.Method.Idempotent()
-		return retryStale, ok && s.mayResend(ex, n, retryStale, ex.Served >= fifthsPerToken)
+		return retryStale, ok && s.mayResend(ex, c, retryStale, ex.Served >= fifthsPerToken)
 	default:
 		return 0, false
 	}
@@ -99,8 +100,9 @@ const resendPause = 10 * time.Millisecond
 // retry is free: the first one, or one that the responses of its connection have earned. An SSP that
 // refuses requests is overloaded, and must not get each of them again and again. mayResend waits for the
 // pause, at most until the exchange ends.
-func (s *SSP) mayResend(ex *upstream.Exchange, n *retries, why retryKind, free bool) bool {
-	if n.resends > s.opts.RetryMax || !free && !s.pay(why) {
+func (s *SSP) mayResend(ex *upstream.Exchange, c *call, why retryKind, free bool) bool {
+	n := &c.retries
+	if n.resends > s.opts.RetryMax || !free && !s.pay(c.client, why) {
 		return false
 	}
 	n.resends++
@@ -177,17 +179,19 @@ func isDialError(e *upstream.Error) bool {
 	return e.Outcome == upstream.ConnectFailed || e.Outcome == upstream.TLSFailed
 }
 
-func (s *SSP) mayRetry(n *retries) bool {
-	if n.limited >= s.opts.RetryMax || !s.pay(retryNotSent) {
+func (s *SSP) mayRetry(c *call) bool {
+	n := &c.retries
+	if n.limited >= s.opts.RetryMax || !s.pay(c.client, retryNotSent) {
 		return false
 	}
 	n.limited++
 	return true
 }
 
-// pay spends a token of the budget for a retry, or counts that the budget refused it.
-func (s *SSP) pay(why retryKind) bool {
-	if s.budget.spend() {
+// pay spends a token of the budget for a retry of a request of client, or counts that the budget
+// refused the retry.
+func (s *SSP) pay(client rates.Group, why retryKind) bool {
+	if s.budget.spend(client) {
 		return true
 	}
 	s.stats.overBudget[why].Add(1)
