@@ -20,7 +20,6 @@ import (
 	"adbuffer/internal/listen"
 	"adbuffer/internal/logs"
 	"adbuffer/internal/metrics"
-	"adbuffer/internal/otlpmetrics"
 	"adbuffer/internal/overload"
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/reload"
@@ -39,7 +38,6 @@ type App struct {
 	fleet    *fleet.Fleet // nil = no Redis is configured
 	queue    *lag.Queue
 	lag      *lag.Meter
-	otlp     *otlpmetrics.Sender
 	overload *overload.Gate
 	state    atomic.Int32
 	started  time.Time
@@ -154,7 +152,6 @@ func (a *App) Run(ctx, hurry context.Context) error {
 	a.background.Go(func() { a.returnIdleMemory(a.alive) })
 	a.background.Go(func() { a.sizePools(a.alive) })
 	a.watchCertificates(a.alive)
-	a.sendMetrics(a.versions.Current().Config)
 
 	var err error
 	select {
@@ -207,7 +204,6 @@ func (a *App) drain(hurry context.Context) error {
 // closePools closes the pools of all config versions, and leaves the fleet.
 func (a *App) closePools(ctx context.Context) {
 	a.die()
-	a.background.Go(a.sendLastMetrics)
 	a.versions.Close(ctx)
 	a.background.Wait()
 	a.withFleet((*fleet.Fleet).Close)

@@ -14,7 +14,6 @@ import (
 	"adbuffer/internal/lag"
 	"adbuffer/internal/listen"
 	"adbuffer/internal/metrics"
-	"adbuffer/internal/otlpmetrics"
 	"adbuffer/internal/overload"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/proxy"
@@ -61,7 +60,6 @@ func (a *App) build(cfg *config.Config) error {
 // register registers all metrics.
 func (a *App) register() error {
 	a.registry = metrics.NewRegistry()
-	a.otlp = a.newMetricsSender()
 	var certificates []*listen.Certificates
 	a.certificates.each(func(c *listen.Certificates) { certificates = append(certificates, c) })
 	all := []prometheus.Collector{
@@ -73,7 +71,6 @@ func (a *App) register() error {
 		fleet.NewCollector(func() *fleet.Fleet { return a.fleet }),
 		a.versions.Metrics(),
 		a.proxy.Metrics(),
-		metrics.NewSource(otlpmetrics.Descs, a.otlp.Collect),
 		listen.NewCertificatesCollector(certificates),
 		newBuildInfo(),
 		newCPUMetrics(),
@@ -159,7 +156,6 @@ func (a *App) applied(next *reload.Version) {
 		a.configuredLevel = level
 		a.process.Level.UnmarshalText([]byte(level)) //nolint:errcheck // config allows zap's words only
 	}
-	a.sendMetrics(next.Config)
 }
 
 func (a *App) proxyOptions(v *reload.Version) proxy.Options {

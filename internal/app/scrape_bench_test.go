@@ -2,18 +2,15 @@ package app
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 
 	"adbuffer/internal/config"
-	"adbuffer/internal/otlpmetrics"
 	"adbuffer/internal/sspsim"
 	"adbuffer/internal/testsupport"
 )
@@ -60,13 +57,11 @@ func BenchmarkScrapeOf50SSPs(b *testing.B) {
 	for name, fields := range map[string][2]string{
 		"text": {"text/plain;version=0.0.4", ""}, "text, gzip": {"text/plain;version=0.0.4", "gzip"},
 		"OpenMetrics, gzip": {"application/openmetrics-text;version=1.0.0", "gzip"}, "protobuf, gzip": {protobuf, "gzip"},
-		"client_golang, text, gzip": {"text/plain;version=0.0.4", "gzip"}, "OTLP": {},
+		"client_golang, text, gzip": {"text/plain;version=0.0.4", "gzip"},
 	} {
 		h := a.metrics()
 		if strings.HasPrefix(name, "client_golang") {
 			h = promhttp.HandlerFor(a.registry.Registry, promhttp.HandlerOpts{})
-		} else if name == "OTLP" {
-			h = exports(b, a)
 		}
 		b.Run(name, func(b *testing.B) {
 			r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
@@ -80,21 +75,6 @@ func BenchmarkScrapeOf50SSPs(b *testing.B) {
 			b.ReportMetric(float64(testsupport.CPUTime(b)-before)/float64(b.N)/1e6, "cpu-ms/op")
 		})
 	}
-}
-
-// exports returns a handler that exports the metrics over OTLP, once for each request.
-func exports(b *testing.B, a *App) http.Handler {
-	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		io.Copy(io.Discard, r.Body)
-	}))
-	b.Cleanup(receiver.Close)
-	return http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		s := a.newMetricsSender()
-		if err := s.Apply(otlpmetrics.Receiver{Endpoint: receiver.URL, Interval: time.Hour}); err != nil {
-			b.Error(err)
-		}
-		s.Close(b.Context()) // this is an export
-	})
 }
 
 const protobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"

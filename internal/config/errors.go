@@ -118,7 +118,7 @@ func shownAt(path, text string) string {
 
 // isURLPath reports whether the value at path should be a URL.
 func isURLPath(path string) bool {
-	return strings.Contains(path, ".endpoints") || path == "tracing.endpoint" || path == otlpEndpoint
+	return strings.Contains(path, ".endpoints") || path == "tracing.endpoint"
 }
 
 // mark is the place where a value was written.

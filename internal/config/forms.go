@@ -18,28 +18,27 @@ type form func(text string) (rule string)
 
 // forms are the forms that the tag form names.
 var forms = map[string]form{
-	"admin listener":            addressForm("127.0.0.1:8080", true, false),
-	"deadline field":            fieldAnd(fieldRule, httpheader.CheckDeadline),
-	"exact path":                exactPathRule,
-	"fairness key":              fairnessRule,
-	"field value":               must(isTrimmed, "not hold control characters, nor begin or end with a space"),
-	"forwarded field":           forwardedFieldRule,
-	"host":                      must(syntax.IsHost, "be a host name without a port"),
-	"host and port":             must(isAuthority, "be a host name or address, with a port or without"),
-	"host pattern":              must(isHostPattern, `be a host name without a port, or "*.example.com" for every name below it`),
-	"listener":                  addressForm("127.0.0.1:8080", true, true),
-	"merge":                     must(func(s string) bool { return s == MergeOpenRTB }, `be openrtb, or "" for adbuffer's own document`),
-	"name":                      must(isName, "be 1 to 64 of a-z, 0-9, _ and -"),
-	"OpenRTB path":              openRTBPathRule,
-	"passed field":              fieldAnd(forwardedFieldRule, httpheader.CheckPass),
-	"path":                      pathRule,
-	"prefix of keys":            must(isKeyPrefix, "be 1 to 64 bytes of printable ASCII without spaces"),
-	"Redis":                     addressForm("redis.internal:6379", false, true),
-	"request id field":          fieldAnd(forwardedFieldRule, httpheader.CheckRequestID),
-	"status":                    must(isMaskedStatus, "be 4xx, 5xx, or a status from 400 to 599, in quotes"),
-	"set field":                 fieldAnd(forwardedFieldRule, checkSet),
-	"URL of a receiver":         receiverForm("http://127.0.0.1:4318/v1/traces", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"),
-	"URL of a metrics receiver": receiverForm("http://127.0.0.1:4318/v1/metrics", "OTEL_EXPORTER_OTLP_METRICS_HEADERS"),
+	"admin listener":    addressForm("127.0.0.1:8080", true, false),
+	"deadline field":    fieldAnd(fieldRule, httpheader.CheckDeadline),
+	"exact path":        exactPathRule,
+	"fairness key":      fairnessRule,
+	"field value":       must(isTrimmed, "not hold control characters, nor begin or end with a space"),
+	"forwarded field":   forwardedFieldRule,
+	"host":              must(syntax.IsHost, "be a host name without a port"),
+	"host and port":     must(isAuthority, "be a host name or address, with a port or without"),
+	"host pattern":      must(isHostPattern, `be a host name without a port, or "*.example.com" for every name below it`),
+	"listener":          addressForm("127.0.0.1:8080", true, true),
+	"merge":             must(func(s string) bool { return s == MergeOpenRTB }, `be openrtb, or "" for adbuffer's own document`),
+	"name":              must(isName, "be 1 to 64 of a-z, 0-9, _ and -"),
+	"OpenRTB path":      openRTBPathRule,
+	"passed field":      fieldAnd(forwardedFieldRule, httpheader.CheckPass),
+	"path":              pathRule,
+	"prefix of keys":    must(isKeyPrefix, "be 1 to 64 bytes of printable ASCII without spaces"),
+	"Redis":             addressForm("redis.internal:6379", false, true),
+	"request id field":  fieldAnd(forwardedFieldRule, httpheader.CheckRequestID),
+	"status":            must(isMaskedStatus, "be 4xx, 5xx, or a status from 400 to 599, in quotes"),
+	"set field":         fieldAnd(forwardedFieldRule, checkSet),
+	"URL of a receiver": receiverForm,
 }
 
 // fairnessRule is the form of server.fairness.key.
@@ -127,23 +126,21 @@ func isHostPattern(s string) bool {
 	return isAuthority(s) && strings.LastIndexByte(s, ':') <= strings.LastIndexByte(s, ']')
 }
 
-// receiverForm is the form of the URL of an OTLP receiver. It refuses a query, since the exporter would
-// not send it. headers is the variable of the fields that the exporter sends.
-func receiverForm(example, headers string) form {
-	return func(text string) string {
-		u, err := url.Parse(text)
-		switch {
-		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-			return fmt.Sprintf("must be an http or https URL, for example %q", example)
-		case u.User != nil:
-			return "must not hold a user or a password"
-		case u.Fragment != "":
-			return "must not have a fragment"
-		case strings.Contains(text, "?"):
-			return "must not have a query; " + headers + " sends a key in a header field"
-		}
-		return ""
+// receiverForm is the form of the URL of an OTLP receiver of spans. It refuses a query, since the
+// exporter would not send it.
+func receiverForm(text string) string {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		return `must be an http or https URL, for example "http://127.0.0.1:4318/v1/traces"`
+	case u.User != nil:
+		return "must not hold a user or a password"
+	case u.Fragment != "":
+		return "must not have a fragment"
+	case strings.Contains(text, "?"):
+		return "must not have a query; OTEL_EXPORTER_OTLP_TRACES_HEADERS sends a key in a header field"
 	}
+	return ""
 }
 
 // pathRule is the form of a path to match. Paths are compared byte by byte as clients send them.

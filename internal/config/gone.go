@@ -9,6 +9,7 @@ import (
 // A name applies to each path that ends in it.
 var removedKeys = map[string]string{
 	"admin.flight_recorder":     "gone; /debug/pprof/trace records an execution trace",
+	"metrics":                   "gone; a collector scrapes /metrics",
 	"server.reduce_idle_memory": "gone; idle connections are parked after 200 ms",
 	"server.server_timing":      "gone; see log.access for the durations of a request",
 }

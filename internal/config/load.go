@@ -74,14 +74,13 @@ func Parse(data []byte, env Env) (*Config, []Warning, error) {
 		host := &cfg.SSPs[i].Host
 		*host = withoutFinalDot(*host)
 	}
-	otlpWarnings := r.otlpVariables(&cfg.Metrics.OTLP, env)
 	validate(doc, r)
 	if err := r.err(); err != nil {
 		return nil, nil, err
 	}
 	m := thisMachine()
 	cfg.Machine = m.Machine
-	return cfg, slices.Concat(vars.unknown(), otlpWarnings, sharedWarnings(warnings(cfg, m), cfg, r)), nil
+	return cfg, slices.Concat(vars.unknown(), sharedWarnings(warnings(cfg, m), cfg, r)), nil
 }
 
 // complete fills in the defaults of all keys that settings lacks.

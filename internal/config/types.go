@@ -29,7 +29,6 @@ import (
 	"adbuffer/internal/dial"
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/logs"
-	"adbuffer/internal/otlpmetrics"
 	"adbuffer/internal/overload"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/route"
@@ -45,7 +44,6 @@ type Config struct {
 	Admin    Admin    `yaml:"admin" reload:"in place"`
 	Log      Log      `yaml:"log" reload:"in place"`
 	Tracing  Tracing  `yaml:"tracing" reload:"in place"`
-	Metrics  Metrics  `yaml:"metrics" reload:"in place"`
 	Fleet    Fleet    `yaml:"fleet" reload:"restart"`
 	Deadline Deadline `yaml:"deadline" reload:"in place"`
 	SSPs     []SSP    `yaml:"ssps" jsonschema:"required" empty:"must have at least one SSP" unique:"name"`                       // at least one; names are unique
@@ -156,11 +154,6 @@ type Tracing struct {
 	Endpoint     string  `yaml:"endpoint" form:"URL of a receiver" hide:"url"`       // http or https URL of an OTLP receiver; "" = no tracing
 	Sample       float64 `yaml:"sample" default:"0.01" min:"0" max:"1"`              // share of the requests about which no trusted peer decides
 	MaxPerSecond int     `yaml:"max_per_second" default:"200" min:"0" max:"1000000"` // requests that are traced; 0 = no limit
-}
-
-// Metrics says where adbuffer sends its metrics, beside /metrics.
-type Metrics struct {
-	OTLP otlpmetrics.Receiver `yaml:"otlp"`
 }
 
 // Fleet says how replicas share the limits of SSPs whose qps.scope is fleet. ReplicaTimeout >= 20 *

@@ -126,43 +126,6 @@ func TestAVariableReplacesAValueOfTheWrongType(t *testing.T) {
 	testsupport.Equal(t, cfg.SSPs[0].Pool.MaxConns, 32, "max_conns is %d")
 }
 
-// OpenTelemetry's variables name a receiver of metrics if the file names none.
-func TestOpenTelemetrysVariablesNameAReceiver(t *testing.T) {
-	const all, own = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
-	for _, test := range []struct {
-		name    string
-		file    string
-		env     Env
-		want    string
-		warning string // its path
-	}{
-		{"none", "", nil, "", ""},
-		{"of all signals", "", Env{all: "http://a:4318/"}, "http://a:4318/v1/metrics", ""},
-		{"of metrics", "", Env{all: "http://a:4318", own: "http://b:4318/in", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, "http://b:4318/in", ""},
-		{"the file decides", "metrics: {otlp: {endpoint: \"http://c\"}}", Env{all: "http://a:4318", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "http://c", ""},
-		{"adbuffer's variable decides", "", Env{all: "http://a:4318", "ADBUFFER_METRICS_OTLP_ENDPOINT": "http://d"}, "http://d", ""},
-		{"metrics are off", "", Env{all: "http://a:4318", "OTEL_METRICS_EXPORTER": "none"}, "", ""},
-		{"gRPC", "", Env{all: "http://a:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "", all},
-		{"gRPC for other signals", "", Env{all: "http://a:4318", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "http/protobuf"}, "http://a:4318/v1/metrics", ""},
-	} {
-		cfg, warnings, err := Parse([]byte(twoSSPs+test.file), test.env)
-		testsupport.NoError(t, err)
-		path := ""
-		for _, w := range warnings {
-			if strings.HasPrefix(w.Path, "OTEL_") {
-				path = w.Path
-			}
-		}
-		testsupport.True(t, cfg.Metrics.OTLP.Endpoint == test.want && path == test.warning, "%s: %q, want %q; warnings %v", test.name, cfg.Metrics.OTLP.Endpoint, test.want, warnings)
-	}
-	_, _, err := Parse([]byte(twoSSPs), Env{own: "grpc://a:4317"})
-	testsupport.True(t, err != nil && strings.Contains(err.Error(), own) && strings.Contains(err.Error(), "must be an http or https URL"), "%v", err)
-	_, _, err = Parse([]byte(twoSSPs), Env{own: "http://a/?key=s3cret"})
-	testsupport.True(t, err != nil && strings.Contains(err.Error(), "must not have a query") && !strings.Contains(err.Error(), "s3cret"), "%v", err)
-	t.Setenv(all, "http://e:4318")
-	testsupport.Equal(t, OSEnv()[all], "http://e:4318", "OSEnv has %q")
-}
-
 func TestElementsWithNamesGoByThemInVariables(t *testing.T) {
 	cfg := mustParseEnv(t, `
 ssps:

@@ -8,32 +8,27 @@ import (
 	"sync"
 	"testing"
 
-	metricscollector "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
-	otlpmetrics "go.opentelemetry.io/proto/otlp/metrics/v1"
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 )
 
-// OTLPReceiver receives spans and metrics over HTTP, as a collector does.
+// OTLPReceiver receives spans over HTTP, as a collector does.
 type OTLPReceiver struct {
 	*httptest.Server
-	mu      sync.Mutex
-	spans   []*otlp.Span
-	metrics map[string]*otlpmetrics.Metric // of the last export, by name
+	mu    sync.Mutex
+	spans []*otlp.Span
 }
 
 func StartOTLPReceiver(t *testing.T) *OTLPReceiver {
 	r := new(OTLPReceiver)
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		var spans collector.ExportTraceServiceRequest
-		var metrics metricscollector.ExportMetricsServiceRequest
-		message, ok := map[string]proto.Message{"/v1/traces": &spans, "/v1/metrics": &metrics}[req.URL.Path]
 		body, err := io.ReadAll(req.Body)
-		if err == nil && ok {
-			err = proto.Unmarshal(body, message)
+		if err == nil {
+			err = proto.Unmarshal(body, &spans)
 		}
-		if err != nil || !ok {
+		if err != nil || req.URL.Path != "/v1/traces" {
 			t.Errorf("%s: %v", req.URL.Path, err)
 			return
 		}
@@ -42,12 +37,6 @@ func StartOTLPReceiver(t *testing.T) *OTLPReceiver {
 		for _, rs := range spans.ResourceSpans {
 			for _, ss := range rs.ScopeSpans {
 				r.spans = append(r.spans, ss.Spans...)
-			}
-		}
-		for _, rm := range metrics.ResourceMetrics {
-			r.metrics = make(map[string]*otlpmetrics.Metric)
-			for _, m := range rm.ScopeMetrics[0].Metrics {
-				r.metrics[m.Name] = m
 			}
 		}
 	}))
@@ -65,13 +54,6 @@ func (r *OTLPReceiver) Named(name string) (found []*otlp.Span) {
 		}
 	}
 	return found
-}
-
-// Metrics returns the metrics of the last export, by name.
-func (r *OTLPReceiver) Metrics() map[string]*otlpmetrics.Metric {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.metrics
 }
 
 // Attribute returns the value of a span's attribute as a text, "" if it has none.

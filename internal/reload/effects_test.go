@@ -130,7 +130,7 @@ var another = map[string]string{
 	"server.tls.min_version": `"1.3"`, "admin.tls.min_version": `"1.3"`, "ssps[].tls.min_version": `"1.3"`,
 	"server.tls.groups": "[x25519]", "admin.tls.groups": "[x25519]", "ssps[].tls.groups": "[x25519]",
 	"server.listen": "127.0.0.1:2", "server.socket_mode": `"0600"`, "server.trusted_proxies": `["192.0.2.0/24"]`, "server.fairness.key": "client_ip", "server.health_path": "/other",
-	"admin.listen": "127.0.0.1:2", "log.level": "debug", "log.format": "console", "tracing.endpoint": "http://127.0.0.1:4318/v1/traces", "metrics.otlp.endpoint": "http://127.0.0.1:4318/v1/metrics",
+	"admin.listen": "127.0.0.1:2", "log.level": "debug", "log.format": "console", "tracing.endpoint": "http://127.0.0.1:4318/v1/traces",
 	"fleet.redis.address": "127.0.0.1:2", "ssps[].endpoints": `["https://127.0.0.1:2/bid"]`, "ssps[].health_check.path": "/health", "ssps[].protocol": "http1",
 	"ssps[].pool.pipeline_methods": "all", "ssps[].headers.pass": "[X-Other]", "ssps[].headers.remove": "[X-Other]", "ssps[].remove": "[{path: x}]",
 	"ssps[].headers.set": "[{name: X-Other, value: x}]", "ssps[].identity": "both", "ssps[].no_bid_body": "vast", "ssps[].qps.scope": "fleet",

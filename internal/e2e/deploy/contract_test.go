@@ -127,7 +127,6 @@ func metrics(t *testing.T) (lines []string) {
 	redis, listener := testsupport.StartRedis(t), e2e.NewAuthority(t)
 	ab := e2e.Start(t, listener.ServerSection(", proxy_protocol: true, fairness: {key: client_ip}")+fmt.Sprintf(`
 tracing: {endpoint: "http://%[1]s/v1/traces"}
-metrics: {otlp: {endpoint: "http://%[1]s"}}
 fleet: {redis: {address: %[2]q}, expected_replicas: 1}
 ssps:
   - name: openx
