@@ -57,28 +57,23 @@ func (c *certificates) reload() {
 }
 
 func (a *App) loadCertificates(cfg *config.Config) (err error) {
-	load := func(name string, files configfile.TLSFiles, auth tls.ClientAuthType, p config.TLSPolicy) (*listen.Certificates, error) {
+	load := func(name string, files configfile.TLSFiles, auth tls.ClientAuthType) (*listen.Certificates, error) {
 		if files.Cert == "" {
 			return nil, nil
 		}
-		return listen.LoadCertificates(listen.Files{Name: name, TLSFiles: files, ClientAuth: auth, Policy: p.Policy()}, a.log)
+		return listen.LoadCertificates(listen.Files{Name: name, TLSFiles: files, ClientAuth: auth, Policy: cfg.Server.TLS.Policy()}, a.log)
 	}
 	s, t := &cfg.Server.TLS, &cfg.Admin.TLS
-	a.certificates.server, err = load("server", configfile.TLSFiles{Cert: s.CertFile, Key: s.KeyFile, CA: s.ClientCAFile}, tls.RequireAndVerifyClientCert, s.TLSPolicy)
+	a.certificates.server, err = load("server", configfile.TLSFiles{Cert: s.CertFile, Key: s.KeyFile, CA: s.ClientCAFile}, tls.RequireAndVerifyClientCert)
 	if err == nil {
-		a.certificates.admin, err = load("admin", configfile.TLSFiles{Cert: t.CertFile, Key: t.KeyFile, CA: cfg.Admin.ClientCAFile}, tls.VerifyClientCertIfGiven, t.TLSPolicy)
+		a.certificates.admin, err = load("admin", configfile.TLSFiles{Cert: t.CertFile, Key: t.KeyFile, CA: cfg.Admin.ClientCAFile}, tls.VerifyClientCertIfGiven)
 	}
 	return err
 }
 
 // setPolicies applies the policies of a reload.
 func (c *certificates) setPolicies(cfg *config.Config) {
-	if c.server != nil {
-		c.server.SetPolicy(cfg.Server.TLS.TLSPolicy.Policy())
-	}
-	if c.admin != nil {
-		c.admin.SetPolicy(cfg.Admin.TLS.TLSPolicy.Policy())
-	}
+	c.each(func(one *listen.Certificates) { one.SetPolicy(cfg.Server.TLS.Policy()) })
 }
 
 // each calls f for the certificates that are not nil.

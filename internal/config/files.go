@@ -79,15 +79,14 @@ func (p *TLSPolicy) check(path string, r *report) {
 // checkServerTLS reads the files of both listeners.
 func checkServerTLS(cfg *Config, r *report) {
 	server, admin := &cfg.Server.TLS, &cfg.Admin
+	server.TLSPolicy.check("server.tls", r)
 	for _, l := range []struct {
 		files        configfile.TLSFiles
 		path, caPath string
-		policy       TLSPolicy
 	}{
-		{configfile.TLSFiles{Cert: server.CertFile, Key: server.KeyFile, CA: server.ClientCAFile}, "server.tls", "server.tls.client_ca_file", server.TLSPolicy},
-		{configfile.TLSFiles{Cert: admin.TLS.CertFile, Key: admin.TLS.KeyFile, CA: admin.ClientCAFile}, "admin.tls", "admin.client_ca_file", admin.TLS.TLSPolicy},
+		{configfile.TLSFiles{Cert: server.CertFile, Key: server.KeyFile, CA: server.ClientCAFile}, "server.tls", "server.tls.client_ca_file"},
+		{configfile.TLSFiles{Cert: admin.TLS.CertFile, Key: admin.TLS.KeyFile, CA: admin.ClientCAFile}, "admin.tls", "admin.client_ca_file"},
 	} {
-		l.policy.check(l.path, r)
 		certPath := join(l.path, "cert_file")
 		if l.files.CA != "" && l.files.Cert == "" {
 			r.add(l.caPath, l.files.CA, "needs "+certPath+": without TLS no client shows a certificate", certPath)

@@ -108,12 +108,11 @@ type ServerTLS struct {
 	TLSPolicy    `yaml:",inline" reload:"in place"`
 }
 
-// AdminTLS is the certificate of the admin listener. For client certificates see
-// Admin.ClientCAFile.
+// AdminTLS is the certificate of the admin listener. Its handshakes follow ServerTLS.TLSPolicy. For
+// client certificates see Admin.ClientCAFile.
 type AdminTLS struct {
-	CertFile  string `yaml:"cert_file" needs:"key_file"` // PEM; "" = no TLS
-	KeyFile   string `yaml:"key_file" needs:"cert_file"` // PEM; set if and only if CertFile is
-	TLSPolicy `yaml:",inline" reload:"in place"`
+	CertFile string `yaml:"cert_file" needs:"key_file"` // PEM; "" = no TLS
+	KeyFile  string `yaml:"key_file" needs:"cert_file"` // PEM; set if and only if CertFile is
 }
 
 // TLSPolicy says which TLS handshakes are allowed.
@@ -151,9 +150,8 @@ type Log struct {
 
 // Tracing says which requests get spans, and where adbuffer sends them.
 type Tracing struct {
-	Endpoint     string  `yaml:"endpoint" form:"URL of a receiver" hide:"url"`       // http or https URL of an OTLP receiver; "" = no tracing
-	Sample       float64 `yaml:"sample" default:"0.01" min:"0" max:"1"`              // share of the requests about which no trusted peer decides
-	MaxPerSecond int     `yaml:"max_per_second" default:"200" min:"0" max:"1000000"` // requests that are traced; 0 = no limit
+	Endpoint string  `yaml:"endpoint" form:"URL of a receiver" hide:"url"` // http or https URL of an OTLP receiver; "" = no tracing
+	Sample   float64 `yaml:"sample" default:"0.01" min:"0" max:"1"`        // share of the requests about which no trusted peer decides
 }
 
 // Fleet says how replicas share the limits of SSPs whose qps.scope is fleet. ReplicaTimeout >= 20 *
@@ -224,8 +222,7 @@ type Settings struct {
 	Identity               httpheader.IdentityMode `yaml:"identity" default:"x_forwarded_for" words:"x_forwarded_for x_device both none"`
 	MaxResponseBytes       int                     `yaml:"max_response_bytes" default:"1048576" min:"1" max:"1073741824" reload:"new connections"`
 	MaxResponseHeaderBytes int                     `yaml:"max_response_header_bytes" default:"16384" min:"256" max:"1048576" reload:"new connections"`
-	MaxResponseFields      int                     `yaml:"max_response_fields" default:"256" min:"1" max:"65536" reload:"new connections"` // of header and trailers together
-	MaxBufferedBytes       int                     `yaml:"max_buffered_bytes" min:"0" max:"1099511627776"`                                 // of requests and responses held at once; see BufferedBytesLimit
+	MaxBufferedBytes       int                     `yaml:"max_buffered_bytes" min:"0" max:"1099511627776"` // of requests and responses held at once; see BufferedBytesLimit
 	NoBidBody              ssp.NoBidBody           `yaml:"no_bid_body" default:"none" words:"none vast openrtb"`
 	RewriteTmax            bool                    `yaml:"rewrite_tmax"`
 	Remove                 []Removal               `yaml:"remove"` // members of the body that the SSP does not get
@@ -327,7 +324,6 @@ type Route struct {
 
 	Merge         string   `yaml:"merge" form:"merge"`                                         // parallel-all only; "" = the envelope
 	OnErrorStatus []string `yaml:"on_error_status" default:"4xx 5xx" form:"status" unique:"."` // of the SSP, which OnErrorNoAd replaces
-	VASTVersion   string   `yaml:"vast_version" default:"4.2" words:"2.0 3.0 4.0 4.1 4.2 4.3"` // of NoAd vast
 	Privacy       Privacy  `yaml:"privacy" default:"none" words:"none truncate_ip"`
 	Mirror        Mirror   `yaml:"mirror"`
 }

@@ -29,9 +29,6 @@ type Options struct {
 	// MaxResponseHeaderBytes bounds a response's message head, and its trailer. It must be at least
 	// 16.
 	MaxResponseHeaderBytes int
-	// MaxResponseFields bounds the fields of a response's header and trailer together. Zero means
-	// 256.
-	MaxResponseFields int
 	// Linger is how long an abandoned response may be read to its end, so that the connection can
 	// be reused. Zero closes the connection at once.
 	Linger time.Duration

@@ -2,7 +2,6 @@ package http1
 
 import (
 	"bufio"
-	"cmp"
 	"errors"
 	"io"
 	"net"
@@ -43,7 +42,7 @@ const (
 )
 
 func (o *Options) newResponseReader() responseReader {
-	header := headParser{maxFields: cmp.Or(o.MaxResponseFields, 256)}
+	header := headParser{maxFields: upstream.MaxResponseFields}
 	return responseReader{maxHead: o.MaxResponseHeaderBytes, maxBody: o.MaxResponseBytes, header: header}
 }
 
@@ -256,7 +255,7 @@ func (r *responseReader) asError(err error, hasBegun, reused bool) error {
 	case errors.Is(err, errBodyTooLarge), errors.Is(err, syntax.ErrChunksTooLarge):
 		return upstream.BodyTooLarge(r.maxBody)
 	case errors.Is(err, errTooManyFields), errors.Is(err, syntax.ErrTrailerFields):
-		return upstream.TooManyFields(r.header.maxFields)
+		return upstream.TooManyFields()
 	case !isConnError(err):
 		e.Outcome = upstream.BadResponse
 	case hasBegun:

@@ -17,9 +17,6 @@ type Options struct {
 	// list's size is its names, values and 32 bytes for each field, as in RFC 9113, section 6.5.2.
 	// `max_response_header_bytes`.
 	MaxResponseHeaderBytes int
-	// MaxResponseFields bounds the fields of a response's header and trailers together. Zero means
-	// 256. `max_response_fields`.
-	MaxResponseFields int
 	// WriteTimeout is how long one write may be stuck before the connection is closed. Zero means 5
 	// s. It does not delay callers: they return at their deadlines.
 	WriteTimeout time.Duration
@@ -30,7 +27,6 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	o.MaxStreams = cmp.Or(o.MaxStreams, 100)
-	o.MaxResponseFields = cmp.Or(o.MaxResponseFields, 256)
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, 5*time.Second)
 	o.PingTimeout = cmp.Or(o.PingTimeout, 5*time.Second)
 	return o

@@ -38,7 +38,7 @@ const readBuffer = 64 << 10
 func (in *reader) init(opts Options) {
 	in.buf = make([]byte, readBuffer)
 	in.Reader = http2codec.NewReader(opts.MaxResponseHeaderBytes)
-	in.block.Limit, in.block.MaxFields = opts.MaxResponseHeaderBytes, opts.MaxResponseFields
+	in.block.Limit, in.block.MaxFields = opts.MaxResponseHeaderBytes, upstream.MaxResponseFields
 }
 
 // read is the reader's goroutine; it runs until the socket is closed.

@@ -25,8 +25,8 @@ func (c *Conn) onBlockLocked(f http2codec.Frame, last bool) *http2codec.Error {
 	switch {
 	case b.TooLarge:
 		c.resetLocked(s, h2.ErrCodeCancel, upstream.HeaderTooLarge(c.opts.MaxResponseHeaderBytes))
-	case b.TooMany || s.fields+b.Regular > c.opts.MaxResponseFields:
-		c.resetLocked(s, h2.ErrCodeCancel, upstream.TooManyFields(c.opts.MaxResponseFields))
+	case b.TooMany || s.fields+b.Regular > upstream.MaxResponseFields:
+		c.resetLocked(s, h2.ErrCodeCancel, upstream.TooManyFields())
 	case b.Malformed != "":
 		c.malformedLocked(s, b.Malformed, b.OfHTTP2)
 	case s.gotHeader:

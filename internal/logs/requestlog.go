@@ -10,12 +10,15 @@ import (
 
 // AccessOptions are the settings `log.access`. Package config says what the tags mean.
 type AccessOptions struct {
-	Enabled      bool          `yaml:"enabled"`
-	Sample       float64       `yaml:"sample" default:"0.01" min:"0" max:"1"`              // share of requests that get a line
-	Failures     bool          `yaml:"failures" default:"true"`                            // requests that ended in a 5xx get one too
-	Slow         time.Duration `yaml:"slow" min:"0s" max:"10m"`                            // and requests that took longer; 0 = none
-	MaxPerSecond int           `yaml:"max_per_second" default:"100" min:"1" max:"1000000"` // lines that Failures and Slow add
+	Enabled  bool          `yaml:"enabled"`
+	Sample   float64       `yaml:"sample" default:"0.01" min:"0" max:"1"` // share of requests that get a line
+	Failures bool          `yaml:"failures" default:"true"`               // requests that ended in a 5xx get one too
+	Slow     time.Duration `yaml:"slow" min:"0s" max:"10m"`               // and requests that took longer; 0 = none
 }
+
+// linesPerSecond bounds the lines that Failures and Slow add in a second: an outage of the SSPs must not
+// fill the disk, and a hundred requests show its causes.
+const linesPerSecond = 100
 
 // RequestLog receives records of requests. A nil RequestLog wants none.
 type RequestLog struct {
@@ -66,7 +69,7 @@ func (l *RequestLog) Wants(o *AccessOptions, failed bool, took time.Duration, no
 		}
 		return w
 	}
-	if !l.lines.allow(now, o.MaxPerSecond) {
+	if !l.lines.allow(now, linesPerSecond) {
 		w.reason = NoReason
 		l.limiter.suppress(message)
 	}

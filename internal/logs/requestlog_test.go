@@ -49,7 +49,7 @@ func (l *logged) count(r Reason) int {
 func TestEveryFailureIsLoggedWhateverTheSample(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		l := newLogged()
-		o := &AccessOptions{Enabled: true, Sample: 0.01, Failures: true, MaxPerSecond: 100}
+		o := &AccessOptions{Enabled: true, Sample: 0.01, Failures: true}
 		for i := range 10_000 {
 			l.end(o, i%1000 == 0, time.Millisecond)
 		}
@@ -63,7 +63,7 @@ func TestEveryFailureIsLoggedWhateverTheSample(t *testing.T) {
 func TestAFloodOfFailuresWritesNoMoreThanTheCapAndCountsTheFurtherLines(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		l := newLogged()
-		o := &AccessOptions{Enabled: true, Sample: 1, Failures: true, Slow: time.Second, MaxPerSecond: 100}
+		o := &AccessOptions{Enabled: true, Sample: 1, Failures: true, Slow: time.Second}
 		for range 3 {
 			for range 5000 {
 				l.end(o, true, 2*time.Second)
@@ -80,24 +80,26 @@ func TestAFloodOfFailuresWritesNoMoreThanTheCapAndCountsTheFurtherLines(t *testi
 func TestSlowRequestsAndFailuresShareTheCap(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		l := newLogged()
-		o := &AccessOptions{Enabled: true, Failures: true, Slow: 100 * time.Millisecond, MaxPerSecond: 3}
-		for _, took := range []time.Duration{100 * time.Millisecond, 101 * time.Millisecond, time.Second} {
-			l.end(o, false, took)
+		o := &AccessOptions{Enabled: true, Failures: true, Slow: 100 * time.Millisecond}
+		l.end(o, false, 100*time.Millisecond) // not slow
+		for range 60 {
+			l.end(o, false, 101*time.Millisecond)
 		}
-		l.end(o, true, 0)
-		l.end(o, true, 0)
+		for range 60 {
+			l.end(o, true, 0)
+		}
 		slow, failed := l.count(Slow), l.count(Failure)
-		testsupport.True(t, slow == 2 && failed == 1, "%d slow requests and %d failures were logged, want 2 and 1", slow, failed)
+		testsupport.True(t, slow == 60 && failed == 40, "%d slow requests and %d failures were logged, want 60 and 40", slow, failed)
 		o.Failures, o.Slow = false, 0
 		l.end(o, true, time.Hour)
-		testsupport.Equal(t, l.lines.FilterMessage(message).Len(), 3, "a failure is logged though it is switched off: %d lines")
+		testsupport.Equal(t, l.lines.FilterMessage(message).Len(), 100, "a failure is logged though it is switched off: %d lines")
 	})
 }
 
 func TestUnwantedRequestsAllocateNothing(t *testing.T) {
 	l := newLogged()
 	now := time.Now()
-	for _, o := range []*AccessOptions{{}, {Enabled: true, Failures: true, Slow: time.Second, MaxPerSecond: 1}} {
+	for _, o := range []*AccessOptions{{}, {Enabled: true, Failures: true, Slow: time.Second}} {
 		testsupport.Equal(t, testing.AllocsPerRun(100, func() { l.Wants(o, false, time.Millisecond, now) }), 0, "%v allocations")
 	}
 }

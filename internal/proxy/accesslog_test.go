@@ -98,7 +98,7 @@ func TestTheAccessLogHasEachLeg(t *testing.T) {
 func TestFailuresAreLoggedThoughTheSampleIsZero(t *testing.T) {
 	m := newModeProxy(t, route.Single, func(o *proxy.Options, rt *route.Route) {
 		trustsLoopback(o, rt)
-		o.Access = logs.AccessOptions{Enabled: true, Failures: true, MaxPerSecond: 1000}
+		o.Access = logs.AccessOptions{Enabled: true, Failures: true}
 		rt.NoAdOnError, rt.Masked = true, route.Statuses{"4xx", "5xx"}
 	}, bids("a", "{}"), respondsWith("b", 503), neverResponds("c"), bidder{name: "d", addr: "127.0.0.1:1"}, respondsWith("e", 404))
 	for id, c := range map[string]struct {
@@ -141,7 +141,7 @@ func TestFailuresAreLoggedThoughTheSampleIsZero(t *testing.T) {
 func TestSlowRequestsAreLoggedThoughTheSampleIsZero(t *testing.T) {
 	m := newModeProxy(t, route.Single, func(o *proxy.Options, rt *route.Route) {
 		trustsLoopback(o, rt)
-		o.Access = logs.AccessOptions{Enabled: true, Slow: time.Nanosecond, MaxPerSecond: 1000}
+		o.Access = logs.AccessOptions{Enabled: true, Slow: time.Nanosecond}
 	}, bids("a", "{}"))
 	m.do("GET", "/fill", "X-Request-Id: one")
 	wantFields(t, m.line(t, "one"), map[string]any{"status": int64(200), "logged_for": "slow"})

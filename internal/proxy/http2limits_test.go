@@ -61,7 +61,7 @@ func TestUnreadResponsesOfAConnectionAreBounded(t *testing.T) {
 	const size, n, bound = 300_000, 16, 2 << 20
 	all := make(chan struct{})
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) {
-		o.MaxBufferedBytes, o.Access = 16*bound, logs.AccessOptions{Enabled: true, Failures: true, MaxPerSecond: 100}
+		o.MaxBufferedBytes, o.Access = 16*bound, logs.AccessOptions{Enabled: true, Failures: true}
 	}), bidder{name: "a", handler: func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Hold") != "" {
 			<-all // so that no stream is refused because of another's response

@@ -76,7 +76,7 @@ func TestRequestsOverHTTP2ThatAreNeverServedAreCountedAndLogged(t *testing.T) {
 func TestAStreamTooManyIsCountedAndLogged(t *testing.T) {
 	received, release := make(chan struct{}), make(chan struct{})
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) {
-		o.MaxStreams, o.Access = 1, logs.AccessOptions{Enabled: true, Failures: true, MaxPerSecond: 100}
+		o.MaxStreams, o.Access = 1, logs.AccessOptions{Enabled: true, Failures: true}
 	}), bidder{name: "a", handler: func(http.ResponseWriter, *http.Request) { close(received); <-release }})
 	defer close(release)
 	f := m.frames(t)

@@ -54,7 +54,7 @@ func (r *request) writeNoAd(w *response, source []byte, o upstream.Outcome) {
 		return
 	}
 	w.begin(statusOK, "application/xml; charset=utf-8", source)
-	w.Body = []byte(`<?xml version="1.0" encoding="UTF-8"?>` + "\n" + `<VAST version="` + r.route.VASTVersion + `"/>` + "\n")
+	w.Body = []byte(`<?xml version="1.0" encoding="UTF-8"?>` + "\n" + `<VAST version="4.2"/>` + "\n")
 }
 
 // noBid returns a BidResponse without bids, or nil if the request has no id that can be read.

@@ -62,12 +62,11 @@ func (d *dialer) set(c *config.SSP) {
 	d.dial.SetTimeouts(c.Timeouts.Connect, c.Timeouts.TLSHandshake)
 	d.conns.Store(&connOptions{
 		http1: &http1.Options{
-			MaxResponseBytes: c.MaxResponseBytes, MaxResponseHeaderBytes: c.MaxResponseHeaderBytes, MaxResponseFields: c.MaxResponseFields,
+			MaxResponseBytes: c.MaxResponseBytes, MaxResponseHeaderBytes: c.MaxResponseHeaderBytes,
 			Linger: c.Pool.Linger, Depth: c.Pool.PipelineDepth, HeadWait: d.headWait,
 		},
 		http2: http2.Options{
 			MaxStreams: c.Pool.MaxStreamsPerConn, MaxResponseBytes: c.MaxResponseBytes, MaxResponseHeaderBytes: c.MaxResponseHeaderBytes,
-			MaxResponseFields: c.MaxResponseFields,
 		},
 	})
 }

@@ -33,7 +33,7 @@ func TestBrokenIPv6CostsNoRequest(t *testing.T) {
 	testsupport.NoError(t, err)
 	defer inner.Close()
 	d := &dialer{dial: inner}
-	d.conns.Store(&connOptions{http1: &http1.Options{MaxResponseBytes: 1, MaxResponseHeaderBytes: 1000, MaxResponseFields: 10}})
+	d.conns.Store(&connOptions{http1: &http1.Options{MaxResponseBytes: 1, MaxResponseHeaderBytes: 1000}})
 	p := pool.New(pool.Options{
 		SSP: "ssp", MaxConns: 4, MaxHTTP2Conns: 1, MaxDials: 4, MaxPending: 10, PendingTimeout: time.Minute,
 		BackoffMin: time.Minute, BackoffMax: time.Minute, ConnectTimeout: 2 * time.Minute, Protocol: upstream.HTTP1,

@@ -127,7 +127,7 @@ func nodeAt(node *yaml.Node, path string) *yaml.Node {
 
 // another has a valid value for each setting whose values cannot be guessed.
 var another = map[string]string{
-	"server.tls.min_version": `"1.3"`, "admin.tls.min_version": `"1.3"`, "ssps[].tls.min_version": `"1.3"`,
+	"server.tls.min_version": `"1.3"`, "ssps[].tls.min_version": `"1.3"`,
 	"server.tls.groups": "[x25519]", "admin.tls.groups": "[x25519]", "ssps[].tls.groups": "[x25519]",
 	"server.listen": "127.0.0.1:2", "server.socket_mode": `"0600"`, "server.trusted_proxies": `["192.0.2.0/24"]`, "server.fairness.key": "client_ip", "server.health_path": "/other",
 	"admin.listen": "127.0.0.1:2", "log.level": "debug", "log.format": "console", "tracing.endpoint": "http://127.0.0.1:4318/v1/traces",
@@ -136,7 +136,7 @@ var another = map[string]string{
 	"ssps[].headers.set": "[{name: X-Other, value: x}]", "ssps[].identity": "both", "ssps[].no_bid_body": "vast", "ssps[].qps.scope": "fleet",
 	"ssps[].retry.stale": "all", "ssps[].source_addresses": "[127.0.0.2]", "routes[].mirror.ssp": `""`, "routes[].match.path": "/other", "routes[].match.query": "[{name: q, value: x}]",
 	"routes[].match.header": "[{name: X-Other}]", "routes[].match.openrtb": "[{path: x, in: [1]}]", "routes[].mode": "single", "routes[].ssps": "[{name: c}]",
-	"routes[].on_error": "status", "routes[].on_error_status": `["503"]`, "routes[].no_ad": "vast", "routes[].vast_version": `"4.1"`, "routes[].privacy": "truncate_ip", "routes[].merge": "openrtb", "routes[].priority": "critical",
+	"routes[].on_error": "status", "routes[].on_error_status": `["503"]`, "routes[].no_ad": "vast", "routes[].privacy": "truncate_ip", "routes[].merge": "openrtb", "routes[].priority": "critical",
 }
 
 // others returns values that may be valid in place of the node's.

@@ -22,7 +22,7 @@ func newTable(cfg *config.Config, ssps map[string]*ssp.SSP, was *route.Table) *r
 		c := &routes[i]
 		r := &route.Route{
 			Name: c.Name, Mode: c.Mode, ClientChoice: c.ClientChoice,
-			NoAdOnError: c.OnError == config.OnErrorNoAd, Masked: c.OnErrorStatus, NoAd: c.NoAd, VASTVersion: c.VASTVersion,
+			NoAdOnError: c.OnError == config.OnErrorNoAd, Masked: c.OnErrorStatus, NoAd: c.NoAd,
 			MergeOpenRTB: c.Merge == config.MergeOpenRTB,
 			TruncateIP:   c.Privacy == config.PrivacyTruncateIP, Priority: priorities[c.Priority],
 			Match: route.Match{

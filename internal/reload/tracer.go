@@ -16,7 +16,7 @@ func (v *Versions) newTracer(c *config.Tracing) (*tracing.Tracer, error) {
 		return nil, nil
 	}
 	return tracing.New(tracing.Options{
-		Endpoint: c.Endpoint, Sample: c.Sample, MaxPerSecond: c.MaxPerSecond, Version: v.opts.AppVersion,
+		Endpoint: c.Endpoint, Sample: c.Sample, Version: v.opts.AppVersion,
 		Warn: func(err error) { v.opts.Peers.Warn("spans could not be sent; see tracing.endpoint", zap.Error(err)) },
 	})
 }

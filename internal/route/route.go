@@ -56,7 +56,6 @@ type Route struct {
 	NoAdOnError bool
 	Masked      Statuses
 	NoAd        NoAd
-	VASTVersion string
 	// MergeOpenRTB makes one BidResponse of the responses of ParallelAll. CheckMerge must have accepted the
 	// request.
 	MergeOpenRTB bool

@@ -12,14 +12,16 @@ import (
 	"adbuffer/internal/rates"
 )
 
+// maxPerSecond bounds the requests that are traced in a second. Each of their spans takes about 1 KB, and CPU.
+const maxPerSecond = 200
+
 // sampler decides which requests are traced, and counts its decisions.
 //
 // A trusted client's decision holds, since an incomplete trace is of little use. An untrusted
 // client could request spans for all its requests, so tracing.sample decides about them. At most
-// tracing.max_per_second requests are traced, for any clients.
+// maxPerSecond requests are traced in a second, for any clients.
 type sampler struct {
 	share     float64
-	bounded   bool
 	made      time.Time // the bucket counts from it
 	bucket    rates.Bucket
 	decisions [decisions]atomic.Uint64
@@ -32,15 +34,15 @@ type decision uint8
 const (
 	byParent  decision = iota // a trusted peer had sampled the trace
 	byShare                   // tracing.sample
-	overLimit                 // tracing.max_per_second
+	overLimit                 // maxPerSecond
 	decisions
 )
 
 var decisionNames = [decisions]string{"parent", "share", "over_limit"}
 
 func (s *sampler) init(o *Options) {
-	s.share, s.bounded, s.made = o.Sample, o.MaxPerSecond > 0, time.Now()
-	s.bucket.Start(0, float64(o.MaxPerSecond), float64(o.MaxPerSecond), 0)
+	s.share, s.made = o.Sample, time.Now()
+	s.bucket.Start(0, maxPerSecond, maxPerSecond, 0)
 }
 
 // sample reports whether a request is traced. parent is not valid if the request has none.
@@ -54,14 +56,14 @@ func (s *sampler) sample(parent trace.SpanContext, trusted bool, now time.Time) 
 	} else if rand.Float64() >= s.share { // not by the trace id, which a client may choose
 		return false
 	}
-	if s.bounded && !s.bucket.Take(now.Sub(s.made)) {
+	if !s.bucket.Take(now.Sub(s.made)) {
 		by = overLimit
 	}
 	s.decisions[by].Add(1)
 	return by != overLimit
 }
 
-var descRequests = Descs.New("adbuffer_trace_requests_total", "Requests that are traced, by the source of the decision: a trusted peer's traceparent (parent), or tracing.sample (share). Decision over_limit: chosen requests that are not traced because of tracing.max_per_second.", "decision")
+var descRequests = Descs.New("adbuffer_trace_requests_total", "Requests that are traced, by the source of the decision: a trusted peer's traceparent (parent), or tracing.sample (share). Decision over_limit: chosen requests that are not traced since 200 were traced in that second.", "decision")
 
 func (s *sampler) collect(to metrics.Sink) {
 	for d, name := range decisionNames {

@@ -33,8 +33,6 @@ type Options struct {
 	Endpoint string
 	// Sample is the share of requests, 0 to 1, that are traced if no trusted peer decides.
 	Sample float64
-	// MaxPerSecond bounds the requests that are traced in a second, 0 for no limit.
-	MaxPerSecond int
 	// Version is the version of the process.
 	Version string
 	// Warn is called with the reason when spans cannot be sent, once until a batch is sent again.

@@ -110,9 +110,13 @@ func HeaderTooLarge(limit int) *Error {
 	return Errorf(ResponseTooLarge, MaybeProcessed, "the header or the trailers of the response are over %d bytes; see max_response_header_bytes", limit)
 }
 
-// TooManyFields is the error of a response with more fields than the limit.
-func TooManyFields(limit int) *Error {
-	return Errorf(BadResponse, MaybeProcessed, "the response has over %d fields; see max_response_fields", limit)
+// MaxResponseFields bounds the fields of a response's header and trailers together. Each field costs
+// memory and time beyond its bytes, and the largest responses of real SSPs have some forty.
+const MaxResponseFields = 256
+
+// TooManyFields is the error of a response with more than MaxResponseFields fields.
+func TooManyFields() *Error {
+	return Errorf(BadResponse, MaybeProcessed, "the response has over %d fields", MaxResponseFields)
 }
 
 // Errors without their own cause are allocated once, so that a high error rate allocates nothing.

@@ -18,7 +18,7 @@ ssps:
   - {name: refuses, endpoints: [%[4]q], breaker: {enabled: false}}
 routes:
   - {name: empty, match: {path: /empty}, ssps: [fills, says-no, fails, refuses], client_choice: true, on_error: no_ad}
-  - {name: vast, match: {path: /vast}, ssps: [fills, says-no, fails, refuses], client_choice: true, on_error: no_ad, no_ad: vast, vast_version: "3.0"}
+  - {name: vast, match: {path: /vast}, ssps: [fills, says-no, fails, refuses], client_choice: true, on_error: no_ad, no_ad: vast}
 `
 
 func TestOnErrorNoAdReplacesErrorsByTheRoutesNoAd(t *testing.T) {
@@ -55,7 +55,7 @@ func TestOnErrorNoAdReplacesErrorsByTheRoutesNoAd(t *testing.T) {
 		a := c.Get(row.target, fields...).WantStatus(row.target, row.status).WantSource(row.source)
 		after := ab.Scrape()
 		vast := row.target[1] == 'v' && row.origin == "proxy"
-		if want := `<?xml version="1.0" encoding="UTF-8"?>` + "\n" + `<VAST version="3.0"/>` + "\n"; vast && (a.Body != want || a.Header("Content-Type") != "application/xml; charset=utf-8") {
+		if want := `<?xml version="1.0" encoding="UTF-8"?>` + "\n" + `<VAST version="4.2"/>` + "\n"; vast && (a.Body != want || a.Header("Content-Type") != "application/xml; charset=utf-8") {
 			t.Errorf("%s: %v %q, want an empty VAST document", row.target, a.Fields, a.Body)
 		}
 		if row.status == 204 && a.Body != "" {
