@@ -250,7 +250,7 @@ func (b *Balancer) setTurns(now time.Time) {
 	var active []*Endpoint
 	var weights []int
 	for _, e := range b.all {
-		e.turns = 0
+		e.turns, e.ahead = 0, 0
 		if e.active {
 			active = append(active, e)
 			weights = append(weights, max(1, e.Weight()*e.started(b.settings.SlowStart, now)))

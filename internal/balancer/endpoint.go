@@ -72,6 +72,9 @@ type Endpoint struct {
 	barred bool
 	active bool
 	turns  int // in a round
+	// ahead is how many waiting requests e served without a turn. Negative: how many of its turns served no
+	// request.
+	ahead int
 }
 
 // Weight returns the weight in force.

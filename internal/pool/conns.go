@@ -93,10 +93,12 @@ func (c *connections) pick(w wish, now time.Time) choice {
 	if len(s.all) > 1 {
 		if m := c.pickOther(e, w, now); m != nil {
 			s.UseTurn()
+			s.Served(e.Endpoint, 0, 1)
+			s.Served(m.ep.Endpoint, 1, 0)
 			return choice{m: m, passedOver: e}
 		}
 	}
-	return choice{} // a request that waits uses no turn
+	return choice{} // a request that waits uses the turn for its dial
 }
 
 // pickOther picks a connection of another endpoint, for a request of e when e has no free place. It

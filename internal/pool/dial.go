@@ -39,10 +39,9 @@ type Dialer interface {
 // dialDurations holds how long the parts of a dial took.
 type dialDurations struct{ dns, tcp, tls time.Duration }
 
-// startDialLocked starts a dial to the given endpoint. If it is nil, the dial goes to the endpoint
-// that needs a connection most.
-func (p *Pool) startDialLocked(to *endpoint, now time.Time) {
-	offerHTTP2 := p.offersHTTP2Locked(to, now)
+// startDialLocked starts a dial.
+func (p *Pool) startDialLocked(to aim, now time.Time) {
+	offerHTTP2 := p.offersHTTP2Locked(to.endpoint, now)
 	p.governor.begin(to, offerHTTP2)
 	m := newMember(p)
 	p.opts.Lag.Start()
@@ -66,7 +65,7 @@ func (p *Pool) offersHTTP2Locked(to *endpoint, now time.Time) bool {
 }
 
 // dial opens m's connection and adds it to the pool.
-func (p *Pool) dial(m *member, want *endpoint, offerHTTP2 bool) {
+func (p *Pool) dial(m *member, want aim, offerHTTP2 bool) {
 	to, took, err := p.nextAddress(want)
 	var lost []error
 	reached := to
@@ -92,7 +91,7 @@ func (p *Pool) dial(m *member, want *endpoint, offerHTTP2 bool) {
 		} else {
 			p.governor.failed(reached, nil, p.queue.outlasts(), now)
 		}
-		p.addLocked(m, took, now)
+		p.addLocked(m, want, took, now)
 	case p.closed, errors.Is(err, errNotNow), errors.Is(err, lag.ErrTooMuch):
 	case offerHTTP2 && upstream.AsError(err).BlamesHTTP2() && p.demotableLocked(now): // the address may work over HTTP/1
 		p.noteDialErrorLocked(to.endpoint, err)
@@ -106,7 +105,7 @@ func (p *Pool) dial(m *member, want *endpoint, offerHTTP2 bool) {
 			p.applyLocked(to.endpoint, p.conns.endpoints.DialFailed(to.endpoint.Endpoint, now), now)
 		}
 	}
-	if e := cmp.Or(to.endpoint, want); e != nil {
+	if e := cmp.Or(to.endpoint, want.endpoint); e != nil {
 		p.dialEndedLocked(e, err, now)
 	}
 	if failed {
@@ -116,7 +115,7 @@ func (p *Pool) dial(m *member, want *endpoint, offerHTTP2 bool) {
 }
 
 // nextAddress looks the SSP up and picks the next address to dial. The look-up is usually fast.
-func (p *Pool) nextAddress(want *endpoint) (to target, took dialDurations, err error) {
+func (p *Pool) nextAddress(want aim) (to target, took dialDurations, err error) {
 	p.mu.Lock()
 	failures := p.governor.lookup.failures
 	p.mu.Unlock()
@@ -174,8 +173,8 @@ func (p *Pool) lostRaceLocked(to target, lost []error, now time.Time) {
 	}
 }
 
-// addLocked adds a new connection and gives its places to waiters.
-func (p *Pool) addLocked(m *member, took dialDurations, now time.Time) {
+// addLocked adds a new connection, whose dial had the given aim, and gives its places to waiters.
+func (p *Pool) addLocked(m *member, to aim, took dialDurations, now time.Time) {
 	p.conns.add(m, now)
 	switch {
 	case p.unneededLocked(m.ep):
@@ -196,6 +195,7 @@ func (p *Pool) addLocked(m *member, took dialDurations, now time.Time) {
 		p.drainInactiveLocked()
 	}
 	r := waitResult{dialed: true, took: took}
+	before := p.queue.n
 	switch {
 	case m.ep.Probe() == balancer.ProbeDials:
 		p.probeOnLocked(m, r, now)
@@ -212,6 +212,11 @@ func (p *Pool) addLocked(m *member, took dialDurations, now time.Time) {
 	default:
 		p.reuseLocked(m)
 	}
+	turns := 0
+	if to.waiting {
+		turns = 1
+	}
+	p.conns.endpoints.Served(m.ep.Endpoint, before-p.queue.n, turns)
 	p.noteWarmLocked()
 }
 

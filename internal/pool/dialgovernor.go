@@ -10,12 +10,13 @@ import (
 
 // governor decides when the next dial starts, and to which address. Guarded by Pool.mu.
 //
-// The endpoint with the fewest connections for its weight comes first, and its addresses take
-// turns. An address whose last dial failed is on trial: the pool dials it once at a time until a
-// dial succeeds. The first failure may be an accident, so the next dial starts at once. After each
-// further failure in a row the address pauses, and each pause is twice as long. If requests wait, and
-// the dial after a pause fails before its timeout, one more starts at once. So an SSP that refuses
-// connections costs almost nothing. One dead address among several costs only its own dials.
+// A dial for a waiting request goes to the endpoint whose turn it is, any other dial to the endpoint
+// with the fewest connections for its weight. The addresses of an endpoint take turns. An address whose
+// last dial failed is on trial: the pool dials it once at a time until a dial succeeds. The first
+// failure may be an accident, so the next dial starts at once. After each further failure in a row the
+// address pauses, and each pause is twice as long. If requests wait, and the dial after a pause fails
+// before its timeout, one more starts at once. So an SSP that refuses connections costs almost nothing.
+// One dead address among several costs only its own dials.
 //
 // The governor treats a failed look-up like an address that failed.
 type governor struct {
@@ -121,10 +122,10 @@ func (g *governor) allFailed(e *endpoint) bool {
 	return true
 }
 
-// begin counts a new dial to the given endpoint, or to any if it is nil.
-func (g *governor) begin(want *endpoint, offerHTTP2 bool) {
-	if want != nil {
-		want.dialing++
+// begin counts a new dial.
+func (g *governor) begin(to aim, offerHTTP2 bool) {
+	if to.endpoint != nil {
+		to.endpoint.dialing++
 	}
 	g.dialing++
 	g.undecided++
@@ -186,12 +187,12 @@ func (g *governor) forget() {
 	g.known = slices.DeleteFunc(slices.Clone(g.known), func(a upstream.Address) bool { return g.endpoints.of(a) == nil })
 }
 
-// pick chooses the address of a dial: of the endpoint want or, if want is nil, of any endpoint. It
-// chooses an address on trial only if mayTry is true, want is set, or no other address exists.
-func (g *governor) pick(now time.Time, mayTry bool, want *endpoint) (t target, ok bool) {
-	list := []*endpoint{want}
-	if want == nil {
-		list = g.endpoints.byCrowding()
+// pick chooses the address of a dial. It chooses an address on trial only if mayTry is true, the dial
+// has an endpoint, or no other address exists.
+func (g *governor) pick(now time.Time, mayTry bool, want aim) (t target, ok bool) {
+	list := []*endpoint{want.endpoint}
+	if want.endpoint == nil {
+		list = g.endpoints.dialOrder(want.waiting)
 	}
 	var trial *endpoint // the first endpoint with an address on trial that may be dialled
 	trialAt := -1
@@ -218,10 +219,10 @@ func (g *governor) pick(now time.Time, mayTry bool, want *endpoint) (t target, o
 }
 
 // takeTurn counts a dial to e.addrs[at].
-func (g *governor) takeTurn(e *endpoint, at int, want *endpoint) target {
+func (g *governor) takeTurn(e *endpoint, at int, want aim) target {
 	a := e.addrs[at]
 	e.turn = (at + 1) % len(e.addrs)
-	if want == nil {
+	if want.endpoint == nil {
 		e.dialing++ // for other dials begin has counted it
 	}
 	s := g.stateOf(a)
@@ -246,7 +247,7 @@ func (g *governor) stateOf(a upstream.Address) *addressState {
 }
 
 // ended removes a dial from the counts. A dial that picked no address passes the zero target.
-func (g *governor) ended(t target, want *endpoint, offeredHTTP2 bool) {
+func (g *governor) ended(t target, want aim, offeredHTTP2 bool) {
 	g.dialing--
 	if offeredHTTP2 {
 		g.offering--
@@ -258,8 +259,8 @@ func (g *governor) ended(t target, want *endpoint, offeredHTTP2 bool) {
 	case t.endpoint != nil:
 		t.endpoint.dialing--
 		g.states[t.addr].dialing--
-	case want != nil:
-		want.dialing--
+	case want.endpoint != nil:
+		want.endpoint.dialing--
 	}
 }
 

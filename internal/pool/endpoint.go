@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -72,22 +71,14 @@ func (s *endpoints) disabled(e *endpoint) bool {
 	return s.State() == balancer.Disabled || e.HandState() == balancer.Disabled
 }
 
-// byCrowding returns the active endpoints, the least crowded first, and then the other endpoints
-// that are not barred.
-func (s *endpoints) byCrowding() []*endpoint {
-	if len(s.all) == 1 {
-		return s.all
+// dialOrder returns the endpoints that a dial may go to, the best one first. waiting says that a request waits for
+// the dial.
+func (s *endpoints) dialOrder(waiting bool) (order []*endpoint) {
+	conns := func(e *balancer.Endpoint) int { return s.all[e.Index].open + s.all[e.Index].dialing }
+	for _, e := range s.DialOrder(waiting, conns) {
+		order = append(order, s.all[e.Index])
 	}
-	var active, others []*endpoint
-	for _, e := range s.all {
-		if e.Active() {
-			active = append(active, e)
-		} else if !e.Barred() {
-			others = append(others, e)
-		}
-	}
-	slices.SortStableFunc(active, func(a, b *endpoint) int { return cmp.Compare(a.crowding(), b.crowding()) })
-	return append(active, others...)
+	return order
 }
 
 // crowding returns the number of connections of e, including the next one, divided by its weight.

@@ -13,15 +13,18 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// names are the endpoints of the tests.
-var names = []string{"a:80", "b:80", "c:80", "d:80"}
+// names are the endpoints of the tests. Most tests have at most the first four.
+var (
+	allNames = []string{"a:80", "b:80", "c:80", "d:80", "e:80", "f:80"}
+	names    = allNames[:4]
+)
 
 // endpointsSSP is an SSP with n endpoints a, b, c, …, each with one address.
 func endpointsSSP(t testing.TB, n int) *fakeSSP {
 	s := newFakeSSP(t)
 	s.addrs = addresses(n)
 	for i := range s.addrs {
-		s.addrs[i].Name = names[i]
+		s.addrs[i].Name = allNames[i]
 	}
 	return s
 }
@@ -32,7 +35,7 @@ func withWeights(weights ...int) func(*Options) {
 		o.MaxConns, o.MaxIdle, o.MaxHTTP2Conns = 64, 64, 8
 		o.Endpoints = nil
 		for i, w := range weights {
-			o.Endpoints = append(o.Endpoints, balancer.Options{Name: names[i], Weight: w})
+			o.Endpoints = append(o.Endpoints, balancer.Options{Name: allNames[i], Weight: w})
 		}
 	}
 }

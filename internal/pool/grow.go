@@ -23,11 +23,14 @@ func (g *growth) wants() bool {
 	case upstream.Unknown: // one dial shows the protocol, and so the number of connections needed
 		return g.governor.dialing == 0 && (g.tooFew() || g.queue.n > 0)
 	case upstream.HTTP1:
-		return g.tooFew() || g.queue.n > g.coming()
+		return g.tooFew() || g.waiting()
 	default:
-		return !g.sharedFull() && (g.tooFew() || g.queue.n+g.extraForAlone() > g.coming() || g.governor.dialing == 0 && g.conns.shared.wantsAnother())
+		return !g.sharedFull() && (g.tooFew() || g.waiting() || g.governor.dialing == 0 && g.conns.shared.wantsAnother())
 	}
 }
+
+// waiting reports whether requests wait for more places than the dials under way will likely bring.
+func (g *growth) waiting() bool { return g.queue.n+g.extraForAlone() > g.coming() }
 
 // sharedFull reports whether the multiplexed connections and the dials under way reach
 // max_http2_conns, or max_conns if they are pipelined.
@@ -115,7 +118,7 @@ func (p *Pool) growLocked(now time.Time) {
 			p.pauseLocked(pause)
 			break
 		}
-		p.startDialLocked(nil, now)
+		p.startDialLocked(aim{waiting: p.growth.waiting()}, now)
 	}
 	p.settleLocked(now)
 }

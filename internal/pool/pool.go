@@ -229,6 +229,7 @@ func (p *Pool) reuseLocked(m *member) {
 			return
 		}
 		p.giveLocked(choice{m: m}, waitResult{}, now)
+		p.conns.endpoints.Served(m.ep.Endpoint, 1, 0)
 		p.settleLocked(now)
 	default:
 		p.conns.keep(m)

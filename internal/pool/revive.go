@@ -61,7 +61,7 @@ func (p *Pool) dialForLocked(e *endpoint, now time.Time) bool {
 		p.makeRoomLocked(e)
 		return false
 	}
-	p.startDialLocked(e, now)
+	p.startDialLocked(aim{endpoint: e}, now)
 	return true
 }
 

@@ -6,6 +6,12 @@ import (
 	"adbuffer/internal/upstream"
 )
 
+// aim says where a dial should go.
+type aim struct {
+	endpoint *endpoint // nil: the governor chooses one
+	waiting  bool      // a request waits for the dial, which uses the turn of an endpoint
+}
+
 // target is the address of a dial, and its state when the dial began.
 type target struct {
 	addr     upstream.Address
