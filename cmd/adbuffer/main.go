@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+
+	"adbuffer/internal/logs"
 )
 
 func main() {
@@ -30,7 +32,11 @@ func run(ctx context.Context, args []string, stdout, stderr *os.File) int {
 	case err == nil:
 		return exitOK
 	case isFailure(err):
-		if text := err.Error(); text != "" {
+		if text := err.Error(); text != "" && serves(cmd) {
+			sink := logs.NewSink(stderr, nil) // does not wait for a reader that reads nothing
+			fmt.Fprintln(sink, text)
+			sink.Sync() //nolint:errcheck // it never fails
+		} else if text != "" {
 			fmt.Fprintln(stderr, text)
 		}
 		return exitFailed

@@ -3,6 +3,9 @@ package main
 import (
 	"errors"
 	"os"
+	"os/signal"
+	"slices"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -29,7 +32,13 @@ keep-alive connections, which it pools per SSP, within a deadline.`,
   adbuffer explain --config config/adbuffer.yaml '/fillbuffer?pub=1'   how a request would be handled
   adbuffer probe https://rtb.openx.example/bid   what to configure for an SSP
   adbuffer plan --rps 5000 --p50 80ms --p99 250ms   size a pool`,
-		Version:       app.Version,
+		Version: app.Version,
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
+			if serves(cmd) {
+				// A write to a pipe without a reader then fails, and ends nothing.
+				signal.Ignore(syscall.SIGPIPE)
+			}
+		},
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -40,6 +49,12 @@ keep-alive connections, which it pools per SSP, within a deadline.`,
 	root.SetGlobalNormalizationFunc(flagAliases)
 	root.AddCommand(newServe(stderr), newCheck(stdout), newDemo(stdout, stderr), newPlan(stdout), newHealth(stdout), newSim(stdout), newSSP(stdout), newExplain(stdout), newTail(stdout), newBundle(stdout), newReload(stdout), newProbe(stdout), newSchema(stdout), newMan(stdout), newVersion(stdout))
 	return root
+}
+
+// serves reports whether a command serves requests until a signal ends it. Its standard output and error may
+// fail or block before that.
+func serves(cmd *cobra.Command) bool {
+	return slices.Contains([]string{"serve", "sim", "demo"}, cmd.Name())
 }
 
 // addCobraCommands adds cobra's commands help and completion, which refuse words that name no command.
