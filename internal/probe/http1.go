@@ -114,7 +114,7 @@ func (r *response) decode() {
 	}
 	g := openrtb.AcquireGunzipper()
 	defer g.Release()
-	if plain, whole := g.Decode(r.body, maxBody); whole {
+	if plain, err := g.Decode(r.body, maxBody); err == nil {
 		r.body = bytes.Clone(plain)
 	}
 }

@@ -15,8 +15,10 @@ func (p *Proxy) editBody(r *request) *refusal {
 	if len(r.body) == 0 || !rt.TruncateIP && !rt.Removes() {
 		return nil
 	}
+	var undecoded error
 	if r.fields.Codings() == 1 && openrtb.IsGzip(r.fields.ContentEncoding()) {
-		if f := p.decodeBody(r); f != nil {
+		var f *refusal
+		if undecoded, f = p.decodeBody(r); f != nil {
 			return f
 		}
 	}
@@ -42,27 +44,32 @@ func (p *Proxy) editBody(r *request) *refusal {
 		p.unreadable[why].Add(1)
 	}
 	if rt.TruncateIP {
-		return &refusal{Outcome: upstream.BadRequest, Detail: "privacy: truncate_ip cannot read the body: " + why.Text()}
+		detail := "privacy: truncate_ip cannot read the body: " + why.Text()
+		if undecoded != nil {
+			detail += ", and " + undecoded.Error()
+		}
+		return &refusal{Outcome: upstream.BadRequest, Detail: detail}
 	}
 	return nil
 }
 
-// decodeBody replaces a gzip body by what it holds. A body that is no gzip stays, and keeps its Content-Encoding.
-func (p *Proxy) decodeBody(r *request) *refusal {
+// decodeBody replaces a gzip body by what it holds. A body that openrtb.Gunzipper does not decode stays, and keeps
+// its Content-Encoding; err says why.
+func (p *Proxy) decodeBody(r *request) (err error, f *refusal) {
 	limit := r.opts.MaxBodyBytes
 	if !p.budget.Reserve(int64(limit)) { // until the length is known
-		return p.bufferFull()
+		return nil, p.bufferFull()
 	}
 	reserved := limit
 	defer func() { p.budget.Release(int64(reserved)) }()
 	g := openrtb.AcquireGunzipper()
 	defer g.Release()
-	decoded, whole := g.Decode(r.body, limit)
+	decoded, err := g.Decode(r.body, limit)
 	switch {
 	case len(decoded) > limit:
-		return &refusal{Outcome: upstream.TooLarge, Detail: fmt.Sprintf("the decoded body is over %d bytes; see server.max_body_bytes", limit)}
-	case !whole || len(decoded) == 0:
-		return nil
+		return nil, &refusal{Outcome: upstream.TooLarge, Detail: fmt.Sprintf("the decoded body is over %d bytes; see server.max_body_bytes", limit)}
+	case err != nil || len(decoded) == 0:
+		return err, nil
 	}
 	buffer := bodyBuffer(len(decoded))
 	p.freeBody(r)
@@ -70,5 +77,5 @@ func (p *Proxy) decodeBody(r *request) *refusal {
 	r.buffer, r.room = buffer, len(decoded)
 	r.body = append((*buffer)[:0], decoded...)
 	r.fields.DropContentEncoding()
-	return nil
+	return nil, nil
 }

@@ -178,8 +178,8 @@ func (l *leg) plainBody() (body []byte, ok bool) {
 	g := openrtb.AcquireGunzipper()
 	defer g.Release()
 	limit := l.target.SSP.MaxResponseBytes()
-	decoded, whole := g.Decode(response.Body, limit)
-	if !whole || len(decoded) > limit || l.ex.Reserve(len(response.Body)+len(decoded)) != nil {
+	decoded, err := g.Decode(response.Body, limit)
+	if err != nil || len(decoded) > limit || l.ex.Reserve(len(response.Body)+len(decoded)) != nil {
 		return nil, false
 	}
 	return bytes.Clone(decoded), true

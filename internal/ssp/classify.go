@@ -154,8 +154,8 @@ func (n NoBidBody) searchCoded(coding, body []byte) (bool, noBidReason) {
 	}
 	g := openrtb.AcquireGunzipper()
 	defer g.Release()
-	document, whole := g.Decode(body, maxScan)
-	if !whole {
+	document, err := g.Decode(body, maxScan)
+	if err != nil {
 		return true, nbrNone
 	}
 	return n.search(document)
