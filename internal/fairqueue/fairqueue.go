@@ -4,7 +4,8 @@
 // It is start-time fair queueing (Goyal, Vin and Cheng, 1996) over 64 queues. A request costs the
 // time for which it holds its place. The queue that has paid least comes next. A key goes to the
 // shortest of its 8 queues (shuffle sharding): a key that fills all of its queues leaves most of
-// another key's queues alone. Memory is constant, however many keys there are.
+// another key's queues alone. When too many requests wait, the key of most of them loses one, however
+// they spread over its queues (crowd.go). Memory is that of the requests that wait, and a constant.
 //
 // A queue pays the usual cost of its requests in advance, when it gets a place. The real cost
 // replaces that when the place is free again.
@@ -43,6 +44,7 @@ type Queues[T any] struct {
 	cost   float64 // usual cost of all requests, in seconds
 	pushed time.Time
 	count  uint64 // requests since the zero value
+	crowd  crowd[T]
 }
 
 type queue[T any] struct {
@@ -61,6 +63,7 @@ type Item[T any] struct {
 	n          uint64         // its number
 	queue      upstream.Payer // chosen by Push; 0 = none
 	waiting    bool
+	ofKey      member[T]
 }
 
 // Push adds it at the end of the shortest queue of key.
@@ -82,11 +85,12 @@ func (q *Queues[T]) Push(it *Item[T], key uint64, now time.Time) {
 	}
 	s.last = it
 	s.waiting++
+	q.crowd.add(it, key)
 }
 
-// forget makes all queues equal, except for the places that they hold.
+// forget makes all queues equal, except for the places that they hold. No request waits.
 func (q *Queues[T]) forget() {
-	q.now = 0
+	q.now, q.crowd = 0, crowd[T]{}
 	for i := range q.queues {
 		q.paid[i] = q.queues[i].advance
 	}
@@ -145,6 +149,7 @@ func (q *Queues[T]) Remove(it *Item[T]) {
 		it.next.prev = it.prev
 	}
 	it.prev, it.next, it.waiting = nil, nil, false
+	q.crowd.remove(it)
 	s.waiting--
 	if s.waiting == 0 {
 		q.active &^= 1 << i
@@ -168,21 +173,9 @@ func (q *Queues[T]) First() *Item[T] {
 	return q.queues[i].first
 }
 
-// NewestOfLongest returns the newest request of the queue in which most requests wait, or nil if none
-// waits. Of equally long queues it takes the one that has paid most, then the one with the newest
-// request.
-func (q *Queues[T]) NewestOfLongest() *Item[T] {
-	var found *Item[T]
-	most, paid := 0, 0.0
-	for set := q.active; set != 0; set &= set - 1 {
-		i := bits.TrailingZeros64(set)
-		s := &q.queues[i]
-		if s.waiting > most || s.waiting == most && (q.paid[i] > paid || q.paid[i] == paid && s.last.n > found.n) {
-			found, most, paid = s.last, s.waiting, q.paid[i]
-		}
-	}
-	return found
-}
+// NewestOfLargest returns the newest request of the key of which most requests wait, or nil if none waits. Of up to
+// 64 keys with equally many it takes the one whose queue has paid most.
+func (q *Queues[T]) NewestOfLargest() *Item[T] { return q.crowd.largest(&q.paid) }
 
 // Lend pays in advance for the place of it, which Remove has just removed. Return takes the result.
 func (q *Queues[T]) Lend(it *Item[T]) upstream.Payer { return q.lend(int(it.queue) - 1) }

@@ -60,7 +60,7 @@ func (s *sim) ask(key uint64, holds time.Duration) {
 	s.q.Push(it, key, s.now)
 	s.queued = append(s.queued, it)
 	if len(s.queued) > s.limit {
-		s.drop(s.q.NewestOfLongest())
+		s.drop(s.q.NewestOfLargest())
 	}
 }
 
@@ -126,6 +126,26 @@ func TestKeyThatSendsTooMuchTakesNothingFromTheOthers(t *testing.T) {
 			testsupport.True(t, float64(lost) <= 0.01*float64(all), "%d times, a queue of %d: the other keys lost %d of %d requests", times, queue, lost, all)
 			if s.lost[noisy] == 0 || s.got[noisy] < 500 {
 				t.Errorf("%d times, a queue of %d: the key lost %d requests, and %d were served; it should have what is left", times, queue, s.lost[noisy], s.got[noisy])
+			}
+		}
+	}
+}
+
+// Requests of one key fill a queue of any length. Another key's newcomers take places of it until each has half.
+func TestFullQueueIsSharedByKeysNotByQueues(t *testing.T) {
+	for _, limit := range []int{1, 2, 8, 9, 64, 500} {
+		s := newSim(0, limit)
+		for range limit {
+			s.ask(key(0), 0)
+		}
+		for range limit {
+			s.ask(key(1), 0)
+		}
+		testsupport.Equal(t, s.lost[key(0)], limit/2, "in a queue of %[2]d, the key that filled it lost %[1]d requests", limit)
+		for n := range limit { // other keys, a request each
+			if n < limit/2-1 {
+				s.ask(key(2+n), 0)
+				testsupport.MustEqual(t, s.lost[key(2+n)], 0, "in a queue of %[2]d, newcomer %[3]d was refused: %[1]d", limit, n)
 			}
 		}
 	}
@@ -216,7 +236,7 @@ func TestHundredThousandKeysTakeNoMemory(t *testing.T) {
 		n++
 		q.Push(it, n*0x9e3779b97f4a7c15, now)
 		first := q.First()
-		q.NewestOfLongest()
+		q.NewestOfLargest()
 		q.Remove(first)
 		q.Return(q.Lend(first), time.Millisecond)
 	}); allocs != 0 {

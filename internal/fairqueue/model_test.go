@@ -14,6 +14,7 @@ import (
 // model is fair queueing over slices. It keeps each payment on its own.
 type model struct {
 	waiting  [Count][]*Item[int]
+	keys     map[*Item[int]]uint64 // of the requests that wait
 	paid     [Count]float64
 	advances [Count][]float64
 	usual    [Count]float64
@@ -71,6 +72,7 @@ func (m *model) push(t *testing.T, it *Item[int], key uint64, now time.Time) {
 		m.paid[i] = max(m.paid[i], m.now)
 	}
 	m.waiting[i] = append(m.waiting[i], it)
+	m.keys[it] = key
 }
 
 func sum(all []float64) (n float64) {
@@ -88,6 +90,27 @@ func (m *model) find(it *Item[int]) int {
 func (m *model) remove(it *Item[int]) {
 	i := m.find(it)
 	m.waiting[i] = slices.DeleteFunc(m.waiting[i], func(other *Item[int]) bool { return other == it })
+	delete(m.keys, it)
+}
+
+// largest returns the newest requests of the keys of which most requests wait, how many these are, and the most
+// that the queue of such a request has paid.
+func (m *model) largest() (largest []*Item[int], most int, paid float64) {
+	of, newest := make(map[uint64]int), make(map[uint64]*Item[int])
+	for it, key := range m.keys {
+		of[key]++
+		most = max(most, of[key])
+		if newest[key] == nil || it.n > newest[key].n {
+			newest[key] = it
+		}
+	}
+	for key, it := range newest {
+		if of[key] == most {
+			largest = append(largest, it)
+			paid = max(paid, m.paid[m.find(it)])
+		}
+	}
+	return largest, most, paid
 }
 
 func (m *model) least() float64 {
@@ -132,13 +155,12 @@ func near(a, b float64) bool { return math.Abs(a-b) <= 1e-6*(1+math.Abs(a)) }
 // check compares the queues with the model, after each step.
 func (m *model) check(t *testing.T, q *Queues[int]) {
 	t.Helper()
-	active, longest := 0, 0
+	active := 0
 	testsupport.MustTrue(t, near(q.now, m.now), "the virtual time is %v, want %v", q.now, m.now)
 	for i, w := range m.waiting {
 		if len(w) > 0 {
 			active++
 		}
-		longest = max(longest, len(w))
 		if q.queues[i].places != len(m.advances[i]) || !near(q.paid[i], m.paid[i]) || !near(q.queues[i].advance, sum(m.advances[i])) {
 			t.Fatalf("queue %d has paid %v, of it %v in advance for %d places; want %v, %v, %d",
 				i, q.paid[i], q.queues[i].advance, q.queues[i].places, m.paid[i], sum(m.advances[i]), len(m.advances[i]))
@@ -150,16 +172,18 @@ func (m *model) check(t *testing.T, q *Queues[int]) {
 		testsupport.MustTrue(t, slices.Equal(got, w), "%d requests wait in queue %d in an order of their own, want %d", len(got), i, len(w))
 	}
 	testsupport.MustEqual(t, q.Active(), active, "%d queues are active")
-	first, newest := q.First(), q.NewestOfLongest()
+	first, largest := q.First(), q.NewestOfLargest()
 	if active == 0 {
-		testsupport.MustTrue(t, first == nil && newest == nil, "a request is found in empty queues")
+		testsupport.MustTrue(t, first == nil && largest == nil, "a request is found in empty queues")
 		return
 	}
 	if i := m.find(first); m.waiting[i][0] != first || !near(m.paid[i], m.least()) {
 		t.Fatalf("the turn is of queue %d, which has paid %v; another has paid %v", i, m.paid[i], m.least())
 	}
-	if w := m.waiting[m.find(newest)]; len(w) != longest || w[len(w)-1] != newest {
-		t.Fatalf("a request of a queue of %d would be refused, the longest has %d", len(w), longest)
+	all, most, paid := m.largest()
+	if !slices.Contains(all, largest) || len(all) <= maxTied && !near(m.paid[m.find(largest)], paid) {
+		t.Fatalf("a request of a key with %d would be refused, whose queue has paid %v; want the newest of a key with %d, whose queue has paid %v",
+			largest.ofKey.waiting, m.paid[m.find(largest)], most, paid)
 	}
 }
 
@@ -168,7 +192,7 @@ func TestQueuesAgreeWithAModel(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		var q Queues[int]
-		var m model
+		m := model{keys: make(map[*Item[int]]uint64)}
 		var all []*Item[int] // that wait
 		var lent []upstream.Payer
 		keys, now := 1+r.Uint64N(200), time.Unix(1e9, 0)

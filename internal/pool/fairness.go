@@ -48,7 +48,7 @@ func (q *queue) first() *waiter {
 // worst returns the request that a full queue refuses. The queue is not empty.
 func (q *queue) worst() *waiter {
 	if q.fair != nil && !q.tail.front {
-		return q.fair.NewestOfLongest().Value
+		return q.fair.NewestOfLargest().Value
 	}
 	return q.tail
 }

@@ -84,6 +84,28 @@ func TestFullQueueRefusesTheKeyWithMostRequests(t *testing.T) {
 	})
 }
 
+// In a queue of eight places, each of a key's requests waits in a fair queue of its own. The key has most requests
+// all the same, and makes room for newcomers until they have as many.
+func TestSmallFullQueueRefusesTheKeyWithMostRequests(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		p, held := oneFairPlace(t, func(o *Options) { o.MaxPending = 8 })
+		var all, others []*request
+		for range 8 {
+			all = append(all, askAs(t, p, noisy, sec))
+		}
+		testsupport.Equal(t, p.Snapshot().FairQueues, 8, "the key's requests wait in %d queues")
+		for n := range 4 {
+			others = append(others, askAs(t, p, quiet, sec))
+			others[n].wantWaits()
+			all[7-n].wantErr(upstream.PendingFull, 0)
+		}
+		askAs(t, p, quiet, sec).wantErr(upstream.PendingFull, 0)
+		testsupport.Equal(t, p.stats.fairEvicted.Load(), 4, "%d requests were evicted")
+		held.do()
+		useAll(append(all[:4], others...))
+	})
+}
+
 // The first request has its place on a stale connection, so it comes before the others again. A request that was
 // not processed does too.
 func TestRequestsThatHadAPlaceComeBeforeFairOnes(t *testing.T) {
