@@ -13,8 +13,7 @@ type addressState struct {
 	retriedAtOnce bool      // after the last failure requests waited for a dial at once
 	until         time.Time // no dial starts earlier, because dials failed
 	unprocessed   int       // connections in a row on which the SSP processed no request
-	localFailures int       // dials in a row that failed because of adbuffer's machine; see failedLocally
-	spaced        time.Time // no dial starts earlier, because of unprocessed, or of localFailures
+	spaced        time.Time // no dial starts earlier, because of unprocessed
 }
 
 const (
@@ -22,11 +21,6 @@ const (
 	unspaced = 3
 	// firstSpace is the first space between two dials. Each further one is twice as long.
 	firstSpace = time.Millisecond
-	// firstLocalPause and maxLocalPause bound the space after a dial that failed because of this machine.
-	firstLocalPause = 10 * time.Millisecond
-	maxLocalPause   = time.Second
-	// lastingLocalFailures is the number of such dials in a row from which requests do not wait for the next.
-	lastingLocalFailures = 3
 )
 
 // healthy reports whether the pool may dial the address without a limit. A nil state means that the
@@ -61,21 +55,6 @@ func (s *addressState) failed(failures int, again bool, now time.Time, o *Option
 		// ±20 %, so that several adbuffers do not dial at the same moments; at most BackoffMax.
 		s.until = now.Add(rates.Jitter(doubled(o.BackoffMin, s.failures-2, o.BackoffMax), 0.2))
 	}
-}
-
-// failedLocally records a dial that failed because of adbuffer's machine: no address is to blame, but the
-// next dial would fail too. Dials that began together count as one.
-func (s *addressState) failedLocally(now time.Time) {
-	if s.spaced.After(now) {
-		return
-	}
-	s.spaced = now.Add(rates.Jitter(doubled(firstLocalPause, s.localFailures, maxLocalPause), 0.2))
-	s.localFailures++
-}
-
-// mayServeSoon reports whether requests may wait for the next dial, although none starts now.
-func (s *addressState) mayServeSoon() bool {
-	return s.failures == 0 && s.localFailures < lastingLocalFailures
 }
 
 // space sets the time of the next dial if the SSP processed no request on the last connections.

@@ -43,6 +43,7 @@ type dialDurations struct{ dns, tcp, tls time.Duration }
 func (p *Pool) startDialLocked(to aim, now time.Time) {
 	offerHTTP2 := p.offersHTTP2Locked(to.endpoint, now)
 	p.governor.begin(to, offerHTTP2)
+	p.governor.shortage.dialing(now)
 	m := newMember(p)
 	p.opts.Lag.Start()
 	p.wg.Go(func() { p.dial(m, to, offerHTTP2) })
@@ -254,6 +255,10 @@ func (p *Pool) noteDialErrorLocked(e *endpoint, err error) {
 	p.governor.failedWith(err)
 }
 
+// localProbePause is the pause before the next dial for a probe, after one that failed because of
+// adbuffer's machine. No request waits for it.
+const localProbePause = time.Second
+
 // dialEndedLocked records that a dial to e ended, with or without a connection.
 func (p *Pool) dialEndedLocked(e *endpoint, err error, now time.Time) {
 	p.reachLocked(e, now)
@@ -262,7 +267,7 @@ func (p *Pool) dialEndedLocked(e *endpoint, err error, now time.Time) {
 	}
 	// The dial brought no connection for the probe.
 	if isLocal(err) {
-		p.conns.endpoints.ProbeLater(e.Endpoint, p.governor.dialableAt(e, now))
+		p.conns.endpoints.ProbeLater(e.Endpoint, now.Add(localProbePause))
 	} else {
 		p.conns.endpoints.ProbeFailed(e.Endpoint, now)
 	}

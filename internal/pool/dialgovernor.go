@@ -32,6 +32,7 @@ type governor struct {
 	known     []upstream.Address // of the last look-up
 	states    map[upstream.Address]*addressState
 	lookup    addressState
+	shortage  shortage
 
 	lastError *upstream.Error // of the last dial that failed; never nil
 	paused    *upstream.Error // returned to requests that arrive while every address pauses; never nil
@@ -44,17 +45,20 @@ func newGovernor(o *Options, s *endpoints) governor {
 // pause says when the next dial may start if it may not start now.
 type pause struct {
 	until   time.Time // zero if dials under way decide it
-	mayWait bool      // requests may wait for the next dial to an address that pauses; see mayServeSoon
+	mayWait bool      // requests may wait for the next dial
 }
 
 // ready reports whether a dial may start now, and if not, how long the pause is. Before the first
 // look-up a dial may always start.
 func (g *governor) ready(now time.Time) (ok bool, p pause) {
+	if g.shortage.until.After(now) {
+		return false, pause{until: g.shortage.until, mayWait: true}
+	}
 	if l := &g.lookup; !l.healthy(now) && l.pausedUntil().After(now) {
-		return false, pause{until: l.pausedUntil(), mayWait: l.mayServeSoon()}
+		return false, pause{until: l.pausedUntil(), mayWait: l.failures == 0}
 	}
 	if len(g.known) == 0 {
-		return g.lookup.failures+g.lookup.localFailures == 0 || g.undecided == 0, pause{}
+		return g.lookup.failures == 0 || g.undecided == 0, pause{}
 	}
 	trials := 0 // addresses on trial that may be dialled now
 	for _, e := range g.endpoints.all {
@@ -65,7 +69,7 @@ func (g *governor) ready(now time.Time) (ok bool, p pause) {
 			if s.healthy(now) {
 				return true, pause{}
 			}
-			p.mayWait = p.mayWait || s.mayServeSoon()
+			p.mayWait = p.mayWait || s.failures == 0
 			switch until := s.pausedUntil(); {
 			case s.dialing > 0:
 			case !until.After(now):
@@ -97,6 +101,9 @@ func (g *governor) statesOf(e *endpoint) iter.Seq2[int, *addressState] {
 
 // dialableAt returns when the pool may dial an address of e. A time in the past means now.
 func (g *governor) dialableAt(e *endpoint, now time.Time) time.Time {
+	if g.shortage.until.After(now) {
+		return g.shortage.until
+	}
 	if len(g.known) == 0 {
 		return g.lookup.until
 	}
@@ -140,13 +147,13 @@ func (g *governor) lookedUp(addrs []upstream.Address, err error, failures int, n
 	g.undecided--
 	switch {
 	case isLocal(err):
-		g.lookup.failedLocally(now)
+		g.shortage.failed(now)
 		return
 	case err != nil:
 		g.lookup.failed(failures, false, now, g.opts)
 		return
 	}
-	g.lookup.failures, g.lookup.localFailures = 0, 0
+	g.lookup.failures = 0
 	g.share(addrs, now)
 	if len(g.states) <= len(addrs) {
 		return
@@ -267,7 +274,8 @@ func (g *governor) ended(t target, want aim, offeredHTTP2 bool) {
 // connected records that a dial brought a connection that the SSP did not close at once.
 func (g *governor) connected(t target, now time.Time) {
 	s := g.stateOf(t.addr)
-	s.failures, s.localFailures, s.retriedAtOnce = 0, 0, false
+	s.failures, s.retriedAtOnce = 0, false
+	g.shortage = shortage{}
 	s.space(now, g.opts) // the SSP may still process no request on the new connection
 }
 
@@ -277,8 +285,9 @@ func (g *governor) failed(t target, err error, again bool, now time.Time) {
 	switch {
 	case t.endpoint == nil: // the dial picked no address
 	case isLocal(err):
-		g.stateOf(t.addr).failedLocally(now)
+		g.shortage.failed(now)
 	default:
+		g.shortage = shortage{} // this machine could dial
 		g.stateOf(t.addr).failed(t.failures, again && !upstream.IsTimeout(err), now, g.opts)
 	}
 }
@@ -314,18 +323,18 @@ func (g *governor) processed(a upstream.Address) {
 // hasWorkingAddress reports whether the governor knows an address that may get requests and whose last dial
 // did not fail.
 func (g *governor) hasWorkingAddress() bool {
-	return g.lookup.localFailures > 0 || g.lookup.failures == 0 && slices.ContainsFunc(g.endpoints.all, func(e *endpoint) bool {
+	return g.lookup.failures == 0 && slices.ContainsFunc(g.endpoints.all, func(e *endpoint) bool {
 		return !e.Barred() && len(e.addrs) > 0 && !g.allFailed(e)
 	})
 }
 
 // failing reports whether the last look-up, or the last dial to an address, failed.
 func (g *governor) failing() bool {
-	if g.lookup.failures+g.lookup.localFailures > 0 {
+	if g.lookup.failures+g.shortage.failures > 0 {
 		return true
 	}
 	for _, s := range g.states {
-		if s.failures+s.localFailures > 0 {
+		if s.failures > 0 {
 			return true
 		}
 	}

@@ -153,15 +153,24 @@ func (p *Pool) growAgain() {
 }
 
 // dialFailedLocked fails waiters after a failed dial, unless some address has not failed. A waiter
-// that may outlast further failed dials waits for the next dial instead.
+// that may outlast further failed dials waits for the next dial instead. If adbuffer's machine is the
+// reason, it fails them once that lasts.
 func (p *Pool) dialFailedLocked(now time.Time) {
-	if !p.growth.hopeless() || p.governor.hasWorkingAddress() {
+	local := p.governor.shortage.failures > 0
+	switch {
+	case !p.growth.hopeless():
+		return
+	case local && !p.governor.shortage.lasts():
+		return
+	case !local && p.governor.hasWorkingAddress():
 		return
 	}
 	p.queue.fail(func(w *waiter) error {
 		switch {
 		case w.resent:
 			return nil
+		case local:
+			return p.governor.lastError // a further dial would fail too, at no cost of the request's
 		case w.redials > 0:
 			w.redials--
 			w.extend(p.opts.waitForDial(), now)
