@@ -15,6 +15,7 @@ import (
 	"adbuffer/internal/admin"
 	"adbuffer/internal/adminview"
 	"adbuffer/internal/config"
+	"adbuffer/internal/cpushare"
 	"adbuffer/internal/fleet"
 	"adbuffer/internal/lag"
 	"adbuffer/internal/listen"
@@ -39,6 +40,7 @@ type App struct {
 	queue    *lag.Queue
 	lag      *lag.Meter
 	overload *overload.Gate
+	share    *cpushare.Share
 	state    atomic.Int32
 	started  time.Time
 	via      string // the name of this process in Via; unique to the process

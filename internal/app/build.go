@@ -3,12 +3,14 @@ package app
 import (
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"adbuffer/internal/adminview"
 	"adbuffer/internal/config"
+	"adbuffer/internal/cpushare"
 	"adbuffer/internal/fleet"
 	"adbuffer/internal/http1server"
 	"adbuffer/internal/lag"
@@ -34,7 +36,11 @@ func (a *App) build(cfg *config.Config) error {
 	a.queue = lag.NewQueue()
 	a.overload, a.lag = new(overload.Gate), lag.New(a.queue.Pass)
 	a.overload.Configure(cfg.Server.Overload)
-	a.lag.OnWindow(a.overload.Observe)
+	a.share = cpushare.New(backgroundCPU(cfg))
+	a.lag.OnWindow(func(least, length time.Duration) {
+		a.overload.Observe(least, length)
+		a.share.Observe(least, length)
+	})
 	var err error
 	a.versions, err = reload.New(cfg, reload.Options{
 		Log: a.log, Peers: a.peers.Logger(), Via: a.via, AppVersion: Version, Fleet: a.fleet, Lag: a.lag,
@@ -57,6 +63,11 @@ func (a *App) build(cfg *config.Config) error {
 	return nil
 }
 
+// backgroundCPU returns the settings of the share of the CPU for background work.
+func backgroundCPU(c *config.Config) (limit float64, patient time.Duration) {
+	return c.Server.BackgroundCPU, c.Server.Overload.Target / 2
+}
+
 // register registers all metrics.
 func (a *App) register() error {
 	a.registry = metrics.NewRegistry()
@@ -72,6 +83,7 @@ func (a *App) register() error {
 		a.versions.Metrics(),
 		a.proxy.Metrics(),
 		listen.NewCertificatesCollector(certificates),
+		a.share.Metrics(),
 		newBuildInfo(),
 		newCPUMetrics(),
 		metrics.NewSource(memoryDescs, a.collectMemory),
@@ -144,6 +156,7 @@ func (a *App) ReloadFailed(err error) { a.versions.Failed(err) }
 // apply makes next the version that new requests use. It runs under the swap lock.
 func (a *App) apply(next *reload.Version) {
 	a.overload.Configure(next.Config.Server.Overload)
+	a.share.Configure(backgroundCPU(next.Config))
 	a.proxy.Reload(a.proxyOptions(next), next.Table)
 	a.trustPeers(next.Config)
 	a.certificates.setPolicies(next.Config)

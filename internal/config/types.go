@@ -85,6 +85,7 @@ type Server struct {
 	ProxyStatus      bool             `yaml:"proxy_status"` // of responses; RFC 9209
 	Fairness         Fairness         `yaml:"fairness"`
 	Overload         overload.Options `yaml:"overload"`
+	BackgroundCPU    float64          `yaml:"background_cpu" default:"0.25" min:"0.01" max:"1024"` // cores
 	Drain            Drain            `yaml:"drain"`
 }
 

@@ -1,0 +1,30 @@
+package cpushare
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"adbuffer/internal/metrics"
+)
+
+var (
+	descs        metrics.Descs
+	descSeconds  = descs.New("adbuffer_background_cpu_seconds_total", "CPU time of work that no client request asked for, by kind of work: TLS handshakes of clients (client_handshake), at the admin listener (admin_handshake) and with SSPs (ssp_handshake), texts of /metrics (scrape), and large compressed bodies (decode). Measured with the wall clock while the work computes.", "work")
+	descWaiting  = descs.New("adbuffer_background_waiting", "Such works that wait for their turn, by kind of work.", "work")
+	descTimeouts = descs.New("adbuffer_background_timeouts_total", "Such works that were given up because their turn did not come in time, by kind of work.", "work")
+	descLimit    = descs.New("adbuffer_background_cpu_limit_cores", "Cores that such work may use now: server.background_cpu while requests wait for CPU, more while CPU is idle.")
+)
+
+// Metrics returns a collector of the share's metrics.
+func (s *Share) Metrics() prometheus.Collector {
+	return metrics.NewSource(descs, func(to metrics.Sink) {
+		s.mu.Lock()
+		n, allowed := s.counts, s.allowed
+		s.mu.Unlock()
+		for w := range works {
+			to.FloatCounter(descSeconds, n[w].seconds, w.String())
+			to.Gauge(descWaiting, float64(n[w].waiting), w.String())
+			to.Counter(descTimeouts, n[w].timeouts, w.String())
+		}
+		to.Gauge(descLimit, allowed)
+	})
+}
