@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"adbuffer/internal/admin"
 )
@@ -23,15 +22,6 @@ const (
 )
 
 var errConfigAndAdmin = errors.New("--config and --admin exclude each other")
-
-// flagAliases are earlier names of --admin. They still work, and no help shows them.
-func flagAliases(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-	switch name {
-	case "against", "from", "url":
-		return adminFlag
-	}
-	return pflag.NormalizedName(name)
-}
 
 // addAdminFlags adds the flags that say how a command reaches an admin listener.
 func addAdminFlags(cmd *cobra.Command, at *admin.ClientOptions, help string) {

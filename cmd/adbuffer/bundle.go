@@ -85,7 +85,6 @@ file has any part, otherwise 1, with the first error, and there is no file.`,
 	fl.DurationVar(&timeout, "timeout", 15*time.Second, "for each part, beside the time of its capture, profile or trace")
 	fl.StringArrayVar(&capture, "capture", nil, "SSP whose next exchanges are captured, for 5 s at most; needs admin.capture")
 	addAdminFlags(cmd, &at, ofRunning)
-	completeFlag(cmd, "capture", sspNames.of(&at))
 	return cmd
 }
 

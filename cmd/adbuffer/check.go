@@ -6,29 +6,25 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"adbuffer/internal/admin"
 	"adbuffer/internal/app"
-	"adbuffer/internal/capacity"
 	"adbuffer/internal/config"
 	"adbuffer/internal/reload"
-	"adbuffer/internal/sizing"
 )
 
 // checkFlags are the flags of check.
 type checkFlags struct {
 	file                             string
 	against                          admin.ClientOptions
-	load                             sizing.Input // the load that the endpoints of each priority must carry
 	asJSON, quiet, effective, reveal bool
 }
 
 func newCheck(stdout *os.File) *cobra.Command {
-	f := checkFlags{load: sizing.Input{PlanInput: capacity.DefaultPlanInput()}}
+	var f checkFlags
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Validate a configuration, and print the effective one or its changes",
@@ -59,9 +55,8 @@ shown. Relative paths in the file are those of the running adbuffer.
 Warnings about "this machine" are about the machine, cgroup and ulimits of check itself:
 its open files, memory and addresses. With --admin, they are about the service's.
 
-check also warns of spare endpoints (those with a higher priority number) that could not
-carry the load if all endpoints with lower numbers failed. The load is that of --rps,
---p50 and --p99, as in plan, or with --admin that of the last minute.`,
+With --admin, check also warns of spare endpoints (those with a higher priority number)
+that could not carry the load of the last minute if all endpoints with lower numbers failed.`,
 		Example: `  adbuffer check config/adbuffer.yaml
   adbuffer check config/adbuffer.yaml --effective
   adbuffer check config/adbuffer.yaml --json
@@ -85,14 +80,7 @@ carry the load if all endpoints with lower numbers failed. The load is that of -
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print only warnings and the result")
 	cmd.Flags().BoolVar(&f.effective, "effective", false, "print the effective configuration")
 	cmd.Flags().BoolVar(&f.reveal, "show-secrets", false, "as --effective, with possible secrets, but no content of files")
-	f.load.Replicas = 1
-	cmd.Flags().Float64Var(&f.load.Rate, "rps", 0, "as in plan: requests per second to an SSP at peak, of all replicas together")
-	cmd.Flags().DurationVar(&f.load.P50, "p50", 0, "as in plan: median of the SSP's latency")
-	cmd.Flags().DurationVar(&f.load.P99, "p99", 0, "as in plan: 99th percentile of the SSP's latency")
-	cmd.Flags().IntVar(&f.load.Replicas, "replicas", 1, "as in plan: processes that share the rate")
-	cmd.Flags().StringVar(&f.load.SSP, "ssp", "", "the SSP of --rps (default: each)")
 	addAdminFlags(cmd, &f.against, "compare with a running adbuffer: URL of its admin listener (default: $"+adminVariable+")")
-	completeFlag(cmd, "ssp", sspNames.of(&f.against))
 	return cmd
 }
 
@@ -114,13 +102,6 @@ func (f *checkFlags) run(ctx context.Context, stdout *os.File) error {
 	}
 	if err != nil {
 		return failed(err)
-	}
-	if res.Valid {
-		more, err := f.groupWarnings(path, cfg)
-		if err != nil {
-			return err
-		}
-		res.Warnings = append(res.Warnings, more...)
 	}
 	if f.asJSON {
 		err = printJSON(stdout, res)
@@ -195,28 +176,6 @@ func (f *checkFlags) print(stdout *os.File, path string, cfg *config.Config, res
 	return nil
 }
 
-// groupWarnings warns of endpoints that could not carry the load of the flags without the other
-// endpoints. Without a load there are no warnings. cfg is nil if a running adbuffer checked the file.
-func (f *checkFlags) groupWarnings(path string, cfg *config.Config) (list []config.Warning, err error) {
-	name := f.load.SSP
-	if f.load.Rate == 0 && f.load.P50 == 0 && f.load.P99 == 0 {
-		if name != "" || f.load.Replicas != 1 {
-			return nil, errors.New("--ssp and --replicas are for the load of --rps, --p50 and --p99")
-		}
-		return nil, nil
-	}
-	if cfg == nil {
-		cfg, _, err = config.Load(path, config.OSEnv())
-		if err != nil {
-			return nil, failed(err)
-		}
-	}
-	if name != "" && !slices.ContainsFunc(cfg.SSPs, func(s config.SSP) bool { return s.Name == name }) {
-		return nil, fmt.Errorf("--ssp %s: the file has no such SSP", name)
-	}
-	return sizing.GroupWarningsFor(cfg, f.load)
-}
-
 // client returns the client of the running adbuffer to compare with, nil for none. It refuses flags
 // that do not go together.
 func (f *checkFlags) client() (*admin.Client, error) {
@@ -238,3 +197,8 @@ func (f *checkFlags) client() (*admin.Client, error) {
 
 // errSaid fails a command that has printed its error already.
 var errSaid = failed(errors.New(""))
+
+// yamlFiles completes the name of a configuration.
+func yamlFiles(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
+}

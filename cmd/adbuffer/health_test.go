@@ -96,7 +96,7 @@ func TestHealthGivesUpAfterItsTimeout(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-ended }))
 	defer s.Close()
 	defer close(ended)
-	_, stderr, code := runHere(t, "health", "--url", s.URL, "--timeout", (50 * time.Millisecond).String())
+	_, stderr, code := runHere(t, "health", "--admin", s.URL, "--timeout", (50 * time.Millisecond).String())
 	if code != 1 || !strings.Contains(stderr, "not ready") || !strings.Contains(stderr, "deadline exceeded") {
 		t.Errorf("exit status %d, want 1: %s", code, stderr)
 	}

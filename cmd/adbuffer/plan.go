@@ -4,20 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"adbuffer/internal/admin"
 	"adbuffer/internal/capacity"
-	"adbuffer/internal/config"
 	"adbuffer/internal/dial"
 	"adbuffer/internal/sizing"
 )
@@ -27,8 +23,6 @@ type planFlags struct {
 	in      sizing.Input
 	waiting share
 	from    admin.ClientOptions
-	over    time.Duration
-	file    string // to write the plan into; "" = none
 	asJSON  bool
 }
 
@@ -45,18 +39,13 @@ places with which at most --waiting of the requests wait. The mean latency is th
 lognormal distribution with the SSP's p50 and p99; it is above the median.
 
 With --admin it reads the load of every SSP from a running adbuffer's admin listener: the
-busiest 10 seconds of the last minutes. Or it reads it from a Prometheus that scrapes
-adbuffer: the highest rate of all instances and the longest mean hold within --over. A
+busiest 10 seconds of the last minutes. A
 pool is then at least 1.2 × as large as the most places that were in use at once, and
 none is made smaller.
-
-With --write it sets the values in a configuration file. Comments and all other text stay.
-A running adbuffer reads a changed file within two seconds.`,
+`,
 		Example: `  adbuffer plan --rps 20000 --p50 80ms --p99 250ms --replicas 12
   adbuffer plan --rps 5000 --p50 40ms --p99 180ms --protocol http2 --waiting 1% --json
-  adbuffer plan --admin http://127.0.0.1:9090
-  adbuffer plan --admin http://127.0.0.1:9090 --write /etc/adbuffer/adbuffer.yaml
-  adbuffer plan --admin http://prometheus:9090 --over 24h`,
+  adbuffer plan --admin http://127.0.0.1:9090`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.in.WaitingShare = float64(f.waiting)
@@ -68,9 +57,6 @@ A running adbuffer reads a changed file within two seconds.`,
 				err = plan.WriteJSON(stdout)
 			} else {
 				plan.Write(stdout)
-			}
-			if err == nil && f.file != "" {
-				err = writePlan(stdout, plan, f.file, !f.asJSON)
 			}
 			return failed(err)
 		},
@@ -91,10 +77,7 @@ A running adbuffer reads a changed file within two seconds.`,
 	fl.IntVar(&f.in.SSPAddresses, "ssp-addresses", f.in.SSPAddresses, "addresses of the SSP")
 	fl.IntVar(&f.in.LocalAddresses, "local-addresses", f.in.LocalAddresses, "addresses that each replica connects from, ssps[].source_addresses")
 	fl.DurationVar(&f.in.MaxAge, "max-age", f.in.MaxAge, "life of a connection, pool.max_age; 0: no limit")
-	addAdminFlags(cmd, &f.from, "URL of an admin listener or of a Prometheus to read rates and hold times from (default: $"+adminVariable+")")
-	completeFlag(cmd, "ssp", sspNames.of(&f.from))
-	fl.DurationVar(&f.over, "over", 0, "with --admin a Prometheus: plan for the highest rate and hold time within this duration (default: the last 5 minutes)")
-	fl.StringVar(&f.file, "write", "", "configuration file to set the planned values in; without --admin, --ssp names the SSP")
+	addAdminFlags(cmd, &f.from, "URL of an admin listener to read rates and hold times from (default: $"+adminVariable+")")
 	fl.BoolVar(&f.asJSON, "json", false, "print as JSON")
 	return cmd
 }
@@ -102,9 +85,6 @@ A running adbuffer reads a changed file within two seconds.`,
 func (f *planFlags) plan(cmd *cobra.Command) (sizing.Plan, error) {
 	if !slices.Contains(protocols, f.in.Protocol) {
 		return nil, fmt.Errorf("--protocol %s: must be %s", f.in.Protocol, strings.Join(protocols, ", "))
-	}
-	if f.over < 0 {
-		return nil, fmt.Errorf("--over %v must not be negative", f.over)
 	}
 	given := cmd.Flags().Changed
 	f.in.ProtocolGiven, f.in.StreamsGiven = given("protocol"), given("streams")
@@ -121,8 +101,8 @@ func (f *planFlags) plan(cmd *cobra.Command) (sizing.Plan, error) {
 		plan, err := f.observe(cmd.Context())
 		return plan, failed(err)
 	}
-	if f.over != 0 || f.from != (admin.ClientOptions{}) {
-		return nil, errors.New("--over, --token-file, --ca-file, --cert-file, --key-file and --insecure are for --admin")
+	if f.from != (admin.ClientOptions{}) {
+		return nil, errors.New("--token-file, --ca-file, --cert-file, --key-file and --insecure are for --admin")
 	}
 	var missing []string
 	for _, name := range numbers {
@@ -133,67 +113,7 @@ func (f *planFlags) plan(cmd *cobra.Command) (sizing.Plan, error) {
 	if len(missing) > 0 {
 		return nil, fmt.Errorf("%s missing; or name a running adbuffer with --admin", strings.Join(missing, ", "))
 	}
-	if f.file != "" && f.in.SSP == "" {
-		return nil, errors.New("--write needs --ssp, which names the SSP of the file, or --admin")
-	}
 	return sizing.FromNumbers(f.in)
-}
-
-// writePlan sets the values of the plan in a file, and prints the changes if verbose.
-func writePlan(w io.Writer, plan sizing.Plan, file string, verbose bool) error {
-	file, err := filepath.EvalSymlinks(file) // the link stays
-	if err != nil {
-		return fmt.Errorf("--write: %w", err)
-	}
-	text, err := config.Read(file)
-	if err != nil {
-		return fmt.Errorf("--write: %w", err)
-	}
-	edited, old, next, err := plan.Apply(text, config.OSEnv())
-	if list, ok := errors.AsType[config.Errors](err); ok {
-		return fmt.Errorf("--write %s: nothing was written:\n%w", file, list.In(file))
-	} else if err != nil {
-		return fmt.Errorf("--write %s: nothing was written: %w", file, err)
-	}
-	changes := config.Compare(old, next)
-	if len(changes) > 0 {
-		if err := replaceFile(file, edited); err != nil {
-			return fmt.Errorf("--write: %w", err)
-		}
-	}
-	if verbose {
-		fmt.Fprintf(w, "\n# %s: changes: %d\n", file, len(changes))
-		for _, c := range changes {
-			fmt.Fprintf(w, "# %v\n", c)
-		}
-	}
-	return nil
-}
-
-// replaceFile replaces a file in one step, and keeps its mode, owner and group.
-func replaceFile(file string, text []byte) (err error) {
-	info, err := os.Stat(file)
-	if err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
-	_, err = f.Write(text)
-	if owner, ok := info.Sys().(*syscall.Stat_t); ok {
-		err = errors.Join(err, f.Chown(int(owner.Uid), int(owner.Gid)))
-	}
-	err = errors.Join(err, f.Chmod(info.Mode().Perm()), f.Sync(), f.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), file)
 }
 
 // protocols are the values of --protocol.
@@ -209,7 +129,7 @@ func (f *planFlags) observe(ctx context.Context) (sizing.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	observed, err := sizing.Observe(ctx, client, f.over)
+	observed, err := sizing.Observe(ctx, client)
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -11,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 
 	"adbuffer/internal/config"
@@ -138,9 +136,7 @@ func TestImpossibleNumbersAreNamedAllAtOnce(t *testing.T) {
 		{"--rps 100 --p50 1ms", "--p99 missing"},
 		{"", "--rps, --p50, --p99 missing; or name a running adbuffer with --admin"},
 		{"--rps 100 --p50 1ms --p99 2ms --protocol spdy", "--protocol spdy: must be auto, http1"},
-		{"--rps 100 --from http://127.0.0.1:9", "--rps cannot be given with --admin"},
-		{"--rps 100 --p50 1ms --p99 2ms --over 1h", "--insecure are for --admin"},
-		{"--from http://127.0.0.1:9 --over -1h", "--over -1h0m0s must not be negative"},
+		{"--rps 100 --admin http://127.0.0.1:9", "--rps cannot be given with --admin"},
 		{"--rps 100 --p50 1ms --p99 2ms --waiting many", "write 3% or 0.03"},
 		{"--rps 100 --p50 80 --p99 250ms", "missing unit"},
 	} {
@@ -183,33 +179,33 @@ func TestPlanFromAListenerWithTLS(t *testing.T) {
 	defer s.Close()
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	testsupport.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600))
-	plan(t, "--from", s.URL, "--ca-file", ca)
-	if _, log, code := runHere(t, "plan", "--from", s.URL); code != exitFailed || !strings.Contains(log, "certificate") {
+	plan(t, "--admin", s.URL, "--ca-file", ca)
+	if _, log, code := runHere(t, "plan", "--admin", s.URL); code != exitFailed || !strings.Contains(log, "certificate") {
 		t.Errorf("without the authority: exit status %d: %s", code, log)
 	}
 }
 
 func TestPlanFromARunningAdbuffer(t *testing.T) {
-	out := plan(t, "--from", poolsOf(t, ""))
+	out := plan(t, "--admin", poolsOf(t, ""))
 	wantRow(t, out, "openx ", "http1", "150", "176", "100")
 	wantRow(t, out, "beta ", "http2", "65", "7", "4")
 	for _, want := range []string{"max_conns: 176   # now 100, which is too few; pool.auto uses 97 places of it", "openx: the load grows steadily, and the pool is full in 8 minutes", "max_http2_conns: 7   # now 4, which is too few", "max_streams_per_conn: 20"} {
 		testsupport.True(t, strings.Contains(out, want), "no %q in\n%s", want, out)
 	}
-	if out := plan(t, "--from", poolsOf(t, ""), "--ssp", "beta"); strings.Contains(out, "openx") {
+	if out := plan(t, "--admin", poolsOf(t, ""), "--ssp", "beta"); strings.Contains(out, "openx") {
 		t.Errorf("--ssp beta shows openx:\n%s", out)
 	}
 }
 
 func TestPlanFromAListenerThatWantsAToken(t *testing.T) {
 	url := poolsOf(t, "s3cret")
-	_, log, code := runHere(t, "plan", "--from", url)
+	_, log, code := runHere(t, "plan", "--admin", url)
 	if code != exitFailed || !strings.Contains(log, "--token-file") || strings.Contains(log, "s3cret") {
 		t.Errorf("exit status %d: %s", code, log)
 	}
 	file := filepath.Join(t.TempDir(), "token")
 	testsupport.NoError(t, os.WriteFile(file, []byte("s3cret\n"), 0o600))
-	plan(t, "--from", url, "--token-file", file)
+	plan(t, "--admin", url, "--token-file", file)
 }
 
 func TestPlanFromAnUnknownServerIsAnError(t *testing.T) {
@@ -218,19 +214,19 @@ func TestPlanFromAnUnknownServerIsAnError(t *testing.T) {
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }))
 	defer page.Close()
 	for _, c := range []struct{ from, want string }{
-		{web.URL, "neither an adbuffer's admin listener nor a Prometheus"},
-		{page.URL, "neither an adbuffer's admin listener nor a Prometheus"},
+		{web.URL, "does not respond as an adbuffer's admin listener does"},
+		{page.URL, "does not respond as an adbuffer's admin listener does"},
 		{"http://127.0.0.1:1", "connection refused"},
 		{"adbuffer:9090", "must be the URL"},
 	} {
-		if _, log, code := runHere(t, "plan", "--from", c.from); code != exitFailed || !strings.Contains(log, c.want) {
-			t.Errorf("--from %s: exit status %d, %q, want %q", c.from, code, log, c.want)
+		if _, log, code := runHere(t, "plan", "--admin", c.from); code != exitFailed || !strings.Contains(log, c.want) {
+			t.Errorf("--admin %s: exit status %d, %q, want %q", c.from, code, log, c.want)
 		}
 	}
-	if _, log, code := runHere(t, "plan", "--from", poolsOf(t, ""), "--ssp", "idle"); code != exitFailed || !strings.Contains(log, "no requests to idle") {
+	if _, log, code := runHere(t, "plan", "--admin", poolsOf(t, ""), "--ssp", "idle"); code != exitFailed || !strings.Contains(log, "no requests to idle") {
 		t.Errorf("exit status %d: %s", code, log)
 	}
-	if _, log, code := runHere(t, "plan", "--from", poolsOf(t, ""), "--ssp", "none"); code != exitFailed || !strings.Contains(log, `there is no SSP "none"`) {
+	if _, log, code := runHere(t, "plan", "--admin", poolsOf(t, ""), "--ssp", "none"); code != exitFailed || !strings.Contains(log, `there is no SSP "none"`) {
 		t.Errorf("exit status %d: %s", code, log)
 	}
 }
@@ -297,101 +293,5 @@ func TestPlanFromARunningAdbufferIsForThePeak(t *testing.T) {
 	wantRow(t, out, "calm ", "100", "100ms", "20", "24", "100")    // the last point has no hold
 	for _, want := range []string{"max_conns: 121   # now 100, which is too few", "max_conns: 120   # now", "max_conns: 100   # enough: the plan needs 24"} {
 		testsupport.True(t, strings.Contains(out, want), "no %q in\n%s", want, out)
-	}
-	const text = `# The pools of three SSPs.
-ssps:
-  - name: busy   # the largest
-    endpoints: ["http://127.0.0.1:9000/bid"]
-    pool:
-      # as measured
-      max_conns: 64   # not enough
-      min_idle: 60
-  - {name: "bursty", endpoints: ["http://127.0.0.1:9001/bid"]}
-  - name: calm
-    endpoints: ["http://127.0.0.1:9002/bid"]
-    pool: {max_conns: 110, min_idle: 100}
-routes:
-  - {name: default, match: {path: /fillbuffer}, ssps: [busy, bursty, calm], client_choice: true}
-`
-	file := writeFile(t, text)
-	link := filepath.Join(t.TempDir(), "link.yaml")
-	testsupport.NoError(t, os.Symlink(file, link))
-	plan(t, "--admin", s.URL, "--write", link)
-	got, err := os.ReadFile(file)
-	testsupport.NoError(t, err)
-	want := strings.Replace(text, "max_conns: 64", "max_conns: 121", 1) // bursty has the default of 256
-	testsupport.True(t, string(got) == want, "the file is\n%s\nwant\n%s", got, want)
-	if info, err := os.Lstat(link); err != nil || info.Mode().Type() != os.ModeSymlink {
-		t.Errorf("the link is gone: %v", err)
-	}
-}
-
-func TestPlanIsWrittenIntoAnyFormOfTheFile(t *testing.T) {
-	const routes = "\nroutes: [{name: r, match: {path: /}, ssps: [a]}]\n"
-	for text, want := range map[string]string{
-		"ssps: [{name: a, endpoints: [\"http://h/\"]}]":                                                   "ssps: [{name: a, pool: {max_conns: 176}, endpoints: [\"http://h/\"]}]",
-		"ssps:\n- endpoints: [\"http://h/\"]\n  name: 'a' # é\n":                                          "ssps:\n- endpoints: [\"http://h/\"]\n  name: 'a' # é\n  pool: {max_conns: 176}\n",
-		"ssps:\n- name: a\n  pool:\n  endpoints: [\"http://h/\"]":                                         "ssps:\n- name: a\n  pool: {max_conns: 176}\n  endpoints: [\"http://h/\"]",
-		"ssps:\n- name: a\n  pool: {}\n  endpoints: [\"http://h/\"]":                                      "ssps:\n- name: a\n  pool: {max_conns: 176}\n  endpoints: [\"http://h/\"]",
-		"ssps:\n- name: a\n  pool: {min_idle: 1}\n  endpoints: [\"http://h/\"]":                           "ssps:\n- name: a\n  pool: {max_conns: 176, min_idle: 1}\n  endpoints: [\"http://h/\"]",
-		"ssps:\n- name: a\n  pool:\n    min_idle: 1\n  endpoints: [\"http://h/\"]":                        "ssps:\n- name: a\n  pool:\n    max_conns: 176\n    min_idle: 1\n  endpoints: [\"http://h/\"]",
-		"ssps: [{name: \"a\", host: é.é, pool: {max_conns: \"${N:-9}\"}, endpoints: [\"http://h/\"]}]":    "",
-		"ssps: [{name: a, endpoints: [\"http://h/\"], pool: {max_conns: \"${N:-9}\"}}]":                   "ssps: [{name: a, endpoints: [\"http://h/\"], pool: {max_conns: 176}}]",
-		"ssps: [{name: a, endpoints: [\"http://h/\"], pool: {min_idle: 200}}]":                            "", // above max_conns
-		"ssp_defaults: {pool: &p {min_idle: 2}}\nssps: [{name: a, endpoints: [\"http://h/\"], pool: *p}]": "",
-		"ssps: [{name: b, endpoints: [\"http://h/\"]}]":                                                   "",
-	} {
-		file := writeFile(t, text+routes)
-		_, log, code := runHere(t, "plan", "--rps", "20000", "--p50", "80ms", "--p99", "250ms", "--replicas", "12", "--ssp", "a", "--protocol", "http1", "--write", file)
-		got, err := os.ReadFile(file)
-		testsupport.NoError(t, err)
-		if want == "" {
-			if code != exitFailed || string(got) != text+routes || !strings.Contains(log, "nothing was written") {
-				t.Errorf("%s\nexit status %d: %s\n%s", text, code, log, got)
-			}
-		} else if code != exitOK || string(got) != want+routes {
-			t.Errorf("exit status %d: %s\n%s\nwant\n%s", code, log, got, want)
-		}
-	}
-	file := writeFile(t, "ssps: [{name: a, endpoints: [\"http://h/\"]}]"+routes)
-	t.Setenv("ADBUFFER_SSPS_A_POOL_MAX_CONNS", "9")
-	if _, log, code := runHere(t, "plan", "--rps", "1000", "--p50", "80ms", "--p99", "250ms", "--ssp", "a", "--write", file); code != exitFailed || !strings.Contains(log, "a variable sets it") {
-		t.Errorf("exit status %d: %s", code, log)
-	}
-	if _, log, code := runHere(t, "plan", "--rps", "1000", "--p50", "80ms", "--p99", "250ms", "--write", file); code != exitUsage || !strings.Contains(log, "--ssp") {
-		t.Errorf("exit status %d: %s", code, log)
-	}
-}
-
-// A service reads its file by owner, group and mode. root may write the plan.
-func TestAWrittenPlanKeepsOwnerAndModeAndAFailedOneKeepsTheFile(t *testing.T) {
-	const text = "ssps: [{name: a, endpoints: [\"http://h/\"]}]\nroutes: [{name: r, match: {path: /}, ssps: [a]}]\n"
-	write := func(file string) (log string, code int) {
-		_, log, code = runHere(t, "plan", "--rps", "20000", "--p50", "80ms", "--p99", "250ms", "--ssp", "a", "--write", file)
-		return log, code
-	}
-	uid, gid := os.Getuid(), os.Getgid()
-	if uid == 0 {
-		uid, gid = 65532, 65533
-	}
-	file := writeFile(t, text)
-	testsupport.NoError(t, errors.Join(os.Chown(file, uid, gid), os.Chmod(file, 0o640)))
-	if log, code := write(file); code != exitOK {
-		t.Fatalf("exit status %d: %s", code, log)
-	}
-	info, err := os.Stat(file)
-	testsupport.NoError(t, err)
-	if owner := info.Sys().(*syscall.Stat_t); info.Mode() != 0o640 || int(owner.Uid) != uid || int(owner.Gid) != gid {
-		t.Errorf("mode %v, owner %d:%d; want -rw-r----- and %d:%d", info.Mode(), owner.Uid, owner.Gid, uid, gid)
-	}
-
-	file = filepath.Join(t.TempDir(), strings.Repeat("n", 255)) // no longer name fits beside it
-	testsupport.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	log, code := write(file)
-	if got, err := os.ReadFile(file); code != exitFailed || string(got) != text || !strings.Contains(log, "--write") {
-		t.Errorf("exit status %d: %s\n%s (%v)", code, log, got, err)
-	}
-	if all, err := os.ReadDir(filepath.Dir(file)); len(all) != 1 {
-		t.Errorf("%d files, %v", len(all), err)
 	}
 }

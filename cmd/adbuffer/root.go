@@ -46,8 +46,7 @@ keep-alive connections, which it pools per SSP, within a deadline.`,
 	root.SetErr(stderr)
 	root.SetVersionTemplate(versionLine())
 	root.SetUsageTemplate(root.UsageTemplate() + exitCodes)
-	root.SetGlobalNormalizationFunc(flagAliases)
-	root.AddCommand(newServe(stderr), newCheck(stdout), newDemo(stdout, stderr), newPlan(stdout), newHealth(stdout), newSim(stdout), newSSP(stdout), newExplain(stdout), newTail(stdout), newBundle(stdout), newReload(stdout), newProbe(stdout), newSchema(stdout), newMan(stdout), newVersion(stdout))
+	root.AddCommand(newServe(stderr), newCheck(stdout), newDemo(stdout, stderr), newPlan(stdout), newHealth(stdout), newSim(stdout), newSSP(stdout), newExplain(stdout), newTail(stdout), newBundle(stdout), newReload(stdout), newProbe(stdout), newVersion(stdout))
 	return root
 }
 

@@ -60,9 +60,8 @@ get its share. Changes survive a reload and end with the process.`,
 	fl.StringVar(&f.endpoint, "endpoint", "", "host:port of one endpoint of the SSP")
 	fl.BoolVar(&f.asJSON, "json", false, "print JSON")
 	addAdminFlags(cmd, &f.at, ofRunning)
-	completeFlag(cmd, "endpoint", endpoints.of(&f.at))
 	cmd.AddCommand(&cobra.Command{
-		Use: "list [SSP]", Short: "List SSPs and their endpoints", Args: cobra.MaximumNArgs(1), ValidArgsFunction: sspNames.first(&f.at),
+		Use: "list [SSP]", Short: "List SSPs and their endpoints", Args: cobra.MaximumNArgs(1),
 		Example: "  adbuffer ssp list\n  adbuffer ssp list openx --json",
 		RunE:    func(cmd *cobra.Command, args []string) error { return f.list(cmd.Context(), stdout, args) },
 	})
@@ -72,7 +71,7 @@ get its share. Changes survive a reload and end with the process.`,
 		{"disable", "disabled", "Send no new requests to an SSP or an endpoint, and close idle connections"},
 	} {
 		cmd.AddCommand(&cobra.Command{
-			Use: v.verb + " SSP", Short: v.short, Args: cobra.ExactArgs(1), ValidArgsFunction: sspNames.first(&f.at),
+			Use: v.verb + " SSP", Short: v.short, Args: cobra.ExactArgs(1),
 			Example: fmt.Sprintf("  adbuffer ssp %[1]s openx\n  adbuffer ssp %[1]s openx --endpoint use.rtb.openx.example:443", v.verb),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return f.change(cmd.Context(), stdout, args[0], "state", admin.Change{State: v.state})
@@ -80,7 +79,7 @@ get its share. Changes survive a reload and end with the process.`,
 		})
 	}
 	cmd.AddCommand(&cobra.Command{
-		Use: "weight SSP N --endpoint HOST:PORT", Short: "Change the weight of an endpoint", Args: cobra.ExactArgs(2), ValidArgsFunction: sspNames.first(&f.at),
+		Use: "weight SSP N --endpoint HOST:PORT", Short: "Change the weight of an endpoint", Args: cobra.ExactArgs(2),
 		Example: "  adbuffer ssp weight openx 3 --endpoint use.rtb.openx.example:443",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := strconv.Atoi(args[1])

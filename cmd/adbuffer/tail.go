@@ -67,9 +67,6 @@ is a line of JSON with the fields of the access log.`,
 	fl.StringVar(&id, "id", "", "only the request with this id")
 	fl.DurationVar(&slow, "slow", 0, "only requests that took longer")
 	addAdminFlags(cmd, &at, ofRunning)
-	completeFlag(cmd, "ssp", sspNames.of(&at))
-	completeFlag(cmd, "route", routeNames.of(&at))
-	completeFlag(cmd, "outcome", outcomeNames.of(&at))
 	return cmd
 }
 

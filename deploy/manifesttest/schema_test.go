@@ -10,7 +10,6 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"sigs.k8s.io/yaml"
 
-	"adbuffer/config"
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/testsupport"
 )
@@ -18,7 +17,12 @@ import (
 // The JSON Schema of the configuration accepts valid files, as an editor reads them, and refuses wrong
 // types, ranges, words and keys.
 func TestTheSchemaAcceptsValidFilesAndRefusesWrongTypes(t *testing.T) {
-	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(config.Schema))
+	read := func(name string) []byte {
+		text, err := os.ReadFile(filepath.Join("../..", name))
+		testsupport.NoError(t, err)
+		return text
+	}
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(read("config/adbuffer.schema.json")))
 	testsupport.NoError(t, err)
 	compiler := jsonschema.NewCompiler()
 	testsupport.NoError(t, compiler.AddResource("adbuffer.json", document))
@@ -30,11 +34,6 @@ func TestTheSchemaAcceptsValidFilesAndRefusesWrongTypes(t *testing.T) {
 		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(asJSON))
 		testsupport.NoError(t, err)
 		return schema.Validate(value)
-	}
-	read := func(name string) []byte {
-		text, err := os.ReadFile(filepath.Join("../..", name))
-		testsupport.NoError(t, err)
-		return text
 	}
 	effective, _, status := e2e.Run(t, nil, "check", "--show-secrets", "../../config/adbuffer.yaml")
 	testsupport.MustTrue(t, status == 0, "check: exit status %d:\n%s", status, effective)

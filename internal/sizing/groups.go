@@ -14,7 +14,7 @@ import (
 // ObservePool returns a pool's load of the last minute.
 func ObservePool(s *pool.Snapshot, o *pool.Options) Observation {
 	return Observation{
-		name: o.SSP, protocol: s.Protocol.String(), rate: s.Need.ArrivalsPerSecond, hold: seconds(s.Need.HoldSeconds), instances: 1,
+		name: o.SSP, protocol: s.Protocol.String(), rate: s.Need.ArrivalsPerSecond, hold: seconds(s.Need.HoldSeconds),
 		streams: o.MaxStreams, depth: o.PipelineDepth,
 	}
 }
@@ -35,30 +35,6 @@ func GroupWarnings(cfg *config.Config, all []Observation) (warnings []config.War
 		warnings = append(warnings, more...)
 	}
 	return warnings
-}
-
-// GroupWarningsFor is GroupWarnings for a load that the operator gives: for the SSP that in names,
-// or for each.
-func GroupWarningsFor(cfg *config.Config, in Input) (warnings []config.Warning, err error) {
-	for i := range cfg.SSPs {
-		s := &cfg.SSPs[i]
-		if in.SSP != "" && in.SSP != s.Name {
-			continue
-		}
-		p := planned{name: s.Name, protocol: string(s.Protocol), in: in.PlanInput}
-		switch {
-		case p.pipelined():
-			p.in.Streams = s.Pool.PipelineDepth
-		case p.http2():
-			p.in.Streams = s.Pool.MaxStreamsPerConn
-		}
-		more, err := p.groupWarnings(s, i)
-		if err != nil {
-			return nil, err
-		}
-		warnings = append(warnings, more...)
-	}
-	return warnings, nil
 }
 
 // groupWarnings compares the capacity of each group except the best with the connections that the

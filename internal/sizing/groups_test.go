@@ -1,11 +1,8 @@
 package sizing
 
 import (
-	"strings"
 	"testing"
-	"time"
 
-	"adbuffer/internal/capacity"
 	"adbuffer/internal/config"
 	"adbuffer/internal/pool"
 	"adbuffer/internal/testsupport"
@@ -42,36 +39,28 @@ func wantWarnings(t *testing.T, got []config.Warning, want ...[]string) {
 
 // Each group after the best one needs the connections that plan expects for the same load.
 func TestGroupsAreHeldToThePlan(t *testing.T) {
-	in := Input{PlanInput: capacity.DefaultPlanInput()}
-	in.Rate, in.P50, in.P99, in.Replicas = 20000, 80*time.Millisecond, 250*time.Millisecond, 12
+	// 1,000 requests/s × 150.4 ms are 150 places, for which plan expects 176 connections over HTTP/1.
+	load := func(rate float64, protocol upstream.Protocol) []Observation {
+		s := &pool.Snapshot{Protocol: protocol, Need: pool.Need{ArrivalsPerSecond: rate, HoldSeconds: 0.1504}}
+		return []Observation{ObservePool(s, &pool.Options{SSP: "openx", MaxConns: 1, MaxStreams: 100})}
+	}
 	for _, c := range []struct {
 		settings string
+		protocol upstream.Protocol
 		want     [][]string
 	}{
-		{"pool: {max_conns: 176}", nil}, // plan's result for these numbers
-		{"pool: {max_conns: 175}", [][]string{
-			{"priority 1 (2 endpoints)", "175 connections", "plan expects 176", "1,667 requests/s", "pool.max_conns"},
+		{"pool: {max_conns: 176}", upstream.HTTP1, nil},
+		{"pool: {max_conns: 175}", upstream.HTTP1, [][]string{
+			{"priority 1 (2 endpoints)", "175 connections", "plan expects 176", "1,000 requests/s", "pool.max_conns"},
 			{"priority 7 (1 endpoint)", "175 connections", "pool.max_conns"},
 		}},
-		{"protocol: h2c\n    pool: {max_http2_conns: 2}", [][]string{{"2 connections", "plan expects 4", "pool.max_http2_conns"}, {"priority 7"}}},
-		{"protocol: h2c\n    pool: {max_http2_conns: 4}", nil},
+		{"protocol: h2c\n    pool: {max_http2_conns: 1}", upstream.HTTP2, [][]string{{"1 connection", "plan expects 4", "pool.max_http2_conns"}, {"priority 7"}}},
+		{"protocol: h2c\n    pool: {max_http2_conns: 4}", upstream.HTTP2, nil},
 	} {
-		got, err := GroupWarningsFor(regions(t, c.settings), in)
-		testsupport.NoError(t, err)
-		wantWarnings(t, got, c.want...)
+		wantWarnings(t, GroupWarnings(regions(t, c.settings), load(1000, c.protocol)), c.want...)
 	}
-	in.Rate, in.Replicas = 1e6, 2 // 45,000 places: more than the ports of one endpoint
-	got, err := GroupWarningsFor(regions(t, "pool: {max_conns: 65536}"), in)
-	testsupport.NoError(t, err)
-	wantWarnings(t, got, []string{"priority 7 (1 endpoint)", "25,665 connections", "source_addresses"})
-	in.SSP = "one"
-	if got, err := GroupWarningsFor(regions(t, "pool: {max_conns: 1}"), in); err != nil || len(got) > 0 {
-		t.Errorf("an SSP with one group: %v, %v", got, err)
-	}
-	in.P99 = 0
-	if _, err := GroupWarningsFor(regions(t, ""), in); err == nil || !strings.Contains(err.Error(), "--p99") {
-		t.Errorf("without --p99: %v", err)
-	}
+	// 37,500 places are more than the ports of one endpoint.
+	wantWarnings(t, GroupWarnings(regions(t, "pool: {max_conns: 65536}"), load(250_000, upstream.HTTP1)), []string{"priority 7 (1 endpoint)", "25,665 connections", "source_addresses"})
 }
 
 // The load of a running adbuffer's last minute is the load that the groups must carry.

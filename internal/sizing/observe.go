@@ -5,12 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"net/http"
-	"net/url"
-	"slices"
-	"strconv"
 	"time"
 
 	"adbuffer/internal/admin"
@@ -20,9 +16,8 @@ import (
 // Observation is the load of one SSP, with its current limits.
 type Observation struct {
 	name, protocol string
-	rate           float64       // requests per second, of all instances
+	rate           float64       // requests per second
 	hold           time.Duration // mean
-	instances      int
 	conns          int           // max_conns
 	own            int           // the places of a pool that sizes itself; 0 = it does not
 	fullIn         time.Duration // 0 = not expected
@@ -51,13 +46,11 @@ type Limits struct {
 	MaxInFlight    int    `json:"max_in_flight"`
 }
 
-// errNeither is the error about a server that is unknown to Observe.
-var errNeither = errors.New("is neither an adbuffer's admin listener nor a Prometheus")
+// errOther is the error about a server that is no admin listener.
+var errOther = errors.New("does not respond as an adbuffer's admin listener does")
 
-// Observe asks an admin listener for the highest load of the last minutes, or a Prometheus that scrapes
-// adbuffer for the highest load within over; 0 = the last 5 minutes. Only adbuffer has /pools, so
-// its path shows which kind of server responds.
-func Observe(ctx context.Context, c *admin.Client, over time.Duration) ([]Observation, error) {
+// Observe asks an admin listener for the highest load of the last minutes.
+func Observe(ctx context.Context, c *admin.Client) ([]Observation, error) {
 	var v struct {
 		Pools []struct {
 			SSP      string    `json:"ssp"`
@@ -75,13 +68,10 @@ func Observe(ctx context.Context, c *admin.Client, over time.Duration) ([]Observ
 	}
 	err := get(ctx, c, "/pools", &v)
 	if status := new(admin.StatusError); errors.As(err, &status) && status.Status == http.StatusNotFound {
-		return observePrometheus(ctx, c, over)
+		return nil, fmt.Errorf("%s %w", c.URL(), errOther)
 	}
 	if err != nil {
 		return nil, err
-	}
-	if over > 0 {
-		return nil, errors.New("--over needs a Prometheus: an admin listener knows the last minutes only")
 	}
 	charts, err := getCharts(ctx, c)
 	if err != nil {
@@ -99,7 +89,7 @@ func Observe(ctx context.Context, c *admin.Client, over time.Duration) ([]Observ
 		all = append(all, Observation{
 			peak: int(math.Round(p.Peak * float64(p.Places))),
 			own:  p.Auto.Limit, fullIn: seconds(p.FullIn),
-			name: p.SSP, protocol: p.Protocol, rate: rate, hold: seconds(hold), instances: 1,
+			name: p.SSP, protocol: p.Protocol, rate: rate, hold: seconds(hold),
 			conns: p.Limits.MaxConns, http2Conns: min(p.Limits.MaxConns, p.Limits.MaxHTTP2Conns), streams: p.Limits.MaxStreams, depth: p.Limits.PipelineDepth, sources: p.Limits.Sources,
 		})
 	}
@@ -151,71 +141,9 @@ func (c *charts) busiest(ssp string) (rate, hold float64) {
 func get(ctx context.Context, c *admin.Client, path string, v any) error {
 	body, err := c.Get(ctx, path)
 	if err == nil && json.Unmarshal(body, v) != nil {
-		err = fmt.Errorf("%s %w", c.URL(), errNeither)
+		err = fmt.Errorf("%s %w", c.URL(), errOther)
 	}
 	return err
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-
-// observePrometheus asks for the highest rate of all instances, the longest mean hold, and the most
-// places of an instance that were in use at once. Rates are over two minutes, so that they exist if
-// Prometheus scrapes once a minute.
-func observePrometheus(ctx context.Context, c *admin.Client, over time.Duration) ([]Observation, error) {
-	if over == 0 {
-		over = 5 * time.Minute
-	}
-	peak := func(q string) string {
-		return fmt.Sprintf("max_over_time((%[1]s)[%[2]ds:1m]) or (%[1]s)", q, max(60, int(over.Seconds()))) // or: the SSP may be new
-	}
-	bySSP := make(map[string]*Observation)
-	for _, q := range []struct {
-		expr string
-		set  func(o *Observation, v float64, labels map[string]string)
-	}{
-		{"max by (ssp) (adbuffer_pool_connections_limit)", func(o *Observation, v float64, _ map[string]string) { o.conns = int(v) }},
-		{"count by (ssp) (adbuffer_pool_connections_limit)", func(o *Observation, v float64, _ map[string]string) { o.instances = int(v) }},
-		{peak("max by (ssp) (adbuffer_pool_saturation_max_ratio * adbuffer_pool_places_limit)"), func(o *Observation, v float64, _ map[string]string) { o.peak = int(math.Round(v)) }},
-		{peak("sum by (ssp) (rate(adbuffer_pool_acquire_seconds_count[2m]))"), func(o *Observation, v float64, _ map[string]string) { o.rate = v }},
-		{peak("sum by (ssp) (rate(adbuffer_pool_hold_seconds_sum[2m])) / sum by (ssp) (rate(adbuffer_pool_hold_seconds_count[2m]))"),
-			func(o *Observation, v float64, _ map[string]string) { o.hold = seconds(v) }},
-		{"topk by (ssp) (1, sum by (ssp, protocol) (adbuffer_pool_connections_opened_total))",
-			func(o *Observation, _ float64, labels map[string]string) { o.protocol = labels["protocol"] }},
-	} {
-		var v struct {
-			Data struct {
-				Result []struct {
-					Metric map[string]string `json:"metric"`
-					Value  [2]any            `json:"value"`
-				} `json:"result"`
-			} `json:"data"`
-		}
-		err := get(ctx, c, "/api/v1/query?query="+url.QueryEscape(q.expr), &v)
-		if status := new(admin.StatusError); errors.As(err, &status) && status.Status == http.StatusNotFound {
-			return nil, fmt.Errorf("%s %w", c.URL(), errNeither)
-		}
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range v.Data.Result {
-			text, _ := r.Value[1].(string)
-			value, err := strconv.ParseFloat(text, 64)
-			name := r.Metric["ssp"]
-			if err != nil || value != value || name == "" { // 0/0 is NaN: no place was in use
-				continue
-			}
-			if bySSP[name] == nil {
-				bySSP[name] = &Observation{name: name}
-			}
-			q.set(bySSP[name], value, r.Metric)
-		}
-	}
-	if len(bySSP) == 0 {
-		return nil, fmt.Errorf("%s has no metrics of adbuffer", c.URL())
-	}
-	var all []Observation
-	for _, name := range slices.Sorted(maps.Keys(bySSP)) {
-		all = append(all, *bySSP[name])
-	}
-	return all, nil
-}

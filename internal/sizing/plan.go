@@ -104,9 +104,6 @@ func (o *Observation) planned(in *Input) planned {
 		p.protocol = in.Protocol
 	}
 	p.in.Rate, p.in.P50, p.in.P99 = o.rate*float64(in.Replicas), o.hold, o.hold
-	if o.instances > 1 {
-		p.in.Rate, p.in.Replicas = o.rate, o.instances
-	}
 	if p.http2() {
 		p.now = o.http2Conns
 	}

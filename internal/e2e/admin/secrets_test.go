@@ -93,18 +93,18 @@ routes:
 	run("check", "--config", next)
 	run("check", "--config", next, "--quiet")
 	run("check", "--config", next, "--json")
-	run("check", "--config", next, "--against", admin, "--token-file", token)
-	run("check", "--config", next, "--against", admin, "--token-file", token, "--json")
-	run("check", "--config", ab.File, "--against", admin)
-	if got := outputs["check --config "+next+" --against "+admin+" --token-file "+token]; !strings.Contains(got, "but another secret") {
-		t.Errorf("check --against does not report that secrets have changed: %s", got)
+	run("check", "--config", next, "--admin", admin, "--token-file", token)
+	run("check", "--config", next, "--admin", admin, "--token-file", token, "--json")
+	run("check", "--config", ab.File, "--admin", admin)
+	if got := outputs["check --config "+next+" --admin "+admin+" --token-file "+token]; !strings.Contains(got, "but another secret") {
+		t.Errorf("check --admin does not report that secrets have changed: %s", got)
 	}
 	faulty := e2e.WriteConfig(t, strings.NewReplacer("http://127.0.0.1:1/bid", "htp://u:s3cret-user@127.0.0.1:1/bid", "X-Partner,", `"X-Partner: s3cret-name",`, "/v1/traces", "/v1/traces?token=s3cret-tracing").Replace(config("3")))
 	run("check", "--config", faulty)
 	run("check", "--config", faulty, "--json")
 	run("check", "--config", faulty, "--show-secrets")
 	run("serve", "--config", faulty)
-	run("plan", "--from", admin, "--token-file", token)
+	run("plan", "--admin", admin, "--token-file", token)
 	run("explain", "--config", next, "/all")
 	run("explain", "--admin", admin, "--token-file", token, "--json", "/all")
 	if got := outputs["explain --config "+next+" /all"]; !strings.Contains(got, "(hidden)") || !strings.Contains(got, "untrusted") {
@@ -147,7 +147,7 @@ routes:
 		t.Errorf("check --show-secrets lacks %v:\n%s", lacking(stdout, want), stdout)
 	}
 	testsupport.True(t, !strings.Contains(stdout, "s3cret-admin-token"), "check --show-secrets prints the content of files")
-	for _, args := range [][]string{{"--json"}, {"--quiet"}, {"--against", admin}} {
+	for _, args := range [][]string{{"--json"}, {"--quiet"}, {"--admin", admin}} {
 		if _, stderr, code := e2e.Run(t, nil, append([]string{"check", "--config", next, "--show-secrets"}, args...)...); code != 2 || !strings.Contains(stderr, "--show-secrets") {
 			t.Errorf("--show-secrets %v: exit status %d, %s", args, code, stderr)
 		}

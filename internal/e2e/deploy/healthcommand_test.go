@@ -26,8 +26,8 @@ func TestHealthReportsReadyDrainingAndStopped(t *testing.T) {
 	broken := e2e.WriteConfig(t, "admin: {listen: '"+ab.AdminAddr+"'}\nssps: none\nroute: {}\n")
 	everywhere := e2e.WriteConfig(t, "admin: {listen: ':"+ab.AdminAddr[strings.LastIndexByte(ab.AdminAddr, ':')+1:]+"'}\n")
 	ways := map[string]func() (stdout, stderr string, code int){
-		"--url": func() (string, string, int) {
-			return health(t, nil, "--url", "http://"+ab.AdminAddr+"/readyz")
+		"--admin": func() (string, string, int) {
+			return health(t, nil, "--admin", "http://"+ab.AdminAddr+"/readyz")
 		},
 		"--config":        func() (string, string, int) { return health(t, nil, "--config", file) },
 		"ADBUFFER_CONFIG": func() (string, string, int) { return health(t, []string{"ADBUFFER_CONFIG=" + file}) },
@@ -49,10 +49,10 @@ func TestHealthReportsReadyDrainingAndStopped(t *testing.T) {
 	want("ready", 0, "ready")
 
 	ab.BeginDrain()
-	if _, stderr, code := health(t, nil, "--url", "http://"+ab.AdminAddr+"/readyz"); code != 1 || !strings.Contains(stderr, "503") || !strings.Contains(stderr, "draining") {
+	if _, stderr, code := health(t, nil, "--admin", "http://"+ab.AdminAddr+"/readyz"); code != 1 || !strings.Contains(stderr, "503") || !strings.Contains(stderr, "draining") {
 		t.Errorf("draining: exit status %d, want 1: %s", code, stderr)
 	}
-	if stdout, _, code := health(t, nil, "--url", "http://"+ab.AdminAddr+"/healthz"); code != 0 || stdout != "alive\n" {
+	if stdout, _, code := health(t, nil, "--admin", "http://"+ab.AdminAddr+"/healthz"); code != 0 || stdout != "alive\n" {
 		t.Errorf("/healthz while draining: exit status %d, want 0: %s", code, stdout)
 	}
 	ab.Terminate(0) // the second signal ends the waiting

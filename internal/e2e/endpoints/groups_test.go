@@ -37,16 +37,14 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 		}
 	}
 	check(0, false)
-	check(0, true, "--rps", "1000", "--p50", "50ms", "--p99", "90ms")
-	check(0, false, "--rps", "0.1", "--p50", "1ms", "--p99", "2ms")
 
 	ab := e2e.Start(t, text(100))
-	check(0, false, "--against", "http://"+ab.AdminAddr) // no load
+	check(0, false, "--admin", "http://"+ab.AdminAddr) // no load
 	y := ab.StartTraffic(8, 0, "/fillbuffer?n=")
 	testsupport.Eventually(t, "the pool has measured its load", func() bool {
 		return ab.Metric("adbuffer_pool_advised_connections") > 1
 	})
-	check(0, true, "--against", "http://"+ab.AdminAddr)
+	check(0, true, "--admin", "http://"+ab.AdminAddr)
 	ab.Take(text(1))
 	ab.WantLogged("configuration", "path=ssps[0].endpoints", "warning=priority 1 (1 endpoint) can hold 1 connection")
 	y.Stop()

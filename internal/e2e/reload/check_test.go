@@ -15,7 +15,7 @@ import (
 // checkAgainst compares a configuration with the running ab, in ab's environment.
 func checkAgainst(ab *e2e.Process, config string, args ...string) (stdout, stderr string, code int) {
 	ab.T.Helper()
-	return e2e.Run(ab.T, ab.Cmd.Env, append([]string{"check", "--config", e2e.WriteConfig(ab.T, config), "--against", "http://" + ab.AdminAddr}, args...)...)
+	return e2e.Run(ab.T, ab.Cmd.Env, append([]string{"check", "--config", e2e.WriteConfig(ab.T, config), "--admin", "http://" + ab.AdminAddr}, args...)...)
 }
 
 func TestCheckAgainstShowsTheEffectsOfAReload(t *testing.T) {
@@ -116,7 +116,7 @@ func TestADryRunSeesFilesAndVariablesOfTheServiceAndChangesNothing(t *testing.T)
 		{"#" + strings.Repeat("x", 1<<20), nil, 1, []string{"must not be larger than 1048576 bytes"}},
 	} {
 		file := e2e.WriteConfig(t, c.text)
-		stdout, stderr, code := e2e.Run(t, c.env, "check", "--config", file, "--against", "http://"+ab.AdminAddr)
+		stdout, stderr, code := e2e.Run(t, c.env, "check", "--config", file, "--admin", "http://"+ab.AdminAddr)
 		if code != c.code || !hasLineWith(stdout+stderr, c.want) || strings.Contains(stdout+stderr, "s3cret") {
 			t.Errorf("%d: exit status %d, want %d and %q: %s%s", i, code, c.code, c.want, stdout, stderr)
 		}
@@ -167,14 +167,14 @@ func TestCheckAgainstNamesTheReasonIfItCannotConnect(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"--against", "http://" + ab.AdminAddr}, 1, "--token-file"},
-		{[]string{"--against", ssp.URL()}, 1, "is it the admin listener of an adbuffer?"},
-		{[]string{"--against", "http://127.0.0.1:1"}, 1, "connection refused"},
-		{[]string{"--against", "http://" + ab.AdminAddr, "--token-file", token + "x"}, 1, "--token-file"},
-		{[]string{"--against", "https://" + ab.AdminAddr, "--ca-file", token}, 1, "--ca-file"},
-		{[]string{"--against", "https://" + ab.AdminAddr, "--cert-file", token}, 1, "--cert-file"},
-		{[]string{"--against", "127.0.0.1:9090"}, 2, "must be the URL"},
-		{[]string{"--against", "unix:/run/admin.sock"}, 2, "must be the URL"},
+		{[]string{"--admin", "http://" + ab.AdminAddr}, 1, "--token-file"},
+		{[]string{"--admin", ssp.URL()}, 1, "is it the admin listener of an adbuffer?"},
+		{[]string{"--admin", "http://127.0.0.1:1"}, 1, "connection refused"},
+		{[]string{"--admin", "http://" + ab.AdminAddr, "--token-file", token + "x"}, 1, "--token-file"},
+		{[]string{"--admin", "https://" + ab.AdminAddr, "--ca-file", token}, 1, "--ca-file"},
+		{[]string{"--admin", "https://" + ab.AdminAddr, "--cert-file", token}, 1, "--cert-file"},
+		{[]string{"--admin", "127.0.0.1:9090"}, 2, "must be the URL"},
+		{[]string{"--admin", "unix:/run/admin.sock"}, 2, "must be the URL"},
 		{[]string{"--insecure"}, 2, "--admin"},
 	} {
 		_, stderr, code := e2e.Run(t, ab.Cmd.Env, append([]string{"check", "--config", file}, c.args...)...)
