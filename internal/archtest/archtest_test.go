@@ -19,11 +19,11 @@ var layers = []string{
 	"adbuffer/cmd/adbuffer", "adbuffer/internal/demo", "adbuffer/internal/probe", "adbuffer/internal/e2e", "adbuffer/internal/sspsim", "adbuffer/internal/app", "adbuffer/internal/adminview", "adbuffer/internal/sizing", "adbuffer/internal/reload", "adbuffer/internal/config", "adbuffer/internal/admin", "adbuffer/internal/proxy",
 	"adbuffer/internal/route", "adbuffer/internal/ssp", "adbuffer/internal/fleet", "adbuffer/internal/pool", "adbuffer/internal/balancer", "adbuffer/internal/dial", "adbuffer/internal/http1",
 	"adbuffer/internal/http2", "adbuffer/internal/http1server", "adbuffer/internal/http2server", "adbuffer/internal/http2codec", "adbuffer/internal/listen", "adbuffer/internal/logs", "adbuffer/internal/configfile", "adbuffer/internal/cpushare", "adbuffer/internal/fairqueue", "adbuffer/internal/handshake", "adbuffer/internal/socket", "adbuffer/internal/tracing", "adbuffer/internal/metrics", "adbuffer/internal/upstream", "adbuffer/internal/openrtb", "adbuffer/internal/httpheader", "adbuffer/internal/syntax",
-	"adbuffer/internal/sizer", "adbuffer/internal/rates", "adbuffer/internal/capacity", "adbuffer/internal/overload", "adbuffer/internal/lag", "adbuffer/internal/alarm", "adbuffer/internal/cgroup", "adbuffer/internal/testsupport/vectortest", "adbuffer/internal/testsupport/boottest", "adbuffer/internal/testsupport",
+	"adbuffer/internal/sizer", "adbuffer/internal/rates", "adbuffer/internal/capacity", "adbuffer/internal/overload", "adbuffer/internal/lag", "adbuffer/internal/alarm", "adbuffer/internal/cgroup", "adbuffer/internal/testsupport/boottest", "adbuffer/internal/testsupport",
 }
 
 // traffic are the packages on the path of requests.
-var traffic = layers[slices.Index(layers, "adbuffer/internal/proxy"):slices.Index(layers, "adbuffer/internal/testsupport/vectortest")]
+var traffic = layers[slices.Index(layers, "adbuffer/internal/proxy"):slices.Index(layers, "adbuffer/internal/testsupport/boottest")]
 
 // restricted are packages that only a few packages may import, of all or of those on the path of requests.
 // adbuffer's own code serves and forwards requests. net/http is only for the admin listener and its clients.

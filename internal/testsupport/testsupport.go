@@ -1,8 +1,8 @@
 // Package testsupport holds helpers for the tests of many packages that do not depend on adbuffer:
 // Eventually and Patience, free addresses, the log of a process, a simulated socket, and the cost of
 // a hostile input. It also runs servers of other projects for the length of a test. Package e2e adds
-// adbuffer's own process. Package vectortest runs Vector's VRL, and module internal/e2e/browser runs
-// Chromium, so that other tests need not link their drivers.
+// adbuffer's own process. Module internal/e2e/browser runs
+// Chromium, so that other tests need not link its driver.
 package testsupport
 
 import (
