@@ -58,13 +58,13 @@ func (l *learnedIdle) foundClosed(m *member, now time.Time) {
 	}
 }
 
-// lostRace records that the SSP closed m while a request was sent on it.
-func (l *learnedIdle) lostRace(m *member, now time.Time) {
-	switch {
-	case !m.exclusive():
-	case m.idleFor >= leastIdle:
-		l.note(m.idleFor)
-	default:
+// lostRace records that the SSP closed an exclusive connection, which had been idle for that long, while a
+// request was sent on it, and that the request got a response on another connection. A close alone may be
+// the SSP's answer to the request: nginx calls that status 444.
+func (l *learnedIdle) lostRace(idle time.Duration, now time.Time) {
+	if idle >= leastIdle {
+		l.note(idle)
+	} else {
 		l.noteEarly(now)
 	}
 }

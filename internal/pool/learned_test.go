@@ -62,9 +62,37 @@ func TestIdleLimitIsLearnedFromLostRaces(t *testing.T) {
 			acquire(t, p).do()
 			time.Sleep(3 * sec)
 			s.do = loseRace
-			acquire(t, p).do()
+			r := acquire(t, p)
+			testsupport.MustTrue(t, r.do() != nil, "no lost race")
+			s.do = nil
+			retry, err := p.Acquire(r.ex)
+			testsupport.NoError(t, err)
+			testsupport.NoError(t, retry.Do(r.ex))
 		}
 		wantLearned(t, p, 3*sec, 3*sec)
+	})
+}
+
+// An SSP that answers some requests by closing the connection, as nginx does with status 444, closes it
+// again when such a request is repeated.
+func TestNothingIsLearnedFromClosesThatAnswerARequest(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
+		for range 12 {
+			s.do = nil
+			acquire(t, p).do()
+			time.Sleep(140 * msec)
+			s.do = loseRace
+			r := acquire(t, p)
+			testsupport.MustTrue(t, r.do() != nil, "no close")
+			s.do = func(c *fakeConn, ex *upstream.Exchange) error { // not stale: the connection is new
+				_ = loseRace(c, ex)
+				return errFakeLost
+			}
+			retry, err := p.Acquire(r.ex)
+			testsupport.NoError(t, err)
+			testsupport.MustTrue(t, retry.Do(r.ex) != nil, "no close")
+		}
+		wantLearned(t, p, 0, 0)
 	})
 }
 
@@ -142,7 +170,12 @@ func TestNothingIsLearnedFromClosesAtAnyAge(t *testing.T) {
 					continue
 				}
 				s.do = loseRace
-				acquire(t, p).do()
+				r := acquire(t, p)
+				r.do()
+				s.do = nil
+				retry, err := p.Acquire(r.ex)
+				testsupport.NoError(t, err)
+				testsupport.NoError(t, retry.Do(r.ex))
 			}
 			wantLearned(t, p, 0, 0)
 		})
@@ -152,12 +185,12 @@ func TestNothingIsLearnedFromClosesAtAnyAge(t *testing.T) {
 // An SSP that stops closes busy connections too, which does not hide its idle limit.
 func TestIdleLimitOutlastsARestartOfTheSSP(t *testing.T) {
 	var l learnedIdle
-	m, now := &member{idleFor: msec, protocol: upstream.HTTP1}, time.Now()
+	now := time.Now()
 	for range 100 {
 		l.note(30 * sec)
 	}
 	for range 50 {
-		l.lostRace(m, now)
+		l.lostRace(msec, now)
 	}
 	testsupport.Equal(t, l.limit, 30*sec, "after a restart the limit is %v")
 }

@@ -88,13 +88,20 @@ func (pl Place) Do(ex *upstream.Exchange) error {
 	err := m.conn.Do(ex)
 	if err == nil {
 		m.pool.stats.successes.Inc()
+		if ex.LostAfter > 0 {
+			m.pool.lostRace(ex)
+		}
 		if !m.exclusive() && !m.worked.Load() {
 			m.worked.Store(true)
 			m.pool.responded(m)
 		}
 		return nil
 	}
-	if e := upstream.AsError(err); e.Stale || e.BlamesHTTP2() || e.Progress == upstream.NotProcessed {
+	e := upstream.AsError(err)
+	if e.Stale && m.exclusive() {
+		ex.LostAfter = max(m.idleFor, 1)
+	}
+	if e.BlamesHTTP2() || e.Progress == upstream.NotProcessed {
 		m.pool.failed(m, e)
 	}
 	return err

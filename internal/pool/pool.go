@@ -288,14 +288,20 @@ func (p *Pool) responded(m *member) {
 // avoidRefusing is how long requests prefer other connections after one has refused a request.
 const avoidRefusing = 100 * time.Millisecond
 
+// lostRace records that ex got a response after the SSP had closed a connection on which it was sent.
+func (p *Pool) lostRace(ex *upstream.Exchange) {
+	now := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.learned.lostRace(ex.LostAfter, now)
+	ex.LostAfter = 0
+}
+
 // failed records an error of an exchange on m that says something about the SSP.
 func (p *Pool) failed(m *member, e *upstream.Error) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if e.Stale {
-		p.learned.lostRace(m, now)
-	}
 	if e.BlamesHTTP2() && p.demotableLocked(now) && p.demotion.violatedOn(m, e, now) {
 		p.demoteLocked(now)
 		p.growLocked(now)

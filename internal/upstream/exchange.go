@@ -154,6 +154,9 @@ type Exchange struct {
 	// connection returns it with the place. Acquire writes both.
 	FairKey uint64
 	Payer   Payer
+	// LostAfter is set if an earlier attempt ended because the SSP closed its reused connection: the idle
+	// time of the connection, at least 1 ns. Package pool uses it.
+	LostAfter time.Duration
 	// Attempts is how often the request was sent to the SSP. Package ssp writes it.
 	Attempts int
 

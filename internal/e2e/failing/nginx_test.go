@@ -157,3 +157,27 @@ func exchangeAll(t *testing.T, ab *e2e.Process, method string) (lost, closed int
 		m.Sum(opened), m.All("adbuffer_retries_total"), m.Value("adbuffer_pool_stale_connections_total"))
 	return nginxRequests - all.Of("ssp/openx 200"), int(m.Sum(opened) - before)
 }
+
+// nginx answers some requests by closing the connection, each about 140 ms after another request on it. Twelve
+// of them taught the pool an idle limit of 0.07 s, for all.
+func TestRequestsThatNginxAnswersWithACloseTeachNoIdleLimit(t *testing.T) {
+	t.Parallel()
+	addr := testsupport.FreeAddr(t)
+	testsupport.StartNginx(t, t.TempDir(), addr, fmt.Sprintf(`
+	access_log off;
+	server {
+		listen %s;
+		location / {
+			if ($arg_close) { return 444; }
+			return 200 '{}';
+		}
+	}`, addr))
+	ab := e2e.Start(t, e2e.Single("http://"+addr+"/bid", "pool: {auto: {enabled: true}}", "breaker: {enabled: false}"))
+	c := ab.Dial()
+	for range 12 {
+		c.Get("/fillbuffer").WantStatus("an ordinary request", 200)
+		time.Sleep(140 * time.Millisecond)
+		c.Get("/fillbuffer?close=1").WantStatus("a request that nginx answers with a close", 502)
+	}
+	testsupport.Equal(t, ab.Metric("adbuffer_pool_learned_idle_seconds", "ssp=openx"), 0, "the pool has learned an idle limit of %v s")
+}
