@@ -52,7 +52,7 @@ const (
 // handedSocket names one socket of the message. The descriptors come in the same order.
 type handedSocket struct {
 	Name, Network, Address string
-	TicketKeys             []ticketKey `json:",omitempty"` // earlier releases send none, and ignore them
+	TicketKeys             []ticketKey `json:",omitempty"` // none for a listener without TLS
 }
 
 func (o *Options) handed() handedSocket {

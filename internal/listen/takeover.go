@@ -28,9 +28,8 @@ const (
 	takeOverAgain  = 10 * time.Millisecond
 	maxHandedBytes = 4096
 	maxHandedFiles = 8
-	// meetingSocket names the meeting socket in the message. Earlier releases use the
-	// same word.
-	meetingSocket = "door"
+	// meetingSocket names the meeting socket in the message.
+	meetingSocket = "meeting"
 )
 
 // takeOver receives the sockets from the process that has the meeting socket. If there

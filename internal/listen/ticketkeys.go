@@ -29,7 +29,7 @@ type TicketKeys struct {
 	keys []ticketKey
 }
 
-// ticketKey is one key. Later releases receive it from earlier ones, so its fields stay.
+// ticketKey is one key, as the message of a hand-over has it.
 type ticketKey struct {
 	Made time.Time
 	Key  []byte // ticketKeyBytes
