@@ -40,7 +40,8 @@ func Main(m *testing.M, known ...goleak.Option) {
 	flag.Set("test.parallel", parallel) // the command line, which is parsed later, may choose another
 	code := testsupport.Run(m, known...)
 	if binary != "" {
-		os.RemoveAll(filepath.Dir(binary))
+		os.Remove(binary)
+		os.Remove(filepath.Dir(binary))
 	}
 	os.Exit(code)
 }
