@@ -8,6 +8,7 @@ import (
 
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/logs"
+	"adbuffer/internal/route"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/upstream"
 )
@@ -70,7 +71,7 @@ func (p *Proxy) endedUnread(v *configVersion, peer netip.Addr, id []byte, f *ref
 	if w.None() {
 		return
 	}
-	rec := &logs.Record{At: now, ID: string(id), Route: noRoute, Client: v.clientWithoutRoute(peer), Outcome: f.Outcome, Error: logs.Cut(f.Detail)}
+	rec := &logs.Record{At: now, ID: string(id), Route: noRoute, Client: v.shownPeer(peer), Outcome: f.Outcome, Error: logs.Cut(f.Detail)}
 	if !f.Reset {
 		rec.Status, rec.Source = f.StatusCode(), "proxy/"+f.Outcome.String()
 	}
@@ -87,23 +88,33 @@ func (r *request) path() []byte {
 }
 
 // client returns the address of the client as logs may show it, empty for a unix
-// socket.
+// socket. It resolves the identity of a request that was refused before prepare did.
 func (r *request) client() string {
 	if r.ssp.Identity == nil {
-		return r.clientWithoutRoute(r.Peer)
+		if r.method == nil { // the fields of an unreadable head are undefined
+			return r.shownPeer(r.Peer)
+		}
+		truncate := r.truncatesAny()
+		if r.route != nil {
+			truncate = r.route.TruncateIP
+		}
+		r.identity.Resolve(&r.fields, r.Peer, r.peerTrusted(), r.opts.TrustedProxies, truncate)
 	}
 	return addressText(r.identity.Client())
 }
 
-// clientWithoutRoute is the address of a client whose request was refused before its route was
-// known. It is shortened if the privacy of any route requires that.
-func (v *configVersion) clientWithoutRoute(peer netip.Addr) string {
-	for _, rt := range v.table.Routes {
-		if rt.TruncateIP {
-			return addressText(httpheader.Shorten(peer))
-		}
+// shownPeer is the address of a peer whose request head could not be read. It is shortened
+// if the privacy of any route requires that.
+func (v *configVersion) shownPeer(peer netip.Addr) string {
+	if v.truncatesAny() {
+		peer = httpheader.Shorten(peer)
 	}
 	return addressText(peer)
+}
+
+// truncatesAny reports whether any route shortens the addresses of clients.
+func (v *configVersion) truncatesAny() bool {
+	return slices.ContainsFunc(v.table.Routes, func(rt *route.Route) bool { return rt.TruncateIP })
 }
 
 func addressText(a netip.Addr) string {

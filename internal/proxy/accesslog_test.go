@@ -1,8 +1,11 @@
 package proxy_test
 
 import (
+	"cmp"
+	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -145,4 +148,57 @@ func TestSlowRequestsAreLoggedThoughTheSampleIsZero(t *testing.T) {
 	}, bids("a", "{}"))
 	m.do("GET", "/fill", "X-Request-Id: one")
 	wantFields(t, m.line(t, "one"), map[string]any{"status": int64(200), "logged_for": "slow"})
+}
+
+// The client of a request that is refused before it is routed is the one behind the trusted proxy, as for
+// any other request, unless the request's head could not be read.
+func TestTheClientOfARefusedRequestIsTheOneBehindTheProxy(t *testing.T) {
+	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) {
+		o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+		o.Access, o.MaxBodyBytes, o.RequestIDField = logs.AccessOptions{Enabled: true, Sample: 1, MaxPerSecond: 1000}, 10, "X-Request-Id"
+	}), bids("a", "{}"))
+	for _, row := range []struct {
+		id, head, body, outcome, client string
+	}{
+		{"fill", "GET /fill", "", "fill", "203.0.113.9"},
+		{"nowhere", "GET /nowhere", "", "no_route", "203.0.113.9"},
+		{"unknown", "GET /fill/zz", "", "unknown_ssp", "203.0.113.9"},
+		{"method", "PUT /fill", "", "method_not_allowed", "203.0.113.9"},
+		{"target", "GET fill", "", "bad_request", "203.0.113.9"},
+		{"large", "POST /fill", "Content-Length: 11\r\n\r\nhello world", "too_large", "203.0.113.9"},
+		{"chunks", "POST /fill", "Transfer-Encoding: chunked\r\n\r\nb\r\nhello world\r\n0\r\n\r\n", "too_large", "203.0.113.9"},
+		{"broken", "POST /fill", "Transfer-Encoding: chunked\r\n\r\nzz\r\n", "bad_request", "203.0.113.9"},
+		{"", "GET /fill", "A : b\r\n\r\n", "bad_request", "127.0.0.1"},
+	} {
+		c := m.dialTLS("http/1.1")
+		fmt.Fprintf(c, "%s HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 198.51.100.1, 203.0.113.9\r\nX-Request-Id: %s\r\n%s", row.head, row.id, cmp.Or(row.body, "\r\n"))
+		io.Copy(io.Discard, io.LimitReader(c, 1))
+		if row.id != "" {
+			wantFields(t, m.line(t, row.id), map[string]any{"outcome": row.outcome, "client": row.client})
+		} else {
+			testsupport.Eventually(t, "the malformed head is logged with the peer", func() bool {
+				for _, e := range m.logs.FilterMessage("request").All() {
+					if f := e.ContextMap(); f["outcome"] == row.outcome && f["client"] == row.client {
+						return true
+					}
+				}
+				return false
+			})
+		}
+		c.Close()
+	}
+	f := m.frames(t)
+	for i, row := range []struct{ id, path, body, outcome string }{
+		{"nowhere2", "/nowhere", "", "no_route"}, {"unknown2", "/fill/zz", "", "unknown_ssp"}, {"large2", "/fill", "hello world", "too_large"},
+	} {
+		method := "GET"
+		if row.body != "" {
+			method = "POST"
+		}
+		f.request(uint32(2*i+1), row.body == "", ":method", method, ":path", row.path, "x-forwarded-for", "203.0.113.9", "x-request-id", row.id)
+		if row.body != "" {
+			f.framer.WriteData(uint32(2*i+1), true, []byte(row.body))
+		}
+		wantFields(t, m.line(t, row.id), map[string]any{"outcome": row.outcome, "client": "203.0.113.9"})
+	}
 }
