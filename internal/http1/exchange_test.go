@@ -67,6 +67,8 @@ func TestConnectionIsReusedOnlyAfterUnambiguousFraming(t *testing.T) {
 		"chunked":           {response: chunkedHead + "2\r\nok\r\n0\r\n\r\n", body: "ok"},
 		"trailers":          {response: chunkedHead + "2\r\nok\r\n0\r\nX: y\r\n\r\n", body: "ok"},
 		"interim":           {response: "HTTP/1.1 103 x\r\nLink: y\r\n\r\n" + textResponse("ok"), body: "ok"},
+		"interim length":    {response: "HTTP/1.1 100 x\r\nContent-Length: 5\r\n\r\n" + textResponse("ok"), body: "ok", reason: upstream.ClosedError},
+		"interim chunked":   {response: "HTTP/1.1 103 x\r\nTransfer-Encoding: chunked\r\n\r\n" + textResponse("ok"), body: "ok", reason: upstream.ClosedError},
 		"interim obs-fold":  {response: "HTTP/1.1 103 x\r\nLink: y\r\n z\r\n\r\n" + textResponse("ok"), body: "ok", reason: upstream.ClosedError},
 		"interim bare LF":   {response: "HTTP/1.1 100 x\n\n" + textResponse("ok"), body: "ok", reason: upstream.ClosedError},
 		"interim HTTP/1.0":  {response: "HTTP/1.0 100 x\r\n\r\n" + textResponse("ok"), body: "ok", reason: upstream.ClosedError},

@@ -24,7 +24,7 @@ type head struct {
 	http10 bool
 	close  bool // Connection: close
 	// notReusable says that the response is readable, but the connection must be closed. Causes are
-	// obs-fold, a bare LF, Content-Length beside Transfer-Encoding, and a 204 that announces a
+	// obs-fold, a bare LF, Content-Length beside Transfer-Encoding, and a 1xx or 204 that announces a
 	// body. The same holds for a 1xx response with such a cause, or with an announced close.
 	notReusable   bool
 	hasTE         bool
@@ -65,7 +65,6 @@ var (
 	errContentLength  = errors.New("invalid or repeated Content-Length")
 	errTransferCoding = errors.New("a Transfer-Encoding other than one \"chunked\"")
 	errInterimFlood   = fmt.Errorf("more than %d 1xx responses", maxInterim)
-	errInterimBody    = errors.New("a 1xx response that announces a body")
 	errSwitching      = errors.New("101 although no upgrade was requested")
 	errHeadTooLarge   = errors.New("header section over its limit")
 	errTooManyFields  = errors.New("too many header fields")

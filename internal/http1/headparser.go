@@ -59,7 +59,7 @@ func (p *headParser) parse(b, lines []byte, keep bool) (int, []byte, error) {
 			if !p.rewritten && keep {
 				lines = append(lines, b[p.first:start]...)
 			}
-			p.notReusable = p.notReusable || p.status == 204 && (p.hasTE || p.contentLength > 0)
+			p.notReusable = p.notReusable || (p.status < 200 || p.status == 204) && (p.hasTE || p.contentLength > 0)
 			return end, lines, nil
 		case folded:
 			var err error

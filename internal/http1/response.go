@@ -120,9 +120,6 @@ func (r *responseReader) readMessageHead(br *bufio.Reader, ex *upstream.Exchange
 		if r.header.status == 101 {
 			return errSwitching
 		}
-		if r.header.hasTE || r.header.contentLength > 0 {
-			return errInterimBody
-		}
 		r.interim++
 		if r.interim > maxInterim {
 			return errInterimFlood

@@ -152,6 +152,8 @@ var goodResponses = []struct {
 	{name: "204 chunked", head: "HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n", status: 204, odd: true},
 	{name: "304", head: "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", status: 304},
 	{name: "interim", head: "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: <x>\r\n\r\nHTTP/1.1 404 Not Found\r\nContent-Length: 1\r\n\r\n", rest: "x", body: "x", status: 404},
+	{name: "interim length", head: "HTTP/1.1 100 Continue\r\nContent-Length: 5\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n", rest: "x", body: "x", status: 200, odd: true},
+	{name: "interim chunked", head: "HTTP/1.1 103 x\r\nTransfer-Encoding: chunked\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n", rest: "x", body: "x", status: 200, odd: true},
 	{name: "interim close", head: "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: <x>\r\nConnection: close\r\n\r\nHTTP/1.1 404 Not Found\r\nContent-Length: 1\r\n\r\n", rest: "x", body: "x", status: 404, odd: true},
 	{name: "connection close", head: "HTTP/1.1 200 OK\r\nConnection: x,close ,y\r\nContent-Length: 1\r\n\r\n", rest: "x", body: "x", status: 200, theLast: true},
 	{name: "HTTP/1.0", head: "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\n", rest: "x", body: "x", status: 200, theLast: true},

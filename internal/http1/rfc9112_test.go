@@ -65,10 +65,10 @@ func byRFC9112(input []byte, method upstream.Method) reference {
 			return v
 		}
 		if v.status < 200 { // RFC 9110, section 15.2: no body; no upgrade was requested
-			if v.status == 101 || coded || stated > 0 {
+			if v.status == 101 {
 				return badVerdict
 			}
-			s, odd = rest, odd || v.odd || v.last
+			s, odd = rest, odd || v.odd || v.last || coded || stated > 0
 			continue
 		}
 		v.odd = v.odd || odd || coded && stated >= 0 // section 6.1

@@ -100,7 +100,7 @@ func TestInterimResponsesAreSkipped(t *testing.T) {
 	p := connect(t, testOptions())
 	done, id := p.begin(get("/"))
 	for i := range maxInterim {
-		p.head(id, false, ":status", fmt.Sprint(100+i%2*3), "x-interim", "1") // 100 and 103
+		p.head(id, false, ":status", fmt.Sprint(100+i%2*3), "x-interim", "1", "content-length", "5") // 100 and 103
 	}
 	p.head(id, false, ":status", "200", "x-final", "1")
 	p.data(id, true, "body")

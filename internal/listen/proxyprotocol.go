@@ -31,7 +31,7 @@ type Proxied struct {
 func (c *Proxied) NetConn() net.Conn { return c.Conn }
 
 // ReadHeader reads the PROXY header, and no byte more. client is the header's source. If
-// the header has no source (LOCAL, as in health checks, and UNKNOWN), it is the peer's
+// the header has no source (LOCAL, as in health checks, UNKNOWN and UNSPEC), it is the peer's
 // address, which is zero for a unix socket. If it fails, it has counted the failure and
 // closed the connection, so that the next bytes are not read as a request.
 //
@@ -71,7 +71,8 @@ func (c *Proxied) ReadHeader() (client netip.Addr, err error) {
 const (
 	maxV1Bytes = 107 // as the specification counts
 	minV1Bytes = len("PROXY UNKNOWN\r\n")
-	v2Fixed    = 16 // signature, version, family, length
+	v2Command  = 12 // offset of version and command
+	v2Fixed    = 16 // signature, version and command, family, length
 )
 
 // readHeader reads a header from r, and no byte behind it. It first reads as many bytes
@@ -137,6 +138,9 @@ func readV2(r io.Reader, buf []byte) ([]byte, error) {
 		return nil, fmt.Errorf("its length is %d bytes; the limit is %d", length, proxyproto.MaxV2HeaderSize)
 	}
 	buf = append(buf, make([]byte, length)...)
+	if command := &buf[v2Command]; *command == byte(proxyproto.PROXY) && buf[v2Command+1] == byte(proxyproto.UNSPEC) {
+		*command = byte(proxyproto.LOCAL) // to both applies: the peer's address, and the rest is skipped. The library refuses UNSPEC
+	}
 	return buf, readRest(r, buf[v2Fixed:])
 }
 

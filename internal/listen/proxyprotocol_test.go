@@ -52,6 +52,9 @@ func TestAHeaderNamesTheClient(t *testing.T) {
 		{"v2 with TLVs", v2 + "\x21\x11\x00\x14\xcb\x00\x71\x07\xc0\x00\x02\x01\xdc\x04\x01\xbb\x04\x00\x05hello", netip.MustParseAddr("203.0.113.7")},
 		{"v2 LOCAL", v2 + "\x20\x00\x00\x00", local},
 		{"v2 LOCAL with an address", v2 + "\x20\x11\x00\x0c\xcb\x00\x71\x07\xc0\x00\x02\x01\xdc\x04\x01\xbb", local},
+		{"v2 UNSPEC", v2 + "\x21\x00\x00\x00", local},
+		{"v2 UNSPEC with TLVs", v2 + "\x21\x00\x00\x08\x04\x00\x05hello", local},
+		{"v2 UNSPEC with bytes that are no TLVs", v2 + "\x21\x00\x00\x03\xff\xff\xff", local},
 		{"v2 of a unix socket", v2 + "\x21\x31\x00\xd8" + strings.Repeat("\x00", 216), local},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -95,6 +98,7 @@ func TestAnInvalidHeaderIsRefusedAndCounted(t *testing.T) {
 		{"UDP", "PROXY UDP4 203.0.113.7 192.0.2.1 56324 443\r\n", malformed}, {"two blanks", "PROXY  TCP4 203.0.113.7 192.0.2.1 56324 443\r\n", malformed},
 		{"v2 version 1", v2 + "\x11\x11\x00\x0c\xcb\x00\x71\x07\xc0\x00\x02\x01\xdc\x04\x01\xbb", malformed},
 		{"v2 command 2", v2 + "\x22\x11\x00\x0c\xcb\x00\x71\x07\xc0\x00\x02\x01\xdc\x04\x01\xbb", malformed},
+		{"half v2 UNSPEC", v2 + "\x21\x00\x00\x08\x04", malformed}, {"v2 UNSPEC over UDP", v2 + "\x21\x02\x00\x00", malformed},
 		{"v2 too short", v2 + "\x21\x11\x00\x04\xcb\x00\x71\x07", malformed}, {"v2 too long", v2 + "\x21\x11\xff\xff" + strings.Repeat("x", 70_000), malformed},
 	} {
 		t.Run(row.name, func(t *testing.T) {
