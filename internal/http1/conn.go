@@ -95,6 +95,9 @@ func (c *Conn) Places() int {
 // CloseReason implements upstream.Conn.
 func (c *Conn) CloseReason() upstream.CloseReason { return upstream.CloseReason(c.reason.Load()) }
 
+// IdleLimit implements upstream.Conn.
+func (c *Conn) IdleLimit() time.Duration { return c.response.idleLimit }
+
 // Close implements upstream.Conn. A TLS connection that is idle sends close_notify. A connection
 // with an exchange does not, since a stuck peer could delay that write.
 func (c *Conn) Close(r upstream.CloseReason) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"time"
 
 	"adbuffer/internal/syntax"
 )
@@ -28,7 +29,8 @@ type head struct {
 	// body. The same holds for a 1xx response with such a cause, or with an announced close.
 	notReusable   bool
 	hasTE         bool
-	contentLength int // -1 for none
+	contentLength int           // -1 for none
+	idleLimit     time.Duration // see upstream.Conn.IdleLimit
 }
 
 // framing returns how the body of a response ends. toHEAD says that the request was HEAD.
@@ -115,6 +117,9 @@ func (h *head) noteField(name, value []byte) (bool, error) {
 			h.close = h.close || syntax.HasToken(value, "close")
 			return true, nil
 		}
+		if syntax.EqualFold(name, "keep-alive") { // as long as Connection
+			h.noteKeepAlive(value)
+		}
 	case len("Content-Length"):
 		if syntax.EqualFold(name, "content-length") {
 			n, ok := syntax.ParseNumber(value, syntax.MaxNumber)
@@ -137,3 +142,23 @@ func (h *head) noteField(name, value []byte) (bool, error) {
 	}
 	return false, nil
 }
+
+// noteKeepAlive lowers idleLimit to a tenth and at least half a second below the timeout that value, a
+// Keep-Alive, announces in seconds. A request that is sent later may meet the SSP's close. Anything else
+// in value is ignored.
+func (h *head) noteKeepAlive(value []byte) {
+	for parameter := range syntax.Elements(value) {
+		name, number, _ := bytes.Cut(parameter, []byte("="))
+		if !syntax.EqualFold(syntax.Trim(name), "timeout") {
+			continue
+		}
+		if seconds, ok := syntax.ParseNumber(syntax.Trim(number), maxKeepAlive); ok {
+			timeout := time.Duration(seconds) * time.Second
+			h.idleLimit = min(h.idleLimit, timeout-timeout/10, timeout-time.Second/2)
+		}
+	}
+}
+
+// maxKeepAlive is the longest timeout in seconds that noteKeepAlive distinguishes: more than any
+// connection is idle.
+const maxKeepAlive = 1 << 30

@@ -47,6 +47,7 @@ type Pipelined struct {
 
 	reason      atomic.Uint32 // upstream.CloseReason
 	overdue     atomic.Bool   // see noteOverdue
+	idleLimit   atomic.Int64  // see IdleLimit
 	outstanding atomic.Int32  // entries in arrived and in queue; at most opts.Depth
 	// Offsets in bytes since the connection was opened: respondedBytes <= takenBytes <= queuedBytes.
 	takenBytes     atomic.Int64 // passed to a Write that did not fail for them
@@ -92,6 +93,7 @@ func NewPipelined(c net.Conn, sock *socket.Conn, owner upstream.Owner, opts *Opt
 		arrived: make([]entry, 0, opts.Depth),
 	}
 	p.writingEnded.L = &p.mu
+	p.idleLimit.Store(int64(upstream.NoIdleLimit))
 	sock.OnWait(nil, p.writeBy)
 	p.reader = reader{
 		Pipelined: p,
@@ -125,6 +127,9 @@ func (p *Pipelined) Places() int {
 func (p *Pipelined) CloseReason() upstream.CloseReason {
 	return upstream.CloseReason(p.reason.Load())
 }
+
+// IdleLimit implements upstream.Conn.
+func (p *Pipelined) IdleLimit() time.Duration { return time.Duration(p.idleLimit.Load()) }
 
 // Idle implements upstream.Conn. The reader notices every change at once, so nothing is checked
 // here.

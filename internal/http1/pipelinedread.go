@@ -186,6 +186,9 @@ func (r *reader) completeOldest() error {
 	if reason != upstream.NotClosed && r.setCloseReason(reason) {
 		r.owner.Changed()
 	}
+	if limit := int64(r.response.idleLimit); limit != r.idleLimit.Load() {
+		r.idleLimit.Store(limit)
+	}
 	e := r.pop()
 	r.started = false
 	r.respondedTo = e.end

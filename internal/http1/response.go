@@ -17,6 +17,8 @@ import (
 type responseReader struct {
 	maxHead int // bytes of a message head; also the size of the bufio.Reader
 	maxBody int
+	// idleLimit is the shortest limit of all responses so far: see upstream.Conn.IdleLimit.
+	idleLimit time.Duration
 
 	toHEAD  bool
 	discard bool // the response is abandoned: discard all its bytes
@@ -43,7 +45,7 @@ const (
 
 func (o *Options) newResponseReader() responseReader {
 	header := headParser{maxFields: upstream.MaxResponseFields}
-	return responseReader{maxHead: o.MaxResponseHeaderBytes, maxBody: o.MaxResponseBytes, header: header}
+	return responseReader{maxHead: o.MaxResponseHeaderBytes, maxBody: o.MaxResponseBytes, idleLimit: upstream.NoIdleLimit, header: header}
 }
 
 // maxInterim is how many 1xx responses may precede the final one.
@@ -51,9 +53,9 @@ const maxInterim = 16
 
 // start prepares r for the response to a request with method m.
 func (r *responseReader) start(m upstream.Method) {
-	maxHead, maxBody, maxFields := r.maxHead, r.maxBody, r.header.maxFields
+	maxHead, maxBody, idleLimit, maxFields := r.maxHead, r.maxBody, r.idleLimit, r.header.maxFields
 	*r = responseReader{}
-	r.maxHead, r.maxBody, r.header.maxFields, r.toHEAD = maxHead, maxBody, maxFields, m == upstream.HEAD
+	r.maxHead, r.maxBody, r.idleLimit, r.header.maxFields, r.toHEAD = maxHead, maxBody, idleLimit, maxFields, m == upstream.HEAD
 }
 
 // hasBegun reports whether a byte of the response has arrived in br.
@@ -130,6 +132,7 @@ func (r *responseReader) readMessageHead(br *bufio.Reader, ex *upstream.Exchange
 		}
 		return nil
 	}
+	r.idleLimit = min(r.idleLimit, r.header.idleLimit)
 	if !r.discard {
 		ex.Response.Status, ex.Response.ContentLength = r.header.status, r.header.statedLength()
 	}

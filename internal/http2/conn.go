@@ -119,6 +119,9 @@ func (c *Conn) Places() int { return int(c.places.Load()) }
 // CloseReason implements upstream.Conn.
 func (c *Conn) CloseReason() upstream.CloseReason { return upstream.CloseReason(c.reason.Load()) }
 
+// IdleLimit implements upstream.Conn. HTTP/2 has no Keep-Alive.
+func (c *Conn) IdleLimit() time.Duration { return upstream.NoIdleLimit }
+
 // Idle implements upstream.Conn. The reader notices every change at once, so nothing is checked
 // here.
 func (c *Conn) Idle() bool { return c.CloseReason() == upstream.NotClosed }

@@ -30,6 +30,7 @@ func (c *nullConn) Places() int                       { return c.places }
 func (c *nullConn) Idle() bool                        { return true }
 func (c *nullConn) Close(upstream.CloseReason)        {}
 func (c *nullConn) CloseReason() upstream.CloseReason { return upstream.NotClosed }
+func (*nullConn) IdleLimit() time.Duration            { return upstream.NoIdleLimit }
 
 func (c *nullConn) Addresses(context.Context) ([]upstream.Address, error) {
 	all := addresses(max(c.endpoints, 1))

@@ -63,8 +63,12 @@ func IdleTimeoutBelow(limit time.Duration) time.Duration {
 }
 
 // staysAsCanary reports whether m, which was idle for timeout, is its endpoint's canary from now on or
-// already. Canaries take no place from min_idle.
+// already. Canaries take no place from min_idle. A connection whose SSP has announced that it would close it
+// by now is no canary.
 func (c *connections) staysAsCanary(m *member, now time.Time) bool {
+	if m.outlivesAnnounced(now) {
+		return false
+	}
 	e, after := m.ep, c.idleRule.canaryTimeout()
 	if e.canary == nil && now.Sub(m.used) < after && c.limit() > c.opts.MinIdle+c.idleRule.canaries {
 		e.canary = m

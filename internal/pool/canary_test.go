@@ -252,3 +252,20 @@ func TestPoolThatSizesItselfInheritsTheIdleLimit(t *testing.T) {
 		}
 	})
 }
+
+// Closes because of an announced time teach nothing, and leave no canary.
+func TestAnnouncedTimesTeachNoIdleTimeout(t *testing.T) {
+	inBubble(t, sizesItself, func(t *testing.T, s *fakeSSP, p *Pool) {
+		s.locked(func() { s.idleLimit = 5 * sec })
+		for range 12 {
+			fill(t, p, 4)
+			pass(7 * sec)
+			testsupport.Equal(t, s.openCount(), 0, "%d connections are open")
+		}
+		testsupport.Equal(t, p.closedFor(upstream.ClosedIdle), 48, "%d connections closed as idle")
+		testsupport.Equal(t, p.idleTimeout(), 55*sec, "the idle timeout is %v")
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		testsupport.Equal(t, p.conns.idleRule.canaries, 0, "%d canaries")
+	})
+}

@@ -148,10 +148,16 @@ func (c *connections) pickOf(e *endpoint, w wish, now time.Time) *member {
 }
 
 func (c *connections) freeOf(e *endpoint, w wish, now time.Time) *member {
-	if m := leastInUse(e.shared, w, now); m != nil {
-		return m
+	for {
+		m := leastInUse(e.shared, w, now)
+		switch {
+		case m == nil:
+			return c.popIdle(e, now)
+		case m.inUse > 0 || !m.outlivesAnnounced(now):
+			return m
+		}
+		c.drain(m, upstream.ClosedIdle)
 	}
-	return c.popIdle(e, now)
 }
 
 // add counts m, a new connection. m takes no requests until serve is called.
@@ -216,6 +222,9 @@ func (c *connections) release(m *member, held time.Duration) {
 	m.inUse--
 	c.inUse--
 	m.fresh, m.alone = false, false
+	if m.inUse == 0 {
+		m.idleLimit = m.conn.IdleLimit()
+	}
 	switch {
 	case held == unused:
 		m.requests--

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -30,10 +31,11 @@ type fakeSSP struct {
 	conns       []*fakeConn // in the order in which they were opened
 	dials       []dialCall  // in the order in which they began
 	dialing     int
-	open        int // connections that are not closed
-	inPool      int // of them, those that are not for health checks
-	maxOpen     int // highest of inPool + dialing
-	maxDials    int // highest of dialing
+	idleLimit   time.Duration // IdleLimit of its connections; 0 = NoIdleLimit
+	open        int           // connections that are not closed
+	inPool      int           // of them, those that are not for health checks
+	maxOpen     int           // highest of inPool + dialing
+	maxDials    int           // highest of dialing
 
 	lookups atomic.Int64
 }
@@ -201,6 +203,12 @@ func (c *fakeConn) Places() int {
 		return 0
 	}
 	return c.places
+}
+
+func (c *fakeConn) IdleLimit() time.Duration {
+	c.ssp.mu.Lock()
+	defer c.ssp.mu.Unlock()
+	return cmp.Or(c.ssp.idleLimit, upstream.NoIdleLimit)
 }
 
 func (c *fakeConn) CloseReason() upstream.CloseReason {

@@ -62,6 +62,9 @@ func (l *idleList) endCheck(batch []*member, at, dropped int) {
 // it closes m, or a canary.
 func (c *connections) keep(m *member) {
 	switch {
+	case m.idleLimit <= 0: // the SSP closes it
+		c.drain(m, upstream.ClosedIdle)
+		return
 	case c.kept < c.opts.MaxIdle:
 	case c.idleRule.canaries > 0 && c.kept > 0:
 		c.drainIdle(1)

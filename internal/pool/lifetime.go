@@ -26,7 +26,7 @@ func (c *connections) expired(m *member, now time.Time) upstream.CloseReason {
 	switch {
 	case !m.retireAt.IsZero() && !now.Before(m.retireAt):
 		return upstream.ClosedMaxAge
-	case timeout > 0 && m.inUse == 0 && now.Sub(m.used) >= timeout:
+	case m.inUse == 0 && (timeout > 0 && now.Sub(m.used) >= timeout || m.outlivesAnnounced(now)):
 		return upstream.ClosedIdle
 	default:
 		return upstream.NotClosed

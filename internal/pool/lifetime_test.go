@@ -147,3 +147,54 @@ func TestOldConnectionDrainsEvenIfNoOtherCanBeOpened(t *testing.T) {
 		testsupport.Equal(t, s.conn(0).CloseReason(), upstream.ClosedMaxAge, "it was closed for %q")
 	})
 }
+
+// A connection is idle for at most as long as its SSP has announced, also if the janitor has not run.
+func TestConnectionIsIdleForAtMostTheAnnouncedTime(t *testing.T) {
+	for name, protocol := range map[string]upstream.Protocol{"exclusive": upstream.HTTP1, "pipelined": upstream.HTTP1Pipelined} {
+		runInBubble(t, name, func(o *Options) { o.IdleTimeout, o.Protocol = 10*sec, protocol }, func(t *testing.T, s *fakeSSP, p *Pool) {
+			s.always(dialResult{after: 10 * msec, protocol: protocol})
+			s.locked(func() { s.idleLimit = 500 * msec })
+			acquire(t, p).do()
+			pass(400 * msec)
+			r := acquire(t, p)
+			testsupport.Equal(t, r.conn().n, 0, "within the announced time the request got connection %d")
+			r.do()
+			pass(520 * msec)
+			testsupport.MustEqual(t, s.openCount(), 1, "%d connections are open: the test must run before the janitor")
+			r = acquire(t, p)
+			testsupport.Equal(t, r.conn().n, 1, "after the announced time the request got connection %d")
+			testsupport.Equal(t, p.closedFor(upstream.ClosedIdle), 1, "%d connections closed as idle")
+			r.do()
+			pass(2 * sec)
+			testsupport.Equal(t, s.openCount(), 0, "%d connections are open")
+			testsupport.Equal(t, p.closedFor(upstream.ClosedIdle), 2, "%d connections closed as idle")
+		})
+	}
+}
+
+func TestConnectionWithoutAnyAnnouncedTimeIsNotReused(t *testing.T) {
+	for name, protocol := range map[string]upstream.Protocol{"exclusive": upstream.HTTP1, "pipelined": upstream.HTTP1Pipelined} {
+		runInBubble(t, name, func(o *Options) { o.MaxConns, o.Protocol = 1, protocol }, func(t *testing.T, s *fakeSSP, p *Pool) {
+			s.always(dialResult{after: 10 * msec, protocol: protocol, places: 1})
+			s.locked(func() { s.idleLimit = -500 * msec })
+			held := acquire(t, p)
+			waits := ask(t, p, sec)
+			held.do()
+			pass(20 * msec)
+			waits.wantConn(1, 10*msec)
+			waits.do()
+			r := acquire(t, p)
+			testsupport.Equal(t, r.conn().n, 2, "the next request got connection %d")
+			testsupport.Equal(t, p.closedFor(upstream.ClosedIdle), 2, "%d connections closed as idle")
+		})
+	}
+}
+
+func TestAnnouncedTimeRaisesNoLimit(t *testing.T) {
+	inBubble(t, func(o *Options) { o.IdleTimeout = 2 * sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
+		s.locked(func() { s.idleLimit = 60 * sec })
+		acquire(t, p).do()
+		pass(4 * sec)
+		testsupport.Equal(t, s.openCount(), 0, "%d connections are open")
+	})
+}

@@ -44,7 +44,8 @@ type member struct {
 	used       time.Time            // when a place was last acquired or released
 	idleFor    time.Duration        // idle time before its place was last acquired; not reliable if multiplexed
 	opened     time.Time
-	retireAt   time.Time // zero = never
+	retireAt   time.Time     // zero = never
+	idleLimit  time.Duration // Conn.IdleLimit when the last place in use was released
 
 	worked atomic.Bool // an exchange on it got a response; set only if multiplexed
 }
@@ -58,7 +59,7 @@ type lease struct {
 
 // newMember returns a member without a connection. Pool.mu must be held.
 func newMember(p *Pool) *member {
-	m := &member{pool: p, version: p.opts.ConnVersion}
+	m := &member{pool: p, version: p.opts.ConnVersion, idleLimit: upstream.NoIdleLimit}
 	m.leases = [2]lease{{m: m}, {m: m, probe: true}}
 	return m
 }
@@ -70,6 +71,12 @@ func (m *member) exclusive() bool { return m.protocol == upstream.HTTP1 }
 // request must be alone.
 func (m *member) takes(alone bool) bool {
 	return m.inUse < m.places && (!alone || m.inUse == 0 || m.protocol != upstream.HTTP1Pipelined)
+}
+
+// outlivesAnnounced reports whether m, of which no place is in use, has been idle for as long as its SSP
+// has announced.
+func (m *member) outlivesAnnounced(now time.Time) bool {
+	return m.idleLimit <= 0 || now.Sub(m.used) >= m.idleLimit
 }
 
 // Freed implements upstream.Owner.

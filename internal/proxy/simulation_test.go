@@ -91,6 +91,7 @@ func (c *simSSPConn) Places() int                       { return 1 }
 func (c *simSSPConn) Idle() bool                        { return true }
 func (c *simSSPConn) Close(why upstream.CloseReason)    { c.reason = why }
 func (c *simSSPConn) CloseReason() upstream.CloseReason { return c.reason }
+func (*simSSPConn) IdleLimit() time.Duration            { return upstream.NoIdleLimit }
 
 // simListener accepts the clients' sockets.
 type simListener struct {

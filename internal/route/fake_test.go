@@ -142,6 +142,8 @@ func (c *fakeConn) Close(r upstream.CloseReason) {
 	}
 }
 
+func (*fakeConn) IdleLimit() time.Duration { return upstream.NoIdleLimit }
+
 func (c *fakeConn) CloseReason() upstream.CloseReason {
 	c.mu.Lock()
 	defer c.mu.Unlock()

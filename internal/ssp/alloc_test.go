@@ -38,6 +38,7 @@ func (*quietConn) Places() int                       { return 1 }
 func (*quietConn) Idle() bool                        { return true }
 func (*quietConn) Close(upstream.CloseReason)        {}
 func (*quietConn) CloseReason() upstream.CloseReason { return upstream.NotClosed }
+func (*quietConn) IdleLimit() time.Duration          { return upstream.NoIdleLimit }
 
 // newQuietClient returns a client of an SSP on a pool whose connections respond at once.
 func newQuietClient(t testing.TB, with func(o *Options)) *client {

@@ -1,6 +1,9 @@
 package upstream
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Conn is one connection to an SSP, of any protocol. Its methods are safe for concurrent use. A
 // pool owns it and is its [Owner].
@@ -34,7 +37,16 @@ type Conn interface {
 	// CloseReason returns why the connection takes no more requests, or NotClosed if it still takes
 	// them.
 	CloseReason() CloseReason
+
+	// IdleLimit returns for how long the connection may be idle: the shortest time that the SSP has
+	// announced in its responses, less a margin. 0 or less means that the connection must carry no
+	// further request, NoIdleLimit that the SSP has announced no time. The limit does not change while no
+	// exchange is outstanding.
+	IdleLimit() time.Duration
 }
+
+// NoIdleLimit is the IdleLimit of a connection whose SSP has announced none.
+const NoIdleLimit = time.Duration(math.MaxInt64)
 
 // Owner is the pool, as one of its connections sees it. The pool calls Places during these calls,
 // so a connection must hold none of its locks when it calls its Owner.
