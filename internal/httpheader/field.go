@@ -30,5 +30,5 @@ type Field struct {
 	end      int // where the next line starts in the scanned block
 	id       nameID
 	verbatim bool // the line reads exactly "Name: value\r\n"
-	named    bool // a Connection field names it, or DropContentEncoding was called for it
+	named    bool // a Connection field names it, DropContentEncoding was called for it, or it is a Grpc-Timeout of gRPC
 }

@@ -19,6 +19,7 @@ const (
 	nameUserAgent
 	nameDate
 	nameVia
+	nameGRPCTimeout
 	nameGuardedResponse // forwarded if passed, in responses
 
 	nameGuarded // forwarded if passed by name
@@ -113,6 +114,8 @@ func knownName(name []byte) nameID {
 		return nameUserAgent
 	case "date":
 		return nameDate
+	case "grpc-timeout":
+		return nameGRPCTimeout
 	case "via":
 		return nameVia
 	case "te", "expect", "trailer", "upgrade", "keep-alive", "http2-settings", "proxy-connection":

@@ -41,8 +41,8 @@ type RequestFields struct {
 	trailers      bool // te has the value trailers, over HTTP/2
 	devices       bool // the request has an X-Device-IP or X-Device-User-Agent
 
-	timeout, ssp, clientID    []byte
-	timeouts, ssps, clientIDs int // numbers of these fields
+	timeout, grpcTimeout, ssp, clientID     []byte
+	timeouts, grpcTimeouts, ssps, clientIDs int // numbers of these fields
 
 	id requestID
 
@@ -64,6 +64,7 @@ func (f *RequestFields) begin(raw []byte) {
 	f.contentLength, f.chunked, f.hosts, f.vias = -1, false, 0, 0
 	f.lists, f.devices, f.trailers = false, false, false
 	f.timeout, f.ssp, f.clientID, f.timeouts, f.ssps, f.clientIDs = nil, nil, nil, 0, 0, 0
+	f.grpcTimeout, f.grpcTimeouts = nil, 0
 	f.id.n = 0
 	f.options.reset()
 }
@@ -130,6 +131,11 @@ func (f *RequestFields) TakesTrailers() bool { return f.trailers }
 
 // Timeout returns the value of the first field called TimeoutName, and the number of such fields.
 func (f *RequestFields) Timeout() (value []byte, count int) { return f.timeout, f.timeouts }
+
+// GRPCTimeout returns the value of the first Grpc-Timeout, and the number of such fields, of a request whose
+// content type is of gRPC. It returns no field of any other request. These fields do not cross: the SSP gets
+// the time that is left.
+func (f *RequestFields) GRPCTimeout() (value []byte, count int) { return f.grpcTimeout, f.grpcTimeouts }
 
 // SSP returns the value of the first X-Adbuffer-Ssp, and the number of such fields.
 func (f *RequestFields) SSP() (value []byte, count int) { return f.ssp, f.ssps }

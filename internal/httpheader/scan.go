@@ -177,6 +177,11 @@ func (f *RequestFields) notice(field *Field, id nameID) error {
 		if f.contentEncoding == nil {
 			f.contentEncoding = value
 		}
+	case nameGRPCTimeout:
+		f.grpcTimeouts++
+		if f.grpcTimeouts == 1 {
+			f.grpcTimeout = value
+		}
 	case nameVia:
 		f.vias++
 	case nameUserAgent:
@@ -215,7 +220,23 @@ func (f *RequestFields) conclude() error {
 			f.fields[i].named = f.options.has(f.fields[i].Name)
 		}
 	}
+	if f.grpcTimeouts > 0 {
+		f.decideGRPCTimeout()
+	}
 	return nil
+}
+
+// decideGRPCTimeout keeps the fields Grpc-Timeout from crossing if the content type is of gRPC, and otherwise
+// leaves them ordinary fields.
+func (f *RequestFields) decideGRPCTimeout() {
+	const grpc = "application/grpc" // or application/grpc+proto, application/grpc-web
+	if len(f.contentType) < len(grpc) || !syntax.EqualFold(f.contentType[:len(grpc)], grpc) {
+		f.grpcTimeout, f.grpcTimeouts = nil, 0
+		return
+	}
+	for i := range f.fields {
+		f.fields[i].named = f.fields[i].named || syntax.EqualFold(f.fields[i].Name, "grpc-timeout")
+	}
 }
 
 // valueError returns the error about the byte of raw at i. That byte should be the CR of the CRLF

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"adbuffer/internal/overload"
@@ -26,8 +27,8 @@ const (
 	maxStatedMs = 600000
 )
 
-// setDeadline sets the deadline of r: the smallest of the client's field, the body's tmax and
-// deadline.max. If the client states nothing, deadline.default counts. It then subtracts
+// setDeadline sets the deadline of r: the smallest of the client's field, the Grpc-Timeout of a gRPC call, the
+// body's tmax and deadline.max. If the client states nothing, deadline.default counts. It then subtracts
 // deadline.reserve.
 func (r *request) setDeadline() *refusal {
 	o := &r.opts.Deadline
@@ -41,6 +42,13 @@ func (r *request) setDeadline() *refusal {
 			}
 			budget, stated = r.smaller(budget, ms, o.Header), true
 		}
+	}
+	if v, n := r.fields.GRPCTimeout(); n > 0 {
+		timeout, ok := parseGRPCTimeout(v)
+		if !ok || n > 1 {
+			return &refusal{Outcome: upstream.BadRequest, Detail: "grpc-timeout must be one number of 1 to 8 digits, and a unit: H, M, S, m, u or n"}
+		}
+		budget, stated = r.smaller(budget, timeout, "grpc-timeout"), true
 	}
 	if (o.OpenRTBTmax || o.RewriteTmax) && len(r.body) > 0 {
 		if ms, ok := tmax(r); ok && o.OpenRTBTmax {
@@ -85,4 +93,36 @@ func parseMs(v []byte) (time.Duration, bool) {
 		return 0, false
 	}
 	return time.Duration(n) * time.Millisecond, true
+}
+
+// parseGRPCTimeout reads the value of a Grpc-Timeout, whose number may be 0: clients that have no time left
+// send it. https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
+func parseGRPCTimeout(v []byte) (time.Duration, bool) {
+	const maxDigits = 8
+	last := len(v) - 1
+	if last < 1 || last > maxDigits {
+		return 0, false
+	}
+	n, ok := syntax.ParseNumber(v[:last], syntax.MaxNumber)
+	if !ok {
+		return 0, false
+	}
+	unit := time.Duration(0)
+	switch v[last] {
+	case 'H':
+		unit = time.Hour
+	case 'M':
+		unit = time.Minute
+	case 'S':
+		unit = time.Second
+	case 'm':
+		unit = time.Millisecond
+	case 'u':
+		unit = time.Microsecond
+	case 'n':
+		unit = time.Nanosecond
+	default:
+		return 0, false
+	}
+	return time.Duration(min(n, int(math.MaxInt64/unit))) * unit, true
 }

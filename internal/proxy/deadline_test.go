@@ -56,6 +56,18 @@ func TestTheDeadlineIsTheSmallestThatIsStatedLessTheReserve(t *testing.T) {
 		{"no reserve", header("100"), "", func(o *DeadlineOptions) { o.Reserve = 0 }, 100 * msec},
 		{"leading zeros", header("000100"), "", nil, 95 * msec},
 		{"exactly min_budget", header("10"), "", nil, 5 * msec},
+		{"grpc-timeout", grpcTimeout("100m"), "", nil, 95 * msec},
+		{"grpc-timeout in hours", grpcTimeout("99999999H"), "", nil, 4995 * msec},
+		{"grpc-timeout in minutes", grpcTimeout("1M"), "", nil, 4995 * msec},
+		{"grpc-timeout in seconds", grpcTimeout("2S"), "", nil, 1995 * msec},
+		{"grpc-timeout in microseconds", grpcTimeout("99999u"), "", nil, 94999 * time.Microsecond},
+		{"grpc-timeout in nanoseconds", grpcTimeout("20000000n"), "", nil, 15 * msec},
+		{"grpc-timeout, the header is smaller", header("100") + grpcTimeout("200m"), "", nil, 95 * msec},
+		{"grpc-timeout, smaller than the header", header("200") + grpcTimeout("100m"), "", nil, 95 * msec},
+		{"grpc-timeout, no header sets the deadline", grpcTimeout("100m"), "", func(o *DeadlineOptions) { o.Header = "" }, 95 * msec},
+		{"grpc-timeout of another type of gRPC", "grpc-timeout: 100m\r\nContent-Type: Application/gRPC+proto;x=y\r\n", "", nil, 95 * msec},
+		{"grpc-timeout without gRPC", "grpc-timeout: 100m\r\nContent-Type: application/json\r\n", "", nil, 295 * msec},
+		{"grpc-timeout without a type", "grpc-timeout: junk\r\n", "", nil, 295 * msec},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := deadlineDefaults
@@ -83,6 +95,22 @@ func TestABadTimeoutHeaderIs400(t *testing.T) {
 			}
 		})
 	}
+}
+
+// grpcTimeout returns the fields of a gRPC call with this timeout.
+func grpcTimeout(value string) string {
+	return "Content-Type: application/grpc\r\nGrpc-Timeout: " + value + "\r\n"
+}
+
+func TestABadGRPCTimeoutIs400(t *testing.T) {
+	for _, v := range []string{"", "m", "100", "100x", "-1m", "+1m", "1.5S", "1 m", "100ms", "123456789m", "1h", "１m", "1m,2m"} {
+		_, f, _ := budgetOf(t, deadlineDefaults, grpcTimeout(v), "")
+		testsupport.True(t, f != nil && f.Outcome == upstream.BadRequest && strings.HasPrefix(f.Detail, "grpc-timeout must be"), "%q: %+v, want bad_request", v, f)
+	}
+	_, f, _ := budgetOf(t, deadlineDefaults, grpcTimeout("100m")+"grpc-timeout: 100m\r\n", "")
+	testsupport.True(t, f != nil && f.Outcome == upstream.BadRequest, "two fields: %+v, want bad_request", f)
+	_, f, _ = budgetOf(t, deadlineDefaults, grpcTimeout("0n"), "")
+	testsupport.True(t, f != nil && f.Outcome == upstream.Deadline && strings.HasPrefix(f.Detail, "grpc-timeout leaves only 0s"), "no time left: %+v, want deadline", f)
 }
 
 func TestTooShortADeadlineIsRefusedAtOnce(t *testing.T) {

@@ -3,6 +3,7 @@ package ssp
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"time"
 
 	"adbuffer/internal/rates"
@@ -323,6 +324,10 @@ func (s *SSP) write(r *Request, ex *upstream.Exchange, c *call, place place) {
 	}
 	if r.Fields.TakesTrailers() && place.Protocol() == upstream.HTTP2 && !policy.Drops("Te") {
 		b = append(b, "Te: trailers\r\n"...)
+	}
+	if _, n := r.Fields.GRPCTimeout(); n > 0 && !policy.Drops("Grpc-Timeout") {
+		b = append(b, "Grpc-Timeout: "...)
+		b = append(strconv.AppendInt(b, remaining(ex), 10), "m\r\n"...)
 	}
 	if c.attempt != nil {
 		b = appendTrace(b, authority, c.attempt, policy)
