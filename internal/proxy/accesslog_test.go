@@ -155,7 +155,7 @@ func TestSlowRequestsAreLoggedThoughTheSampleIsZero(t *testing.T) {
 func TestTheClientOfARefusedRequestIsTheOneBehindTheProxy(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) {
 		o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-		o.Access, o.MaxBodyBytes, o.RequestIDField = logs.AccessOptions{Enabled: true, Sample: 1, MaxPerSecond: 1000}, 10, "X-Request-Id"
+		o.Access, o.MaxBodyBytes, o.RequestIDField = logs.AccessOptions{Enabled: true, Sample: 1}, 10, "X-Request-Id"
 	}), bids("a", "{}"))
 	for _, row := range []struct {
 		id, head, body, outcome, client string
