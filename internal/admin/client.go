@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"adbuffer/internal/configfile"
+	"adbuffer/internal/handshake"
 )
 
 const (
@@ -55,7 +56,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 		}
 		c.token = strings.TrimSpace(string(b))
 	}
-	trust := &tls.Config{InsecureSkipVerify: o.Insecure}
+	trust := &tls.Config{InsecureSkipVerify: o.Insecure, ServerName: u.Hostname()}
 	m, err := configfile.TLSFiles{Cert: o.CertFile, Key: o.KeyFile, CA: o.CAFile}.Load()
 	if e := new(configfile.Error); errors.As(err, &e) {
 		return nil, fmt.Errorf("--%s %w", strings.ReplaceAll(e.Key, "_", "-"), e)
@@ -69,7 +70,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 	}
 	c.client = http.Client{
 		// No proxy: an adbuffer that HTTP_PROXY names must not be asked about itself.
-		Transport:     &http.Transport{DisableKeepAlives: true, TLSClientConfig: trust},
+		Transport:     &http.Transport{DisableKeepAlives: true, TLSClientConfig: handshake.VerifyServer(trust)},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the token is for this server
 	}
 	return c, nil

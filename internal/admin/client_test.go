@@ -1,10 +1,12 @@
 package admin
 
 import (
+	"crypto/tls"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,15 +40,21 @@ func TestAnErrorNamesTheFlagToChange(t *testing.T) {
 		w.Header().Set("X-Adbuffer-Source", "proxy/no_route")
 		w.WriteHeader(http.StatusNotFound)
 	})
-	closed, plain, unknown := httptest.NewServer(clients), httptest.NewServer(clients), httptest.NewUnstartedServer(clients)
+	closed, plain, unknown, long := httptest.NewServer(clients), httptest.NewServer(clients), httptest.NewUnstartedServer(clients), httptest.NewUnstartedServer(clients)
 	closed.Close()
 	defer plain.Close()
-	unknown.Config.ErrorLog = log.New(io.Discard, "", 0)
-	unknown.StartTLS()
-	defer unknown.Close()
+	cert := testsupport.Certificate("127.0.0.1")
+	cert.Certificate = slices.Repeat(cert.Certificate, 11)
+	long.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
+	for _, s := range []*httptest.Server{unknown, long} {
+		s.Config.ErrorLog = log.New(io.Discard, "", 0)
+		s.StartTLS()
+		defer s.Close()
+	}
 	for url, want := range map[string]string{
 		closed.URL:  "connection refused; see --admin, and admin.listen",
 		unknown.URL: "; see --ca-file",
+		long.URL:    "sent 11 certificates",
 		plain.URL:   "listener for clients, not its admin listener; see --admin",
 	} {
 		c, err := NewClient(ClientOptions{URL: url})

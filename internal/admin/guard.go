@@ -64,8 +64,8 @@ func (s *Server) hasToken(r *http.Request) bool {
 }
 
 // hasCertificate reports whether the client has a certificate of a trusted authority. Any
-// other certificate has failed the handshake.
-func hasCertificate(r *http.Request) bool { return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 }
+// other certificate has failed the handshake: see handshake.VerifyClients.
+func hasCertificate(r *http.Request) bool { return r.TLS != nil && len(r.TLS.PeerCertificates) > 0 }
 
 // guardHost refuses a Host that is not loopback if the listener is on loopback. So a web
 // page in an operator's browser cannot reach it under the page's own name (DNS rebinding).

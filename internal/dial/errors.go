@@ -51,6 +51,7 @@ func (d *Dialer) tlsError(ctx context.Context, addr upstream.Address, offer []st
 		authority x509.UnknownAuthorityError
 		name      x509.HostnameError
 		invalid   x509.CertificateInvalidError
+		chain     *handshake.ChainError
 		alert     *net.OpError
 	)
 	what := "the TLS handshake failed"
@@ -59,6 +60,8 @@ func (d *Dialer) tlsError(ctx context.Context, addr upstream.Address, offer []st
 		what, err = endOf(ctx)+" during the TLS handshake", ctx.Err()
 	case errors.Is(err, context.DeadlineExceeded):
 		what = fmt.Sprintf("no TLS handshake within %v; see timeouts.tls_handshake", d.timeouts.handshake())
+	case errors.As(err, &chain):
+		what = chain.Error()
 	case errors.As(err, &authority):
 		what = "no trusted authority signed its certificate; see tls.ca_file"
 	case errors.As(err, &name):

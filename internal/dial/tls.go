@@ -107,7 +107,7 @@ func (c *clientTLS) config(addr upstream.Address, offer []string, small bool, ce
 	if !small { // a ticket makes the ClientHello longer
 		cfg.ClientSessionCache = session{c.sessions, key}
 	}
-	return cfg
+	return handshake.VerifyServer(cfg)
 }
 
 // session is the entry of a session cache for one address.

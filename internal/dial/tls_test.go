@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -93,6 +94,7 @@ func TestCertificatesThatProveNothingAreRefused(t *testing.T) {
 		{"of another authority", newAuthority().valid(t, "ssp.test"), nil, "tls.ca_file"},
 		{"of no system authority", ca.valid(t, "ssp.test"), func(o *Options) { o.TLS.CAFile = "" }, "tls.ca_file"},
 		{"expired", ca.issue(t, "ssp.test", time.Now().Add(-time.Minute)), nil, "expired"},
+		{"in a chain that is too long", longChain(ca.valid(t, "ssp.test")), nil, "sent 11 certificates"},
 		{"for another name", ca.valid(t, "other.test"), nil, "tls.server_name"},
 		{"for a name that the setting changes", ca.valid(t, "ssp.test"), func(o *Options) { o.TLS.ServerName = "other.test" }, "tls.server_name"},
 	} {
@@ -105,9 +107,19 @@ func TestCertificatesThatProveNothingAreRefused(t *testing.T) {
 		e := dialError(t, d, p.addr("ssp.test"), upstream.TLSFailed, p.addr("ssp.test").String(), tt.detail)
 		testsupport.True(t, kind(e) == "tls" && handshakesOf(d).failed == 1, "%s: %v is counted as %s, %+v", tt.name, e, kind(e), &d.stats)
 		o.TLS.InsecureSkipVerify = true
+		if len(tt.cert.Certificate) > 10 {
+			dialError(t, newDialer(t, o), p.addr("ssp.test"), upstream.TLSFailed, tt.detail)
+			continue
+		}
 		r := p.dial(t, newDialer(t, o), true)
 		readOne(t, r)
 	}
+}
+
+// longChain returns c with a chain of eleven certificates.
+func longChain(c tls.Certificate) tls.Certificate {
+	c.Certificate = slices.Repeat(c.Certificate[:1], 11)
+	return c
 }
 
 // deadlineNow is a context whose deadline passes when it is cancelled.

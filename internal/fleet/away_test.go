@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -295,4 +296,26 @@ func TestTLSWithBothCertificates(t *testing.T) {
 	withOne.Certificates = []tls.Certificate{client}
 	r.TLS = func() (*tls.Config, error) { return withOne, nil }
 	join(t, r, limit, burst).awaitConnected(t, true)
+}
+
+func TestALongChainOfCertificatesIsRefused(t *testing.T) {
+	t.Parallel()
+	cert := testsupport.Certificate("redis.test")
+	roots := testsupport.Roots(cert)
+	cert.Certificate = slices.Repeat(cert.Certificate, 11)
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{cert}})
+	testsupport.NoError(t, err)
+	defer l.Close()
+	go func() {
+		c, err := l.Accept()
+		if err == nil {
+			c.(*tls.Conn).Handshake() //nolint:errcheck // the client refuses the certificates
+			c.Close()
+		}
+	}()
+	r := Redis{Network: "tcp", Address: l.Addr().String(), TLS: func() (*tls.Config, error) {
+		return &tls.Config{RootCAs: roots, ServerName: "redis.test"}, nil
+	}}
+	_, err = r.open(t.Context(), "")
+	testsupport.True(t, err != nil && strings.Contains(err.Error(), "TLS: ") && strings.Contains(err.Error(), "sent 11 certificates"), "%v", err)
 }

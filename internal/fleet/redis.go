@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
+
+	"adbuffer/internal/handshake"
 )
 
 //go:embed lease.lua
@@ -85,7 +87,7 @@ func (r *Redis) encrypt(ctx context.Context, c net.Conn) (net.Conn, error) {
 		c.Close()
 		return nil, err
 	}
-	t := tls.Client(c, config)
+	t := tls.Client(c, handshake.VerifyServer(config))
 	if err := t.HandshakeContext(ctx); err != nil {
 		c.Close()
 		return nil, err

@@ -86,9 +86,9 @@ func (c *Certificates) Config(nextProtos ...string) *tls.Config {
 				last.Store(o)
 			}
 			if !handshake.MayUseHTTP2(hello) { // RFC 9113, section 9.2.2
-				return o.withoutHTTP2, nil
+				return handshake.VerifyClients(o.withoutHTTP2), nil
 			}
-			return o.config, nil
+			return handshake.VerifyClients(o.config), nil
 		},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -258,15 +259,19 @@ func TestClientsNeedACertificateWhereTheAuthorityIsNamed(t *testing.T) {
 	must(t, err)
 	foreign, err := stranger.ClientCert("ops")
 	must(t, err)
+	long := mine
+	long.Certificate = slices.Repeat(mine.Certificate[:1], 11) // of which ten are allowed
 	for _, row := range []struct {
 		auth   tls.ClientAuthType
 		client []tls.Certificate
 		ok     bool
-		chains int
+		certs  int
 	}{
 		{tls.RequireAndVerifyClientCert, []tls.Certificate{mine}, true, 1},
 		{tls.RequireAndVerifyClientCert, []tls.Certificate{foreign}, false, 0},
 		{tls.RequireAndVerifyClientCert, nil, false, 0},
+		{tls.RequireAndVerifyClientCert, []tls.Certificate{long}, false, 0},
+		{tls.VerifyClientCertIfGiven, []tls.Certificate{long}, false, 0},
 		{tls.VerifyClientCertIfGiven, []tls.Certificate{mine}, true, 1},
 		{tls.VerifyClientCertIfGiven, []tls.Certificate{foreign}, false, 0},
 		{tls.VerifyClientCertIfGiven, nil, true, 0},
@@ -279,7 +284,7 @@ func TestClientsNeedACertificateWhereTheAuthorityIsNamed(t *testing.T) {
 			return &row.client[0], nil // also if the server did not request this authority
 		}}
 		s, _, err := c.handshake(c.Config(), client)
-		testsupport.True(t, (err == nil) == row.ok && len(s.VerifiedChains) == row.chains, "%+v: %v, %d chains", row.auth, err, len(s.VerifiedChains))
+		testsupport.True(t, (err == nil) == row.ok && (err != nil || len(s.PeerCertificates) == row.certs), "%+v: %v, %d certificates", row.auth, err, len(s.PeerCertificates))
 	}
 }
 
@@ -302,11 +307,11 @@ func TestSessionsResumeAcrossReloadsUnlessTheAuthorityChanges(t *testing.T) {
 	config := c.Config("http/1.1")
 	client := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "localhost", Certificates: []tls.Certificate{mine}, ClientSessionCache: tls.NewLRUClientSessionCache(10)}
 	client.RootCAs.AppendCertsFromPEM(a.PEM())
-	shake := func(resumed bool, chains int) {
+	shake := func(resumed bool, certs int) {
 		t.Helper()
 		s, _, err := c.handshake(config, client)
 		must(t, err)
-		testsupport.True(t, s.DidResume == resumed && len(s.VerifiedChains) == chains, "resumed: %v, %d chains; want %v, %d", s.DidResume, len(s.VerifiedChains), resumed, chains)
+		testsupport.True(t, s.DidResume == resumed && len(s.PeerCertificates) == certs, "resumed: %v, %d certificates; want %v, %d", s.DidResume, len(s.PeerCertificates), resumed, certs)
 	}
 	shake(false, 1)
 	shake(true, 1)

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"adbuffer/internal/handshake"
 	"adbuffer/internal/ssp"
 )
 
@@ -57,7 +58,7 @@ func (p *prober) open(ctx context.Context, address string, change func(*tls.Conf
 		if change != nil {
 			change(config)
 		}
-		secure := tls.Client(raw, config)
+		secure := tls.Client(raw, handshake.VerifyServer(config))
 		raw.SetDeadline(time.Now().Add(p.Timeout))
 		start = time.Now()
 		if err := secure.HandshakeContext(ctx); err != nil {

@@ -349,6 +349,21 @@ func TestTextOfAnSSPStaysInItsLine(t *testing.T) {
 	}
 }
 
+func TestAProbeRefusesALongChainOfCertificates(t *testing.T) {
+	t.Parallel()
+	cert := testsupport.Certificate("127.0.0.1")
+	cert.Certificate = slices.Repeat(cert.Certificate, 11)
+	s := httptest.NewUnstartedServer(http.NotFoundHandler())
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
+	s.StartTLS()
+	defer s.Close()
+	o := options(s.URL, nil)
+	o.Authorities = testsupport.Roots(cert)
+	_, err := Run(t.Context(), o)
+	testsupport.True(t, err != nil && strings.Contains(err.Error(), "sent 11 certificates"), "%v", err)
+}
+
 // A redirect is a response: its target may be an address that the operator never named.
 func TestAProbeFollowsNoRedirect(t *testing.T) {
 	t.Parallel()
