@@ -23,8 +23,6 @@ type autosize struct {
 	decisions [10]sizer.Decision // the last ones; decided counts them
 	decided   int
 	counts    [sizer.Kinds]uint64
-
-	forecast sizer.Forecast
 }
 
 // Tick runs once in each sizer.Interval, and at least once a second while Auto is not enabled. heldBack
@@ -84,25 +82,18 @@ func (p *Pool) Tick(now time.Time, heldBack bool) (d sizer.Decision, ok bool) {
 	return d, ok
 }
 
-// addDemand tells the forecast the highest demand of a second.
-func (a *autosize) addDemand(places int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.forecast.Add(places)
-}
-
 // inherit takes over what the pool before has learned and decided.
 func (a *autosize) inherit(before *autosize) {
 	before.mu.Lock()
 	learned := before.sizer
-	limits, decisions, decided, counts, forecast := before.limits, before.decisions, before.decided, before.counts, before.forecast.Clone()
+	limits, decisions, decided, counts := before.limits, before.decisions, before.decided, before.counts
 	if learned != nil {
 		learned = learned.Clone()
 	}
 	before.mu.Unlock()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.sizer, a.limits, a.decisions, a.decided, a.counts, a.forecast = learned, limits, decisions, decided, counts, forecast
+	a.sizer, a.limits, a.decisions, a.decided, a.counts = learned, limits, decisions, decided, counts
 }
 
 // resize sets how many connections may be open; 0 means as many as are configured. closeAbove is the
@@ -152,23 +143,19 @@ type AutoSnapshot struct {
 	Decisions          []sizer.Decision  `json:"decisions"` // the last ten, the newest first
 }
 
-// snapshot returns nil if the pool has its configured size. fullIn is in seconds, and nil if the pool is
-// not expected to become full.
-func (a *autosize) snapshot(now time.Time) (s *AutoSnapshot, fullIn *float64) {
+// snapshot returns nil if the pool has its configured size.
+func (a *autosize) snapshot(now time.Time) *AutoSnapshot {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if d, ok := a.forecast.FullIn(a.limits.Max); ok {
-		fullIn = new(d.Seconds())
-	}
 	if a.sizer == nil {
-		return nil, fullIn
+		return nil
 	}
-	s = &AutoSnapshot{DryRun: a.limits.DryRun, Limit: a.sizer.Limit(), Need: a.sizer.Need(), HoldSeconds: a.sizer.HeldFor(now).Seconds(), Counts: make(map[string]uint64)}
+	s := &AutoSnapshot{DryRun: a.limits.DryRun, Limit: a.sizer.Limit(), Need: a.sizer.Need(), HoldSeconds: a.sizer.HeldFor(now).Seconds(), Counts: make(map[string]uint64)}
 	for k := sizer.Grown; k < sizer.Kinds; k++ {
 		s.Counts[k.String()] = a.counts[k]
 	}
 	for i := range min(a.decided, len(a.decisions)) {
 		s.Decisions = append(s.Decisions, a.decisions[(a.decided-1-i)%len(a.decisions)])
 	}
-	return s, fullIn
+	return s
 }

@@ -45,7 +45,6 @@ type connections struct {
 	forecast  forecast
 	probation probation
 	highest   float64 // saturation since the janitor's last round
-	mostInUse int     // places since then
 }
 
 // serving returns how many connections take new requests.

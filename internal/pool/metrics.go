@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"math"
 	"net/netip"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -58,7 +57,6 @@ var (
 	descAutoLimit        = desc("auto_limit", "Places that a pool which sizes itself allows itself now (pool.auto).")
 	descAutoNeed         = desc("auto_need", "Places that the load of the last seconds needs, by Erlang C, in a pool which sizes itself (pool.auto).")
 	descAutoDecisions    = desc("auto_decisions_total", "Decisions of a pool about its own size (pool.auto), by kind.", "decision")
-	descFullIn           = desc("full_in_seconds", "Seconds until the pool is full if its load grows on as in the last 15 minutes, +Inf if that is not expected within 30 minutes.")
 	descFairEvicted      = newDesc("fairness_evicted_total", "Requests that left a full queue so that a request of another key may wait (server.fairness.key).")
 	descFairQueues       = newDesc("fairness_active_queues", "Fair queues in which requests wait, of 64 (server.fairness.key).")
 	descWarm             = desc("warm", "1 once min_idle connections have been open, 0 before.")
@@ -93,11 +91,6 @@ func (p *Pool) collect(to metrics.Sink) {
 	to.Gauge(descAdvisedPlaces, float64(s.Need.AdvisedPlaces))
 	to.Gauge(descHeadroom, s.Need.HeadroomRatio)
 	to.Gauge(descLearnedIdle, s.LearnedIdleSeconds)
-	fullIn := math.Inf(1)
-	if s.FullInSeconds != nil {
-		fullIn = *s.FullInSeconds
-	}
-	to.Gauge(descFullIn, fullIn)
 	if s.Auto != nil {
 		to.Gauge(descAutoLimit, float64(s.Auto.Limit))
 		to.Gauge(descAutoNeed, float64(s.Auto.Need))

@@ -79,12 +79,9 @@ func (p *Pool) updateNeed(now time.Time) {
 	s := p.stats.sums(now)
 	p.mu.Lock()
 	s.highest, p.conns.highest = p.conns.highest, p.conns.load().saturation()
-	demand := p.conns.mostInUse + p.queue.n
-	p.conns.mostInUse = p.conns.inUse
 	window, rate, hold := p.needs.note(s)
 	protocol, perConn := p.conns.next(), p.conns.perConn()
 	p.mu.Unlock()
-	p.auto.addDemand(demand)
 
 	// Erlang C takes microseconds for hundreds of places, so it runs outside the lock.
 	need := Need{WindowSeconds: window.Seconds(), ArrivalsPerSecond: rate, HoldSeconds: hold.Seconds(), Load: capacity.Load(rate, hold)}

@@ -86,20 +86,3 @@ func TestNeedIsKnownAfterTheFirstSecond(t *testing.T) {
 		testsupport.True(t, n.WindowSeconds == 1 && n.ArrivalsPerSecond == 1, "after the first round, the need is %+v, want one request a second", n)
 	})
 }
-
-// A load that grows by 10 places a minute fills a pool of 300 in 14 minutes after 16.
-func TestASteadyGrowthIsForecast(t *testing.T) {
-	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxDials = 300, 300, 300 }, func(t *testing.T, _ *fakeSSP, p *Pool) {
-		p.Tick(time.Now(), false)
-		var all []*request
-		for range 16 {
-			all = append(all, acquireAll(t, p, 10)...)
-			time.Sleep(time.Minute)
-		}
-		full := p.Snapshot().FullInSeconds
-		testsupport.True(t, full != nil && *full > 13*60 && *full < 16*60, "160 of 300 places are in use after 16 minutes; full in %v s", full)
-		for _, r := range all {
-			r.place.Release(r.ex)
-		}
-	})
-}

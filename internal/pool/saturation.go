@@ -25,8 +25,7 @@ func (c *connections) load() load {
 	return l
 }
 
-// noteSaturation updates the highest saturation of this second, and the most places in use.
+// noteSaturation updates the highest saturation of this second.
 func (c *connections) noteSaturation() {
 	c.highest = max(c.highest, c.load().saturation())
-	c.mostInUse = max(c.mostInUse, c.inUse)
 }

@@ -62,9 +62,6 @@ type Snapshot struct {
 
 	// Auto is nil if the pool has its configured size.
 	Auto *AutoSnapshot `json:"auto,omitempty"`
-	// FullInSeconds is when the pool is full, if its load grows on as in the last 15 minutes. It is
-	// absent if that is not to be expected within 30 minutes.
-	FullInSeconds *float64 `json:"full_in_seconds,omitempty"`
 
 	// Need is what the requests of the last minute needed of the pool.
 	Need Need `json:"need"`
@@ -84,7 +81,7 @@ type Snapshot struct {
 // Snapshot returns the current state of the pool.
 func (p *Pool) Snapshot() Snapshot {
 	now := time.Now()
-	auto, fullIn := p.auto.snapshot(now) // takes its lock before Pool.mu
+	auto := p.auto.snapshot(now) // takes its lock before Pool.mu
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	load := p.conns.load()
@@ -109,7 +106,7 @@ func (p *Pool) Snapshot() Snapshot {
 		s.DialErrors += s.Endpoints[i].DialErrors
 	}
 	s.Stale = p.stats.stale.Load()
-	s.Auto, s.FullInSeconds = auto, fullIn
+	s.Auto = auto
 	if auto != nil {
 		auto.IdleTimeoutSeconds = p.conns.idleRule.learnedTimeout().Seconds()
 	}

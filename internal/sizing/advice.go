@@ -59,9 +59,6 @@ func OwnSize(s *pool.Snapshot, o *pool.Options) (all []string) {
 				closes, millis(after), o.IdleTimeout, millis(s.LearnedIdleSeconds)))
 		}
 	}
-	if s.FullInSeconds != nil {
-		all = append(all, fmt.Sprintf("The load grows steadily, and the pool is full in %.0f minutes: raise pool.max_conns (HTTP/2: pool.max_http2_conns).", *s.FullInSeconds/60))
-	}
 	return all
 }
 

@@ -41,12 +41,9 @@ func TestOwnSizeNamesTheLastDecision(t *testing.T) {
 	if got := OwnSize(s, o); got != nil {
 		t.Errorf("a pool of the configured size: %q", got)
 	}
-	full := 480.0
-	s.FullInSeconds = &full
 	s.Auto = &pool.AutoSnapshot{Limit: 96, Need: 90, HoldSeconds: 20, Decisions: []sizer.Decision{{Kind: sizer.Reverted, From: 120, To: 96, Waiting: 0.051}}}
 	got := OwnSize(s, o)
 	wantText(t, got[0], "96 places now, and its load needs 90", "reverted at ", "from 120 to 96", "5.1 % of the requests waited", "stays for 20 s")
-	wantText(t, got[1], "full in 8 minutes", "pool.max_conns")
 	s.Auto.DryRun = true
 	wantText(t, OwnSize(s, o)[0], "dry run", "would allow 96 places")
 }

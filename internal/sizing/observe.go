@@ -20,7 +20,6 @@ type Observation struct {
 	hold           time.Duration // mean
 	conns          int           // max_conns
 	own            int           // the places of a pool that sizes itself; 0 = it does not
-	fullIn         time.Duration // 0 = not expected
 	http2Conns     int           // max_http2_conns; 0 = unknown
 	streams        int           // 0 = unknown
 	depth          int           // pipeline_depth; 0 = unknown
@@ -60,7 +59,6 @@ func Observe(ctx context.Context, c *admin.Client) ([]Observation, error) {
 				DryRun bool `json:"dry_run"`
 				Limit  int  `json:"limit"`
 			} `json:"auto"`
-			FullIn float64 `json:"full_in_seconds"`
 			Places int     `json:"places_limit"`
 			Peak   float64 `json:"saturation_max"`
 			Limits Limits  `json:"limits"`
@@ -88,7 +86,7 @@ func Observe(ctx context.Context, c *admin.Client) ([]Observation, error) {
 		}
 		all = append(all, Observation{
 			peak: int(math.Round(p.Peak * float64(p.Places))),
-			own:  p.Auto.Limit, fullIn: seconds(p.FullIn),
+			own:  p.Auto.Limit,
 			name: p.SSP, protocol: p.Protocol, rate: rate, hold: seconds(hold),
 			conns: p.Limits.MaxConns, http2Conns: min(p.Limits.MaxConns, p.Limits.MaxHTTP2Conns), streams: p.Limits.MaxStreams, depth: p.Limits.PipelineDepth, sources: p.Limits.Sources,
 		})

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
-	"time"
 
 	"adbuffer/internal/capacity"
 	"adbuffer/internal/dial"
@@ -29,10 +28,9 @@ type Plan []planned
 type planned struct {
 	name     string
 	protocol string
-	now      int           // current max_conns or max_http2_conns; 0 = unknown
-	conns    int           // current max_conns; 0 = unknown
-	own      int           // places of a pool that sizes itself; 0 = it does not
-	fullIn   time.Duration // 0 = not expected
+	now      int // current max_conns or max_http2_conns; 0 = unknown
+	conns    int // current max_conns; 0 = unknown
+	own      int // places of a pool that sizes itself; 0 = it does not
 	measured bool
 	in       capacity.PlanInput
 	result   capacity.PlanResult
@@ -99,7 +97,7 @@ func FromObserved(in Input, from string, all []Observation) (Plan, error) {
 
 // planned returns the observed SSP, with the rate of all replicas.
 func (o *Observation) planned(in *Input) planned {
-	p := planned{name: o.name, protocol: o.protocol, now: o.conns, conns: o.conns, own: o.own, fullIn: o.fullIn, measured: true, in: in.PlanInput}
+	p := planned{name: o.name, protocol: o.protocol, now: o.conns, conns: o.conns, own: o.own, measured: true, in: in.PlanInput}
 	if in.ProtocolGiven {
 		p.protocol = in.Protocol
 	}
@@ -175,9 +173,6 @@ func (p *planned) warnings() []string {
 	}
 	if name, n := p.setting(); n > maxConfigConns {
 		all = append(all, fmt.Sprintf("%s ends at %d: spread the rate over more replicas", name, maxConfigConns))
-	}
-	if p.fullIn > 0 {
-		all = append(all, fmt.Sprintf("the load grows steadily, and the pool is full in %.0f minutes", p.fullIn.Minutes()))
 	}
 	return all
 }

@@ -56,7 +56,7 @@ var (
 	metricName = regexp.MustCompile(`\b(\w+:)?adbuffer_[\w:]+|\bup\b`)
 	// These metrics change only with the configuration, the binary or the machines, after 15 minutes, or with
 	// the resolver, the log's reader and too little CPU.
-	constant = regexp.MustCompile(`_limit$|^adbuffer_build_info$|^adbuffer_config_|^adbuffer_qps_fleet_connected$|^adbuffer_tls_certificate_|^adbuffer_pool_full_in_seconds$|^up$` +
+	constant = regexp.MustCompile(`_limit$|^adbuffer_build_info$|^adbuffer_config_|^adbuffer_qps_fleet_connected$|^adbuffer_tls_certificate_|^up$` +
 		`|^adbuffer_ssp_client_certificate_|^adbuffer_dns_failing_names$|^adbuffer_log_dropped_total$|^adbuffer_limit_refused_total$|^adbuffer_memory_limit_bytes$` +
 		`|^adbuffer_overload_|^adbuffer_cgroup_throttled_|^adbuffer_cpu_pressure_`)
 	// The right side of an alert's comparison: all text from the first comparison on.
