@@ -138,6 +138,9 @@ func (a *anyOrder) do(c *fakeConn, ex *upstream.Exchange) error {
 // request makes one request, and returns whether it succeeded.
 func (a *anyOrder) request() bool {
 	ex := &upstream.Exchange{Deadline: time.Now().Add(300 * msec), Redials: 1, FairKey: uint64(1 + a.n(20))}
+	if a.n(4) == 0 {
+		ex.Avoid, ex.Resent, ex.Refused = names[a.n(len(names))], true, true
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	if a.changing.Load() && a.n(20) == 0 {

@@ -55,6 +55,7 @@ type wish struct {
 	avoid         string
 	alone, resent bool
 	once          bool // must not meet a connection that the SSP has closed
+	elsewhere     bool // no endpoint but another active one will do, if there is one
 }
 
 // choice is the connection for a request, and why it was chosen.
@@ -67,13 +68,13 @@ type choice struct {
 }
 
 // pick chooses the connection for the next request. A retry or a hedge avoids the named endpoint: it
-// prefers the next active endpoint in turn that is another one, and then uses no turn. Otherwise
+// prefers the other active endpoints, the next one in turn first, and then uses no turn. Otherwise
 // pick prefers the endpoint whose turn it is.
 func (c *connections) pick(w wish, now time.Time) choice {
 	s := &c.endpoints
 	d := s.Next(w.avoid)
 	if d.Beside != nil {
-		if m := c.pickOf(s.all[d.Beside.Index], w, now); m != nil {
+		if m := c.pickBeside(s.all[d.Beside.Index], w, now); m != nil || w.elsewhere {
 			return choice{m: m}
 		}
 	}
@@ -98,6 +99,20 @@ func (c *connections) pick(w wish, now time.Time) choice {
 		}
 	}
 	return choice{} // a request that waits uses the turn for its dial
+}
+
+// pickBeside picks a connection of an active endpoint that the request does not avoid. It tries beside first.
+func (c *connections) pickBeside(beside *endpoint, w wish, now time.Time) *member {
+	all := c.endpoints.all
+	for i := range all {
+		e := all[(beside.Index+i)%len(all)]
+		if e.Active() && e.Name != w.avoid {
+			if m := c.pickOf(e, w, now); m != nil {
+				return m
+			}
+		}
+	}
+	return nil
 }
 
 // pickOther picks a connection of another endpoint, for a request of e when e has no free place. It

@@ -112,6 +112,7 @@ func (p *Pool) dial(m *member, want aim, offerHTTP2 bool) {
 	if failed {
 		p.dialFailedLocked(now)
 	}
+	p.dialElsewhereEndedLocked(now)
 	p.growLocked(now)
 }
 
@@ -203,10 +204,12 @@ func (p *Pool) addLocked(m *member, to aim, took dialDurations, now time.Time) {
 	case m.ep.Barred() && !m.exclusive():
 		p.conns.drain(m, upstream.ClosedDrain)
 	case !m.exclusive():
+		p.giveElsewhereLocked(m, r, now)
 		for p.queue.n > 0 && m.takes(p.queue.first().alone) {
 			p.giveLocked(choice{m: m}, r, now)
 		}
 		p.conns.expireShared(now) // an old connection may have waited for this one
+	case p.queue.elsewhere != nil && p.giveElsewhereLocked(m, r, now):
 	case p.queue.n > 0 && !m.ep.Barred():
 		m.fresh = true
 		p.giveLocked(choice{m: m}, r, now)

@@ -31,6 +31,11 @@ func (q *queue) setFair(on bool, now time.Time) {
 	}
 }
 
+// needsKey reports whether ex must tell its key before it waits.
+func (q *queue) needsKey(ex *upstream.Exchange) bool {
+	return q.fair != nil && ex.FairKey == 0 && ex.Keyer != nil
+}
+
 func (q *queue) pushFair(w *waiter, now time.Time) {
 	if q.fair != nil && !w.front {
 		q.fair.Push(&w.fair, w.key, now)

@@ -128,6 +128,10 @@ func wantConsistent(t testing.TB, p *Pool, s *fakeSSP) {
 	q := &p.queue
 	testsupport.True(t, p.opts.MaxPending < 0 || q.pending <= p.opts.MaxPending, "%d requests are pending, %d may be", q.pending, p.opts.MaxPending)
 	wantConsistentFairQueues(t, &p.queue)
+	for _, w := range q.elsewhere {
+		testsupport.True(t, w.queued && w.elsewhere && w.avoid != "", "a request waits for another endpoint, and should not: %+v", w)
+	}
+	testsupport.True(t, !p.closed || len(q.elsewhere) == 0, "%d requests wait for dials to other endpoints after Close", len(q.elsewhere))
 	waits := uint64(0)
 	for _, h := range p.stats.acquire {
 		waits += h.Count()

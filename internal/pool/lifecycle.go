@@ -111,6 +111,11 @@ func (p *Pool) startDrainLocked() {
 		close(p.drained)
 	}
 	p.queue.fail(func(*waiter) error { return errDraining })
+	for _, w := range p.queue.elsewhere {
+		w.elsewhere, w.queued = false, false
+		w.ready <- waitResult{err: errDraining}
+	}
+	p.queue.elsewhere = nil
 	p.conns.drainFree()
 }
 

@@ -51,7 +51,7 @@ type Pool struct {
 	//     lifetime.go, forecast.go and probation.go hold their rules.
 	//   - conns.endpoints (endpoint.go): the endpoints and the Balancer, except its methods that are
 	//     safe for concurrent use; an endpoint's stats are atomic.
-	//   - queue (queue.go, fairness.go, waiter.go): the requests that wait. Their channels are free of
+	//   - queue (queue.go, fairness.go, elsewhere.go, waiter.go): the requests that wait. Their channels are free of
 	//     mu.
 	//   - opts: the settings.
 	//   - growth (grow.go): whether to dial.
@@ -159,11 +159,17 @@ func (p *Pool) takeLocked(ex *upstream.Exchange, again bool, now time.Time) (*le
 		return nil, nil, errDraining
 	}
 	var to choice
+	w := wish{avoid: ex.Avoid, alone: ex.Alone, resent: ex.Resent, once: !ex.Request.Method.Idempotent()}
+	if ex.Refused {
+		if l, waits, err := p.takeElsewhereLocked(ex, w, now); l != nil || waits != nil || err != nil {
+			return l, waits, err
+		}
+	}
 	if p.queue.n == 0 { // otherwise waiting requests come first
-		to = p.conns.pick(wish{ex.Avoid, ex.Alone, ex.Resent, !ex.Request.Method.Idempotent()}, now)
+		to = p.conns.pick(w, now)
 	}
 	if to.m == nil {
-		if p.queue.fair != nil && ex.FairKey == 0 && ex.Keyer != nil {
+		if p.queue.needsKey(ex) {
 			return nil, nil, errNoKey
 		}
 		w, err := p.enqueueLocked(ex, again)
@@ -210,7 +216,7 @@ func (p *Pool) releaseLocked(m *member, held time.Duration) {
 		p.conns.recount(m)
 		if m.exclusive() {
 			p.reuseLocked(m)
-		} else if p.queue.n > 0 {
+		} else if p.queue.n > 0 || p.queue.elsewhere != nil {
 			p.serveLocked(time.Now())
 		}
 	}

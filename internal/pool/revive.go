@@ -73,13 +73,17 @@ func (p *Pool) dialPassedOverLocked(e *endpoint, now time.Time) {
 	if e.dialing > 0 && (multiplexed || float64(e.open+e.dialing) >= c.endpoints.Share(e.Endpoint, c.inUse)) {
 		return
 	}
-	if multiplexed && p.growth.sharedFull() && (e.open > 0 || c.shared.spare() == nil) {
-		return
+	p.dialWorkingLocked(e, now)
+}
+
+// dialWorkingLocked starts a dial to e for a request, and reports whether the limits of connections and the states of
+// e's addresses allow it.
+func (p *Pool) dialWorkingLocked(e *endpoint, now time.Time) bool {
+	shared := &p.conns.shared
+	if p.conns.next() > upstream.HTTP1 && p.growth.sharedFull() && (e.open > 0 || shared.spare() == nil) {
+		return false
 	}
-	if p.governor.dialableAt(e, now).After(now) {
-		return
-	}
-	p.dialForLocked(e, now)
+	return !p.governor.dialableAt(e, now).After(now) && p.dialForLocked(e, now)
 }
 
 // makeRoomLocked closes an idle connection if max_conns are open, so that e can get one. It chooses

@@ -90,7 +90,7 @@ func (p *Pool) Snapshot() Snapshot {
 		Dialing: p.governor.dialing, DialsLimit: p.opts.MaxDials, ConnectionsLimit: p.opts.MaxConns,
 		PlacesInUse: load.inUse, PlacesLimit: load.possible,
 		Saturation: load.saturation(), SaturationMax: max(load.saturation(), p.conns.highest, p.needs.highest(now)),
-		Pending: p.queue.pending, WaitingForDials: p.queue.n - p.queue.pending, PendingLimit: p.opts.MaxPending,
+		Pending: p.queue.pending, WaitingForDials: p.queue.n - p.queue.pending + len(p.queue.elsewhere), PendingLimit: p.opts.MaxPending,
 		Warm: p.Ready(), FairQueues: p.queue.active(),
 		Arrivals: p.stats.arrivals.Load(), HoldSeconds: p.stats.hold.Sum(), Holds: p.stats.hold.Count(),
 		Demoted: p.demotion.on(now), Demotions: p.stats.demotions.Load(),

@@ -70,6 +70,11 @@ func (p *Pool) await(w *waiter, ctx context.Context) waitResult {
 			return <-w.ready
 		}
 		now := time.Now()
+		if w.elsewhere && err == nil {
+			p.endElsewhereLocked(w, now)
+			p.mu.Unlock()
+			continue
+		}
 		if err == nil {
 			err = w.overdue(&p.opts, p.conns.placeSettings(), p.pauseCauseLocked(), now)
 		}
@@ -78,7 +83,11 @@ func (p *Pool) await(w *waiter, ctx context.Context) waitResult {
 			p.mu.Unlock()
 			continue
 		}
-		p.queue.remove(w)
+		if w.elsewhere {
+			p.queue.leaveElsewhere(w)
+		} else {
+			p.queue.remove(w)
+		}
 		w.timer.Stop()
 		p.settleLocked(now)
 		p.mu.Unlock()
@@ -89,9 +98,10 @@ func (p *Pool) await(w *waiter, ctx context.Context) waitResult {
 // serveLocked gives free places to waiters, in their order, and opens connections for the remaining
 // waiters.
 func (p *Pool) serveLocked(now time.Time) {
+	p.serveElsewhereLocked(now)
 	for p.queue.n > 0 {
 		w := p.queue.first()
-		to := p.conns.pick(wish{w.avoid, w.alone, w.resent, true}, now) // no canary: the place may go to another waiter
+		to := p.conns.pick(wish{avoid: w.avoid, alone: w.alone, resent: w.resent, once: true}, now) // no canary: the place may go to another waiter
 		if to.m == nil {
 			break
 		}
@@ -109,6 +119,11 @@ func (p *Pool) giveLocked(to choice, r waitResult, now time.Time) {
 		w = p.queue.yield(w, m)
 	}
 	p.queue.remove(w)
+	p.giveToLocked(w, to, r, now)
+}
+
+// giveToLocked gives a place of to.m to w, which has left the queue.
+func (p *Pool) giveToLocked(w *waiter, to choice, r waitResult, now time.Time) {
 	r.lease, r.by = p.conns.acquire(to, w.alone, now), p.queue.pay(w)
 	w.ready <- r
 }

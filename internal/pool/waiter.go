@@ -24,6 +24,7 @@ type waiter struct {
 	resent     bool   // see upstream.Exchange
 	redials    int    // see upstream.Exchange
 	avoid      string // see upstream.Exchange
+	elsewhere  bool   // it is in queue.elsewhere, and not in the queue
 	yields     int    // places that went to requests behind it; see queue.yield
 	key        uint64 // Exchange.FairKey
 	fair       fairqueue.Item[*waiter]

@@ -224,7 +224,7 @@ func (s *SSP) acquireAndSend(r *Request, ex *upstream.Exchange, c *call, why ret
 	// request waits for its response.
 	ex.Alone = !s.opts.PipelineAll && !r.Method.Idempotent()
 	before := s.opts.RetryMax - c.retries.limited
-	ex.Resent, ex.Redials = c.retries.resent, before
+	ex.Resent, ex.Refused, ex.Redials = c.retries.resent, c.retries.refused && why != retryHedge, before
 	ex.Keyer = r.keyer()
 	place, err := s.lender.Acquire(ex)
 	redials := before - ex.Redials

@@ -41,6 +41,7 @@ type retries struct {
 	closed  int // see mostClosed
 
 	resent    bool // the SSP provably did not process the last attempt
+	refused   bool // the SSP received the last attempt, and said that it did not process it
 	overHTTP1 bool // the next attempt must use HTTP/1
 }
 
@@ -52,7 +53,7 @@ func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, c 
 		return 0, false
 	}
 	n := &c.retries
-	n.resent = false
+	n.resent, n.refused = false, false
 	switch {
 	case e.OverHTTP1:
 		ok := !n.overHTTP1
@@ -67,7 +68,7 @@ func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, c 
 		n.closed++
 		return retryNotProcessed, true
 	case e.Progress == upstream.NotProcessed:
-		n.resent = true
+		n.resent, n.refused = true, true
 		return retryNotProcessed, s.mayResend(ex, c, retryNotProcessed, n.resends == 0 || ex.Served >= fifthsPerToken)
 	case e.Progress == upstream.NotSent && e.Outcome == upstream.ConnLost && ex.Reused:
 		// The reused connection was closed before the request was sent. The SSP may have closed

@@ -120,6 +120,9 @@ type Exchange struct {
 	// Avoid is the endpoint of an earlier attempt, or "". The pool prefers a place at another active
 	// endpoint, also for a request that waits.
 	Avoid string
+	// Refused says that the endpoint Avoid refused the request. While another active endpoint can be dialled in
+	// time, the request waits for that dial rather than go to the same endpoint again.
+	Refused bool
 	// Keyer tells whose share of the places the request uses while requests wait for them; nil = fair
 	// queueing knows no key of it. Acquire uses it.
 	Keyer Keyer
