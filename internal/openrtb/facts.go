@@ -20,6 +20,10 @@ type Facts struct {
 	seen    []uint32 // by node.id: the serial number of the last object that has this member
 	serial  uint32   // of the last object that was examined
 	scratch []byte   // for a name or value without its escapes
+
+	malformed bool   // the document is, or a part of it that cannot be left out
+	cuts      []span // the parts that are left out, each with a comma beside it, in order
+	leftOut   []span // the ids of these parts; an id that is unknown is an empty span
 }
 
 var pool = sync.Pool{New: func() any { return new(Facts) }}
@@ -39,6 +43,7 @@ func (f *Facts) reset(p *Paths) {
 	clear(f.bits)
 	f.members = resized(f.members, int(p.members))
 	clear(f.members)
+	f.malformed, f.cuts, f.leftOut = false, f.cuts[:0], f.leftOut[:0]
 	if cap(f.scratch) > maxKeptScratch {
 		f.scratch = nil
 	}

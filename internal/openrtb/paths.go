@@ -32,6 +32,12 @@ type node struct {
 	member *Member // nil = its value is not read
 	visit  func(value []byte)
 
+	kind       kind    // of its value; the object or array around a value of another kind is malformed
+	isRequired bool    // the object around it is malformed without it
+	required   []*node // the children that are required
+	isPart     bool    // it is an element that is left out if it is malformed
+	isPartID   bool    // its value is the id of the part around it
+
 	removals  []int32 // of an Edit: those that remove it
 	shortened bool    // of an Edit
 }
@@ -106,15 +112,24 @@ func (n *node) add(name string, next *node) {
 	}
 }
 
+// require makes an object at n malformed without these children.
+func (p *Paths) require(n *node, names ...string) {
+	for _, name := range names {
+		c := p.below(n, name)
+		c.isRequired = true
+		n.required = append(n.required, c)
+	}
+}
+
 // child returns the child of this name, or nil.
 func (n *node) child(name []byte) *node {
 	switch {
-	case n.byName != nil:
-		return n.byName[string(name)]
 	case len(name) == 0:
 		return nil
 	case n.anyCase:
 		return n.childInAnyCase(name)
+	case n.byName != nil:
+		return n.byName[string(name)]
 	}
 	for i := range n.children {
 		c := &n.children[i]
@@ -126,9 +141,11 @@ func (n *node) child(name []byte) *node {
 }
 
 func (n *node) childInAnyCase(name []byte) *node {
+	const lower = 0x20 // of ASCII letters
 	for i := range n.children {
-		if syntax.EqualFold(name, n.children[i].name) {
-			return n.children[i].node
+		c := &n.children[i]
+		if (c.first^name[0])|lower == lower && syntax.EqualFold(name, c.name) {
+			return c.node
 		}
 	}
 	return nil

@@ -7,7 +7,7 @@ func (p *Paths) Scan(body []byte, f *Facts) {
 	f.reset(p)
 	s := scanner{body: body, facts: f}
 	s.document(&p.root)
-	f.Reason = s.reason
+	f.Reason, f.malformed = s.reason, s.malformed
 }
 
 // Refuse sets f for a body that is unreadable for another reason than its bytes.
@@ -25,6 +25,9 @@ type scanner struct {
 	only   *node  // the search ends at the first such member; nil for a pass over the body
 	found  span   // of its value
 	editor editor // its edit is nil if the body is not edited
+
+	malformed bool // the current part is, or what is around it
+	id        span // of the current part
 }
 
 func (s *scanner) fail(why Reason) int {
@@ -72,6 +75,7 @@ func (s *scanner) object(i, depth int, n *node) int {
 	kept, gap := i, -1 // the end of the last member that editor keeps, and the first one that it removes after that
 	i = syntax.SkipJSONBlanks(b, i)
 	if syntax.JSONByte(b, i) == '}' {
+		s.malformed = s.malformed || len(n.required) > 0
 		return i + 1
 	}
 	for {
@@ -120,6 +124,9 @@ func (s *scanner) object(i, depth int, n *node) int {
 			if removed {
 				s.editor.cutLast(b, kept, gap, end)
 			}
+			for _, r := range n.required {
+				s.malformed = s.malformed || s.facts.seen[r.id] != serial
+			}
 			return i + 1
 		}
 		i = syntax.SkipJSONBlanks(b, i+1)
@@ -149,6 +156,9 @@ func (s *scanner) value(i, depth int, n *node, removed bool) int {
 		return -1
 	}
 	f := s.facts
+	if n.kind != anyKind {
+		s.check(n, i, end)
+	}
 	if n.exists != nil {
 		f.set(n.exists.fact)
 	}
@@ -168,6 +178,9 @@ func (s *scanner) value(i, depth int, n *node, removed bool) int {
 func (s *scanner) array(i, depth int, n *node) int {
 	if depth > MaxDepth {
 		return s.fail(Depth)
+	}
+	if n.isPart {
+		return s.parts(i, depth, n)
 	}
 	i = syntax.SkipJSONBlanks(s.body, i+1)
 	if syntax.JSONByte(s.body, i) == ']' {

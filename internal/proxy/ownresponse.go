@@ -33,8 +33,9 @@ func (v *configVersion) writeOwn(w *response, o upstream.Outcome, status int, id
 	w.Body = append(text, '\n')
 }
 
-// writeNoAd writes the route's response for no ad, in place of a response from source that ended with o.
-func (r *request) writeNoAd(w *response, source []byte, o upstream.Outcome) {
+// writeNoAd writes the route's response for no ad, in place of a response from source that ended with o. nbr is the
+// reason in a BidResponse.
+func (r *request) writeNoAd(w *response, source []byte, o upstream.Outcome, nbr int) {
 	if o == upstream.NoBid {
 		r.noAd(bySSP)
 	} else {
@@ -42,7 +43,7 @@ func (r *request) writeNoAd(w *response, source []byte, o upstream.Outcome) {
 	}
 	var document []byte
 	if r.route.NoAd == route.NoAdOpenRTB {
-		document = r.noBid(o.Row().NBR)
+		document = r.noBid(nbr)
 	}
 	switch {
 	case document != nil:

@@ -118,12 +118,12 @@ func (p *Proxy) writeResult(w *response, r *request, res *route.Result, now time
 		return
 	}
 	if res.NoAd {
-		r.writeNoAd(w, []byte("proxy/"+res.Outcome.String()), res.NoAdFor)
+		r.writeNoAd(w, []byte("proxy/"+res.Outcome.String()), res.NoAdFor, res.NBR)
 		return
 	}
 	if r.route.NoAdOnError && r.route.Masked.Has(res.Status()) {
 		r.stats(r.route).masked.Add(1)
-		r.writeNoAd(w, res.SSP.SourceBytes(), res.Outcome)
+		r.writeNoAd(w, res.SSP.SourceBytes(), res.Outcome, res.Outcome.Row().NBR)
 		return
 	}
 	if res.Outcome == upstream.NoBid {
@@ -150,7 +150,7 @@ func (p *Proxy) writeResult(w *response, r *request, res *route.Result, now time
 // if the route's response for no ad replaces that. It is also the response if no SSP is asked.
 func (r *request) writeError(w *response, o upstream.Outcome, status int, sspName, detail string) (isOwn bool) {
 	if o == upstream.Filtered || r.route != nil && r.route.NoAdOnError && status >= statusInternal {
-		r.writeNoAd(w, []byte("proxy/"+o.String()), o)
+		r.writeNoAd(w, []byte("proxy/"+o.String()), o, o.Row().NBR)
 		return false
 	}
 	r.writeOwn(w, o, status, r.requestID(), sspName, detail)

@@ -144,7 +144,7 @@ func TestManyImpressionsCostManySSPsNoMoreThanOne(t *testing.T) {
 		}
 		bid := &f.legs[0]
 		bid.received, bid.ex = true, upstream.AcquireExchange()
-		bid.ex.Response.Body = []byte(`{"id":"r1","seatbid":[{"bid":[{}]}]}`)
+		bid.ex.Response.Body = []byte(`{"id":"r1","seatbid":[{"bid":[{"id":"1","impid":"i","price":1}]}]}`)
 		return testsupport.Shortest(func() {
 			res := f.merged(&r.Request)
 			if res.NoAd || res.Err != nil {

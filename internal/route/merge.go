@@ -26,6 +26,8 @@ type merger struct {
 	legs    []mergedLeg
 	// currency is the text of the currency of all bids in the result; nil before the first one.
 	currency []byte
+	// truncated says that a seat has one reason, and not one for each impression.
+	truncated bool
 }
 
 // mergedLeg is one SSP's part in a merged BidResponse.
@@ -34,7 +36,18 @@ type mergedLeg struct {
 	currency []byte // text
 	status   int    // its statuscode in seatnonbid, if seats is nil
 	noBid    bool   // the SSP responded that it has no bid
+	nbr      int    // the SSP's reason for that, noReason if it gave none
+	// leftOut are the impids of bids that are not in seats, an array, and leftOutUnknown says that there are bids
+	// without a known impid.
+	leftOut        []byte
+	leftOutUnknown bool
 }
+
+// defaultCurrency is that of a request and of a response without cur. It must not be changed.
+var defaultCurrency = []byte("USD")
+
+// noReason is the nbr of an SSP that gave none.
+const noReason = -1
 
 // CheckMerge returns why a request cannot be merged, or "".
 func CheckMerge(r *ssp.Request) string {
@@ -47,7 +60,7 @@ func CheckMerge(r *ssp.Request) string {
 	case q.Reason != openrtb.Readable:
 		return "merge: openrtb cannot read the body: " + q.Reason.Text()
 	case q.ID == nil:
-		return "merge: openrtb needs a request with an id"
+		return "merge: openrtb needs a request with an id, a string of valid Unicode"
 	}
 	return ""
 }
@@ -66,10 +79,14 @@ func (f *fanout) merged(r *ssp.Request) Result {
 	res := Result{Outcome: upstream.Merged, legs: f.legLog()}
 	if m.currency == nil {
 		res.NoAd, res.NoAdFor = true, m.cause(f)
+		res.NBR = res.NoAdFor.Row().NBR
+		if res.NoAdFor == upstream.NoBid {
+			res.NBR = m.reason(f, res.NBR)
+		}
 		return res
 	}
 	m.ids = impressionIDs(m.request.Imp)
-	ex, err := newCombined(r.Budget, m.bound(f)+len(m.ids))
+	ex, err := newCombined(r.Budget, m.bound(f, len(r.Body)+ownBytes)+len(m.ids))
 	if err != nil {
 		res.Outcome, res.Err = err.Outcome, err
 		return res
@@ -100,68 +117,87 @@ func (m *merger) cause(f *fanout) upstream.Outcome {
 	}
 }
 
-// bids reads the response of l to the request with this id.
+// reason returns the reason of all SSPs that were asked, or other if not all gave the same.
+func (m *merger) reason(f *fanout, other int) int {
+	nbr := noReason
+	for i := range m.legs {
+		l := &m.legs[i]
+		if f.legs[i].received && f.legs[i].outcome == upstream.Filtered {
+			continue
+		}
+		if !l.noBid || l.nbr == noReason || nbr != noReason && nbr != l.nbr {
+			return other
+		}
+		nbr = l.nbr
+	}
+	return nbr
+}
+
+// bids reads the response of l to the request with this id, and counts what is left out of it.
 func (l *leg) bids(id []byte, facts *openrtb.Facts) mergedLeg {
+	m, leftOut := l.readBids(id, facts)
+	if l.received && l.err == nil && (l.outcome == upstream.Fill || l.outcome == upstream.NoBid) {
+		l.target.SSP.Merged(leftOut, m.status == nonBidInvalid)
+	}
+	return m
+}
+
+// readBids also returns how many bids and seats it left out of the response.
+func (l *leg) readBids(id []byte, facts *openrtb.Facts) (m mergedLeg, leftOut int) {
 	switch {
 	case !l.received:
-		return mergedLeg{status: nonBidLate}
+		return mergedLeg{status: nonBidLate}, 0
 	case l.err != nil:
-		return mergedLeg{status: l.err.Outcome.Row().NonBid}
+		return mergedLeg{status: l.err.Outcome.Row().NonBid}, 0
 	case l.outcome != upstream.Fill && l.outcome != upstream.NoBid:
-		return mergedLeg{status: l.outcome.Row().NonBid}
+		return mergedLeg{status: l.outcome.Row().NonBid}, 0
 	}
 	body, ok := l.plainBody()
+	body = openrtb.Document(body)
 	switch {
 	case !ok:
-		return mergedLeg{status: nonBidInvalid}
+		return mergedLeg{status: nonBidInvalid}, 0
 	case len(body) == 0:
-		return mergedLeg{status: nonBidGeneral, noBid: true}
+		return noBid(nil), 0
 	case !utf8.Valid(body) || !syntax.ValidJSON(body):
-		return mergedLeg{status: nonBidInvalid}
+		return mergedLeg{status: nonBidInvalid}, 0
 	}
-	res := openrtb.ReadBidResponse(body, facts)
+	res := openrtb.ReadBids(body, facts)
 	switch {
-	case res.Reason != openrtb.Readable:
-		return mergedLeg{status: nonBidInvalid}
+	case res.Reason != openrtb.Readable || res.Malformed:
+		return mergedLeg{status: nonBidInvalid}, 0
 	case !res.HasBid:
-		return mergedLeg{status: nonBidOf(res.NBR), noBid: true}
-	case res.SeatBid == nil || !areSeats(res.SeatBid) || !sameText(res.ID, id):
-		return mergedLeg{status: nonBidInvalid}
+		return noBid(res.NBR), 0
+	case res.SeatBid == nil || !sameText(res.ID, id):
+		return mergedLeg{status: nonBidInvalid}, 0
 	}
-	currency := []byte("USD")
+	m.seats, m.currency = res.SeatBid, defaultCurrency
 	switch string(res.Cur) {
 	case "", "null", `""`:
 	default:
-		if res.Cur[0] != '"' {
-			return mergedLeg{status: nonBidInvalid}
-		}
-		currency = openrtb.AppendText(nil, res.Cur)
+		m.currency = openrtb.AppendText(nil, res.Cur)
 	}
-	return mergedLeg{seats: res.SeatBid, currency: currency}
+	for _, impID := range res.LeftOut {
+		if len(impID) == 0 {
+			m.leftOutUnknown = true
+		} else {
+			m.leftOut = appendElement(m.leftOut, impID)
+		}
+	}
+	if m.leftOut != nil {
+		m.leftOut = append(m.leftOut, ']')
+	}
+	return m, len(res.LeftOut)
 }
 
-var findBids = openrtb.NewFinderInAnyCase(openrtb.Path{"bid"})
-
-// areSeats reports whether an array's elements are seats with bids. A client's parser that expects objects would
-// refuse the bids of all SSPs for one that is none.
-func areSeats(array []byte) bool {
-	for seat := range openrtb.Elements(array) {
-		start, end := findBids.Find(seat)
-		if start < end && !areObjects(seat[start:end]) {
-			return false
-		}
+// appendElement appends an element to an array whose end is missing, nil before the first one.
+func appendElement(array, element []byte) []byte {
+	if len(array) <= len("[") {
+		array = append(array[:0], '[')
+	} else {
+		array = append(array, ',')
 	}
-	return areObjects(array)
-}
-
-// areObjects reports whether value is an array of objects.
-func areObjects(value []byte) bool {
-	for element := range openrtb.Elements(value) {
-		if element[0] != '{' {
-			return false
-		}
-	}
-	return value[0] == '['
+	return append(array, element...)
 }
 
 // plainBody returns the response's body without a content coding. ok is false if that is not possible within the
@@ -185,14 +221,20 @@ func (l *leg) plainBody() (body []byte, ok bool) {
 	return bytes.Clone(decoded), true
 }
 
-// nonBidOf returns the statuscode for an SSP's own reason for a no-bid, nil if it gave none.
-func nonBidOf(nbr []byte) int {
-	const lastReason = 17 // OpenRTB 3.0, "List: No-Bid Reason Codes"
-	n, ok := syntax.ParseNumber(nbr, nonBidGeneral)
-	if !ok || n > lastReason {
-		return nonBidGeneral
+// noBid is a leg of an SSP that has no bid, for its own reason, nil if it gave none.
+func noBid(nbr []byte) mergedLeg {
+	const (
+		lastReason = 17 // OpenRTB 3.0, "List: No-Bid Reason Codes"
+		maxReason  = 1e9
+	)
+	m := mergedLeg{status: nonBidGeneral, noBid: true, nbr: noReason}
+	if n, ok := syntax.ParseNumber(nbr, maxReason); ok {
+		m.nbr = n
+		if n <= lastReason {
+			m.status = n
+		}
 	}
-	return n
+	return m
 }
 
 // sameText reports whether two JSON values are strings with the same content.
@@ -203,8 +245,8 @@ func sameText(a, b []byte) bool {
 	return len(a) > 0 && a[0] == '"' && bytes.Equal(openrtb.AppendText(nil, a), openrtb.AppendText(nil, b))
 }
 
-// chooseCurrency chooses the request's first currency that a response has, or the first response's if the request
-// names none. It leaves out the responses in other currencies.
+// chooseCurrency chooses the request's first currency that a response has, USD if the request names none (OpenRTB
+// 2.6, section 3.2.1). It leaves out the responses in other currencies.
 func (m *merger) chooseCurrency() {
 	named := false
 	for wanted := range openrtb.Elements(m.request.Cur) {
@@ -214,7 +256,7 @@ func (m *merger) chooseCurrency() {
 		}
 	}
 	if !named {
-		m.currency = m.firstCurrency(nil)
+		m.currency = m.firstCurrency(defaultCurrency)
 	}
 	for i := range m.legs {
 		if l := &m.legs[i]; l.seats != nil && (m.currency == nil || !bytes.Equal(l.currency, m.currency)) {
@@ -223,11 +265,11 @@ func (m *merger) chooseCurrency() {
 	}
 }
 
-// firstCurrency returns the currency of the first response in wanted, nil for any.
+// firstCurrency returns wanted if a response has that currency, else nil.
 func (m *merger) firstCurrency(wanted []byte) []byte {
 	for i := range m.legs {
-		if l := &m.legs[i]; l.seats != nil && (wanted == nil || bytes.Equal(l.currency, wanted)) {
-			return l.currency
+		if l := &m.legs[i]; l.seats != nil && bytes.Equal(l.currency, wanted) {
+			return wanted
 		}
 	}
 	return nil
@@ -242,50 +284,65 @@ func impressionIDs(imp []byte) []byte {
 	ids := []byte{'['}
 	for i := range openrtb.Elements(imp) {
 		start, end := findID.Find(i)
-		if start < end {
-			if len(ids) > 1 {
-				ids = append(ids, ',')
-			}
-			ids = append(ids, i[start:end]...)
+		if openrtb.IsText(i[start:end]) {
+			ids = appendElement(ids, i[start:end])
 		}
 	}
 	return append(ids, ']')
 }
 
 const (
-	mergedFrame = `{"id":,"seatbid":[],"cur":,"ext":{"seatnonbid":[]}}`
-	seatFrame   = `{"seat":,"nonbid":[]},`
-	nonBidFrame = `{"impid":,"statuscode":500},`
+	mergedFrame   = `{"id":,"seatbid":[],"cur":,"ext":{"seatnonbid":[],"adbuffer":{"truncated":true}}}`
+	seatFrame     = `{"seat":,"nonbid":[]},`
+	nonBidFrame   = `{"impid":,"statuscode":500},`
+	noImpIDNonBid = `{"statuscode":500},`
+
+	// ownBytes is how many bytes longer than the request the part of the result may be that is not the SSPs'.
+	ownBytes = 64 << 10
 )
 
-// bound returns the maximum number of bytes of the result.
-func (m *merger) bound(f *fanout) int {
-	n := len(mergedFrame) + len(m.request.ID) + syntax.JSONStringLen(m.currency)
-	impressions := 0
-	for id := range openrtb.Elements(m.ids) {
-		impressions += len(nonBidFrame) + len(id)
-	}
+// bound returns the maximum number of bytes of the result. If what is not the SSPs' would have more than own bytes, it
+// truncates that.
+func (m *merger) bound(f *fanout, own int) int {
+	bids, reasons, short := 0, 0, len(mergedFrame)+len(m.request.ID)+syntax.JSONStringLen(m.currency)
+	impressions := nonBidsLen(m.ids)
 	for i := range m.legs {
-		if l := &m.legs[i]; l.seats != nil {
-			n += len(l.seats)
-		} else {
-			n += len(seatFrame) + syntax.JSONStringLen([]byte(f.legs[i].target.SSP.Name())) + impressions
+		l := &m.legs[i]
+		bids += len(l.seats)
+		if !l.hasNonBids() {
+			continue
 		}
+		short += len(seatFrame) + syntax.JSONStringLen([]byte(f.legs[i].target.SSP.Name())) + len(noImpIDNonBid)
+		if l.seats != nil {
+			reasons += nonBidsLen(l.leftOut)
+		} else {
+			reasons += impressions
+		}
+	}
+	m.truncated = short+reasons > own
+	if m.truncated {
+		return bids + short
+	}
+	return bids + short + reasons
+}
+
+// nonBidsLen returns the number of bytes of reasons for impressions with these ids, an array.
+func nonBidsLen(ids []byte) (n int) {
+	for id := range openrtb.Elements(ids) {
+		n += len(nonBidFrame) + len(id)
 	}
 	return n
 }
 
+// hasNonBids reports whether the SSP is in seatnonbid.
+func (l *mergedLeg) hasNonBids() bool { return l.seats == nil || l.leftOut != nil || l.leftOutUnknown }
+
 // append appends the result.
 func (m *merger) append(b []byte, f *fanout) []byte {
 	b = append(append(append(b, `{"id":`...), m.request.ID...), `,"seatbid":[`...)
-	separate := func(opening byte) {
-		if b[len(b)-1] != opening {
-			b = append(b, ',')
-		}
-	}
 	for i := range m.legs {
 		if seats := m.legs[i].seats; seats != nil {
-			separate('[')
+			b = separated(b)
 			b = append(b, bytes.Trim(seats[1:len(seats)-1], " \t\r\n")...)
 		}
 	}
@@ -293,18 +350,37 @@ func (m *merger) append(b []byte, f *fanout) []byte {
 	b = append(b, `,"ext":{"seatnonbid":[`...)
 	for i := range m.legs {
 		l := &m.legs[i]
-		if l.seats != nil {
+		if !l.hasNonBids() {
 			continue
 		}
-		separate('[')
-		b = syntax.AppendJSONString(append(b, `{"seat":`...), []byte(f.legs[i].target.SSP.Name()))
+		b = syntax.AppendJSONString(append(separated(b), `{"seat":`...), []byte(f.legs[i].target.SSP.Name()))
 		b = append(b, `,"nonbid":[`...)
-		for id := range openrtb.Elements(m.ids) {
-			separate('[')
-			b = append(append(append(b, `{"impid":`...), id...), `,"statuscode":`...)
-			b = append(strconv.AppendInt(b, int64(l.status), 10), '}')
+		ids, status, unknown := m.ids, l.status, m.truncated
+		if l.seats != nil {
+			ids, status, unknown = l.leftOut, nonBidInvalid, m.truncated || l.leftOutUnknown
+		}
+		if !m.truncated {
+			for id := range openrtb.Elements(ids) {
+				b = append(append(append(separated(b), `{"impid":`...), id...), `,"statuscode":`...)
+				b = append(strconv.AppendInt(b, int64(status), 10), '}')
+			}
+		}
+		if unknown {
+			b = append(strconv.AppendInt(append(separated(b), `{"statuscode":`...), int64(status), 10), '}')
 		}
 		b = append(b, "]}"...)
 	}
-	return append(b, "]}}"...)
+	b = append(b, ']')
+	if m.truncated {
+		b = append(b, `,"adbuffer":{"truncated":true}`...)
+	}
+	return append(b, "}}"...)
+}
+
+// separated appends a comma to an array that has an element.
+func separated(b []byte) []byte {
+	if b[len(b)-1] == '[' {
+		return b
+	}
+	return append(b, ',')
 }

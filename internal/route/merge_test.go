@@ -15,9 +15,11 @@ import (
 
 const bidRequest = `{"id":"r\u0031","imp":[{"id":"i1"},{"banner":{}},{"id":"i\"2"}],"cur":["EUR","USD"]}`
 
+const aBid = `{"id":"b","impid":"i1","price":1.50}`
+
 // bidResponse is a response to bidRequest with one seat, of any further members.
 func bidResponse(seat, more string) reply {
-	return reply{status: 200, fields: "Content-Type: text/plain\r\n", body: `{"id":"r1", "seatbid" : [ {"seat":"` + seat + `","bid":[{"impid":"i1","price":1.50}]} ]` + more + `}`}
+	return reply{status: 200, fields: "Content-Type: text/plain\r\n", body: `{"id":"r1", "seatbid" : [ {"seat":"` + seat + `","bid":[{"id":"b","impid":"i1","price":1.50}]} ]` + more + `}`}
 }
 
 func merging(ssps ...*fakeSSP) *Route {
@@ -33,7 +35,7 @@ func TestResponsesAreMergedIntoOneBidResponse(t *testing.T) {
 		status int
 	}{
 		"a bid":                      {bidResponse("x", `,"cur":"EUR"`), 0},
-		"seatBid":                    {reply{status: 200, body: `{"cur":"EUR","seatBid":[{"seat":"x","bid":[{"impid":"i1","price":1.50}]}],"id":"\u0072\u0031"}`}, 0},
+		"seatBid":                    {reply{status: 200, body: `{"cur":"EUR","seatBid":[{"seat":"x","bid":[{"id":"b","impid":"i1","price":1.50}]}],"id":"\u0072\u0031"}`}, 0},
 		"in gzip":                    {zipped(t, bidResponse("x", `,"cur":"EUR"`)), 0},
 		"no currency, which is USD":  {bidResponse("x", ""), 300},
 		"another currency":           {bidResponse("x", `,"cur":"GBP"`), 300},
@@ -45,21 +47,36 @@ func TestResponsesAreMergedIntoOneBidResponse(t *testing.T) {
 		"no seats and a reason":      {reply{status: 200, body: `{"id":"r1","seatbid":[],"nbr":2}`}, 2},
 		"the last reason":            {reply{status: 200, body: `{"id":"r1","nbr":17}`}, 17},
 		"an unknown reason":          {reply{status: 200, body: `{"id":"r1","nbr":18}`}, 100},
-		"another request's response": {reply{status: 200, body: `{"id":"r2","seatbid":[{"bid":[{}]}]}`}, 102},
-		"no id":                      {reply{status: 200, body: `{"seatbid":[{"bid":[{}]}]}`}, 102},
-		"an id twice":                {reply{status: 200, body: `{"id":"r1","id":"r1","seatbid":[{"bid":[{}]}]}`}, 102},
-		"seatbid twice":              {reply{status: 200, body: `{"id":"r1","seatbid":[{"bid":[{}]}],"seatbid":[]}`}, 102},
-		"OpenRTB 3":                  {reply{status: 200, body: `{"openrtb":{"response":{"id":"r1","seatbid":[{"bid":[{}]}]}}}`}, 102},
-		"OpenRTB 3 beside a number":  {reply{status: 200, body: `{"id":"r1","cur":"EUR","seatbid":5,"openrtb":{"response":{"seatbid":[{"bid":[{}]}]}}}`}, 102},
-		"OpenRTB 3 beside no seats":  {reply{status: 200, body: `{"id":"r1","cur":"EUR","seatbid":[],"openrtb":{"response":{"seatbid":[{"bid":[{}]}]}}}`}, 102},
-		"a seat that is no object":   {reply{status: 200, body: `{"id":"r1","cur":"EUR","seatbid":[{"bid":[{}]},5]}`}, 102},
-		"bids that are no array":     {reply{status: 200, body: `{"id":"r1","cur":"EUR","seatbid":[{"bid":[{}]},{"bid":{}}]}`}, 102},
-		"a bid that is no object":    {reply{status: 200, body: `{"id":"r1","cur":"EUR","seatbid":[{"bid":[{},"x"]}]}`}, 102},
+		"another request's response": {reply{status: 200, body: `{"id":"r2","seatbid":[{"bid":[` + aBid + `]}]}`}, 102},
+		"no id":                      {reply{status: 200, body: `{"seatbid":[{"bid":[` + aBid + `]}]}`}, 102},
+		"an id twice":                {reply{status: 200, body: `{"id":"r1","id":"r1","seatbid":[{"bid":[` + aBid + `]}]}`}, 102},
+		"seatbid twice":              {reply{status: 200, body: `{"id":"r1","seatbid":[{"bid":[` + aBid + `]}],"seatbid":[]}`}, 102},
+		"OpenRTB 3":                  {reply{status: 200, body: `{"openrtb":{"response":{"id":"r1","seatbid":[{"bid":[` + aBid + `]}]}}}`}, 102},
+		"OpenRTB 3 beside a number":  {reply{status: 200, body: `{"id":"r1","cur":"EUR","seatbid":5,"openrtb":{"response":{"seatbid":[{"bid":[` + aBid + `]}]}}}`}, 102},
+		"OpenRTB 3 beside no seats":  {reply{status: 200, body: `{"id":"r1","cur":"EUR","seatbid":[],"openrtb":{"response":{"seatbid":[{"bid":[` + aBid + `]}]}}}`}, 102},
+		"a seat that is no object":   {reply{status: 200, body: `{"id":"r1","cur":"EUR","seatbid":[5]}`}, 102},
+		"bids that are no array":     {reply{status: 200, body: `{"id":"r1","cur":"EUR","seatbid":[{"bid":{}}]}`}, 102},
+		"a bid that is no object":    {reply{status: 200, body: `{"id":"r1","cur":"EUR","seatbid":[{"bid":["x"]}]}`}, 102},
 		"Bid that is no object":      {reply{status: 200, body: `{"id":"r1","cur":"EUR","seatbid":[{"Bid":["x"]}]}`}, 102},
+		"seatbid that is text":       {reply{status: 200, body: `{"id":"r1","seatbid":"x"}`}, 102},
+		"seatbid that is a number":   {reply{status: 200, body: `{"id":"r1","seatbid":5,"nbr":2}`}, 102},
+		"seatbid that is an object":  {reply{status: 200, body: `{"id":"r1","seatbid":{"bid":[` + aBid + `]}}`}, 102},
+		"a seat without bids":        {reply{status: 200, body: `{"id":"r1","seatbid":[{}],"nbr":2}`}, 2},
+		"seatbid that is null":       {reply{status: 200, body: `{"id":"r1","seatbid":null,"nbr":2}`}, 2},
+		"null":                       {reply{status: 200, body: "null"}, 100},
+		"a byte order mark":          {reply{status: 200, body: "\uFEFF"}, 100},
+		"blanks":                     {reply{status: 200, body: " \r\n\t"}, 100},
+		"a byte order mark and null": {reply{status: 200, body: "\uFEFF null\n"}, 100},
+		"a byte order mark and bids": {reply{status: 200, body: "\uFEFF" + bidResponse("x", `,"cur":"EUR"`).body}, 0},
+		"a bidid that is a number":   {bidResponse("x", `,"cur":"EUR","bidid":7`), 102},
+		"a customdata that is none":  {bidResponse("x", `,"cur":"EUR","customdata":{}`), 102},
+		"an nbr that is text":        {bidResponse("x", `,"cur":"EUR","nbr":"0"`), 102},
+		"an nbr that is a fraction":  {bidResponse("x", `,"cur":"EUR","nbr":0.5`), 102},
+		"gzip of empty blocks":       {reply{status: 200, fields: "Content-Encoding: gzip\r\n", body: "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff" + strings.Repeat("\x00\x00\x00\xff\xff", 4000)}, 102},
 		"no JSON":                    {reply{status: 200, body: `<VAST/>`}, 102},
-		"cut":                        {reply{status: 200, body: `{"id":"r1","seatbid":[{"bid":[{}]}]`}, 102},
-		"no UTF-8":                   {reply{status: 200, body: "{\"id\":\"r1\",\"seatbid\":[{\"bid\":[{\"adm\":\"\xff\"}]}]}"}, 102},
-		"a key twice in a bid":       {reply{status: 200, body: `{"id":"r1","seatbid":[{"bid":[{"x":1,"x":2}]}]}`}, 102},
+		"cut":                        {reply{status: 200, body: `{"id":"r1","seatbid":[{"bid":[` + aBid + `]}]`}, 102},
+		"no UTF-8":                   {reply{status: 200, body: `{"id":"r1","seatbid":[{"bid":[` + aBid + `],"ext":{"x":"` + "\xff" + `"}}]}`}, 102},
+		"a key twice in a bid":       {reply{status: 200, body: `{"id":"r1","seatbid":[{"bid":[` + aBid + `],"ext":{"x":1,"x":2}}]}`}, 102},
 		"another coding":             {reply{status: 200, fields: "Content-Encoding: br\r\n", body: "x"}, 102},
 		"gzip that is none":          {reply{status: 200, fields: "Content-Encoding: gzip\r\n", body: "x"}, 102},
 		"302":                        {reply{status: 302, body: "x"}, 102},
@@ -67,11 +84,11 @@ func TestResponsesAreMergedIntoOneBidResponse(t *testing.T) {
 		"503":                        {reply{status: 503, body: "x"}, 102},
 	} {
 		testsupport.Bubble(t, func(t *testing.T) {
-			limit := func(o *ssp.Options) { o.MaxResponseBytes = 1 << 10 }
+			limit := func(o *ssp.Options) { o.MaxResponseBytes = 32 << 10 }
 			a, b, c := newFake(t, "a", bidResponse("a", `,"cur":"EUR"`), limit), newFake(t, "b", tt.reply, limit), newFake(t, "c", bidResponse("c", `,"cur":"EUR"`), limit)
 			r := newClient(t, upstream.POST, "", bidRequest)
 			res := merging(a, b, c).Do(&r.Request, nil, newProcess(t))
-			seat := func(of string) string { return `{"seat":"` + of + `","bid":[{"impid":"i1","price":1.50}]}` }
+			seat := func(of string) string { return `{"seat":"` + of + `","bid":[{"id":"b","impid":"i1","price":1.50}]}` }
 			seats, nonBids := seat("a")+","+seat("x")+","+seat("c"), ""
 			if tt.status != 0 {
 				seats = seat("a") + "," + seat("c")
@@ -89,8 +106,10 @@ func TestOneCurrencyIsMerged(t *testing.T) {
 	for _, tt := range []struct{ cur, a, b, want string }{
 		{`,"cur":["EUR","USD"]`, `,"cur":"USD"`, `,"cur":"EUR"`, "b EUR"},
 		{`,"cur":["EUR","USD"]`, `,"cur":null`, `,"cur":"GBP"`, "a USD"},
-		{`,"cur":[]`, `,"cur":"GBP"`, ``, "a GBP"},
-		{``, `,"cur":"GBP"`, ``, "a GBP"},
+		{`,"cur":[]`, `,"cur":"GBP"`, ``, "b USD"},
+		{``, `,"cur":"ZZZ"`, ``, "b USD"},
+		{``, `,"cur":"ZZZ"`, `,"cur":"GBP"`, "none"},
+		{`,"cur":["GBP"]`, `,"cur":"GBP"`, ``, "a GBP"},
 		{``, ``, `,"cur":"\u0055SD"`, "ab USD"},
 		{``, `,"cur":""`, ``, "ab USD"},
 		{`,"cur":["","EUR"]`, ``, `,"cur":"EUR"`, "b EUR"},
@@ -122,20 +141,27 @@ func TestOneCurrencyIsMerged(t *testing.T) {
 // Without a bid the response is the route's no-ad, for the most telling cause.
 func TestMergeWithoutABidIsANoAd(t *testing.T) {
 	late := reply{status: 204, after: 2 * deadline}
+	nbr := func(n string) reply { return reply{status: 200, body: `{"id":"r1","nbr":` + n + `}`} }
 	for _, tt := range []struct {
 		a, b reply
 		want upstream.Outcome
+		nbr  int
 	}{
-		{reply{status: 503, body: "x"}, reply{status: 204}, upstream.NoBid},
-		{reply{status: 200, body: `{"id":"r1","nbr":2}`}, reply{status: 503, body: "x"}, upstream.NoBid},
-		{reply{status: 503, body: "x"}, late, upstream.ServerError},
-		{late, late, upstream.Deadline},
-		{bidResponse("a", `,"cur":"GBP"`), late, upstream.BadResponse},
+		{reply{status: 503, body: "x"}, reply{status: 204}, upstream.NoBid, 1},
+		{nbr("2"), reply{status: 503, body: "x"}, upstream.NoBid, 1},
+		{nbr("2"), nbr("2"), upstream.NoBid, 2},
+		{nbr("0"), nbr("0"), upstream.NoBid, 0},
+		{nbr("600"), nbr("600"), upstream.NoBid, 600},
+		{nbr("2"), nbr("3"), upstream.NoBid, 1},
+		{nbr("2"), reply{status: 204}, upstream.NoBid, 1},
+		{reply{status: 503, body: "x"}, late, upstream.ServerError, 1},
+		{late, late, upstream.Deadline, 15},
+		{bidResponse("a", `,"cur":"GBP"`), late, upstream.BadResponse, 1},
 	} {
 		testsupport.Bubble(t, func(t *testing.T) {
 			r := newClient(t, upstream.POST, "", bidRequest)
 			res := merging(newFake(t, "a", tt.a), newFake(t, "b", tt.b)).Do(&r.Request, nil, newProcess(t))
-			testsupport.True(t, res.NoAd && res.NoAdFor == tt.want && res.Outcome == upstream.Merged && res.Err == nil, "no-ad %v for %v, want for %v", res.NoAd, res.NoAdFor, tt.want)
+			testsupport.True(t, res.NoAd && res.NoAdFor == tt.want && res.NBR == tt.nbr && res.Outcome == upstream.Merged && res.Err == nil, "no-ad %v for %v, nbr %d; want for %v, nbr %d", res.NoAd, res.NoAdFor, res.NBR, tt.want, tt.nbr)
 			res.Release()
 			wantEmpty(t, r.Budget)
 		})
@@ -174,24 +200,150 @@ func TestReasonsOfSSPsWithoutAResponse(t *testing.T) {
 	})
 }
 
-// Many impressions and SSPs multiply. What the budget does not hold is refused.
-func TestMergedResponseStaysWithinTheBudget(t *testing.T) {
+// Many impressions and SSPs multiply. What adbuffer adds is bounded by the request: 348,022 bytes and 64 KiB here.
+func TestReasonsOfManyImpressionsAndSSPsAreTruncated(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		fakes := []*fakeSSP{newFake(t, "a", bidResponse("a", ""))}
+		fakes := []*fakeSSP{newFake(t, "a", bidResponse("a", "")), newFake(t, "bad", reply{status: 200, body: `{"id":"r1","seatbid":[{"bid":[` + aBid + `,{"id":"c","impid":"i2","price":"1.0"}]}]}`})}
 		for i := range 20 {
 			fakes = append(fakes, newFake(t, fmt.Sprint("b", i), reply{status: 204}))
 		}
-		r := newClient(t, upstream.POST, "", `{"id":"r1","imp":[`+strings.Repeat(`{"id":"i"},`, 5000)+`{}]}`)
+		r := newClient(t, upstream.POST, "", `{"id":"r1","imp":[`+strings.Repeat(`{"id":"i0"},`, 29_000)+`{}]}`)
+		r.Budget = upstream.NewBudget(64 << 20)
 		res := merging(fakes...).Do(&r.Request, nil, newProcess(t))
+		testsupport.MustTrue(t, res.Err == nil, "%v", res.Err)
+		body := string(res.Exchange.Response.Body)
+		testsupport.True(t, len(body) < 2000, "%d bytes for %d bytes of a request", len(body), len(r.Request.Body))
+		for _, part := range []string{`"ext":{"seatnonbid":[{"seat":"bad","nonbid":[{"statuscode":102}]},{"seat":"b0","nonbid":[{"statuscode":100}]},`, `{"seat":"b19","nonbid":[{"statuscode":100}]}],"adbuffer":{"truncated":true}}}`} {
+			testsupport.True(t, strings.Contains(body, part), "no %s in %s", part, body)
+		}
+		testsupport.True(t, json.Valid([]byte(body)), "no valid JSON")
+		res.Release()
+		wantEmpty(t, r.Budget)
+
+		// Each of 100 impressions has its reasons, since these fit.
+		r = newClient(t, upstream.POST, "", `{"id":"r1","imp":[`+strings.Repeat(`{"id":"i0"},`, 100)+`{}]}`)
+		r.Budget = upstream.NewBudget(64 << 20)
+		res = merging(fakes...).Do(&r.Request, nil, newProcess(t))
+		body = string(res.Exchange.Response.Body)
+		testsupport.Equal(t, strings.Count(body, `{"impid":"i0","statuscode":100}`), 2000, "%d reasons, want %d")
+		testsupport.True(t, !strings.Contains(body, "truncated"), "truncated")
+		res.Release()
+		wantEmpty(t, r.Budget)
+
+		// What the budget does not hold is refused.
+		r.Budget = upstream.NewBudget(10_000)
+		r.Request.Budget = r.Budget
+		res = merging(fakes...).Do(&r.Request, nil, newProcess(t))
 		want(t, "result", ended(&res), "overloaded")
 		res.Release()
 		wantEmpty(t, r.Budget)
 	})
 }
 
+// A malformed bid is left out, and all others stay byte for byte. A reader of types would refuse the whole document.
+func TestMalformedBidsAreLeftOut(t *testing.T) {
+	bid := func(member string) string { return `{"id":"b","impid":"i\u0031","price":2,` + member + `}` }
+	const good, unknown, known = aBid, `{"statuscode":102}`, `{"impid":"i\u0031","statuscode":102}`
+	for _, tt := range []struct{ bids, seats, nonBid string }{
+		{good + `,` + bid(`"price2":"1"`), "", ""}, // members that OpenRTB does not know have any type
+		{good + `,` + bid(`"w":null,"adomain":null,"ext":null`), "", ""},
+		{good + `,` + bid(`"adomain":["x"],"attr":[1,-2147483648],"cat":[],"ext":{"a":[]},"W":2147483647,"adm":"[1,"`), "", ""},
+		{good + `, {"id":"b","impid":"i","price":"1.0"} `, good, `{"impid":"i","statuscode":102}`},
+		{`{"id":"b","impid":"i","Price":true},` + good, good, `{"impid":"i","statuscode":102}`},
+		{`{"id":"b","impid":"i","price":null},` + good, good, `{"impid":"i","statuscode":102}`},
+		{`{"id":"b","impid":"i"} , ` + good, good, `{"impid":"i","statuscode":102}`},
+		{`{"id":"b","price":1},` + good, good, unknown},
+		{`{"impid":"i","price":1},` + good, good, `{"impid":"i","statuscode":102}`},
+		{`{"id":7,"impid":"i","price":1},` + good, good, `{"impid":"i","statuscode":102}`},
+		{`{"id":"b","impid":7,"price":1},` + good, good, unknown},
+		{`{"id":"b","impid":["i"],"price":1},{},7,"x",null,[],` + good, good, unknown},
+		{`{},` + good + `,{},{},` + good + `,{}`, good + `,` + good, unknown},
+		{bid(`"w":"1"`) + `,` + good, good, known},
+		{bid(`"w":1.0`) + `,` + good, good, known},
+		{bid(`"h":2147483648`) + `,` + good, good, known},
+		{bid(`"h":-2147483649`) + `,` + good, good, known},
+		{bid(`"mtype":1e0`) + `,` + good, good, known},
+		{bid(`"adomain":"a.example"`) + `,` + good, good, known},
+		{bid(`"adomain":["a.example",7]`) + `,` + good, good, known},
+		{bid(`"cat":{}`) + `,` + good, good, known},
+		{bid(`"cat":[[]]`) + `,` + good, good, known},
+		{bid(`"attr":1`) + `,` + good, good, known},
+		{bid(`"attr":["1"]`) + `,` + good, good, known},
+		{bid(`"adm":{}`) + `,` + good, good, known},
+		{bid(`"crid":7`) + `,` + good, good, known},
+		{bid(`"ext":[]`) + `,` + good, good, known},
+	} {
+		testsupport.Bubble(t, func(t *testing.T) {
+			body := `{"id":"r1","seatbid":[{"bid":[` + tt.bids + `],"seat":"x"},{"seat":"y","bid":[` + good + `]}]}`
+			a, b := newFake(t, "a", bidResponse("a", "")), newFake(t, "b", reply{status: 200, body: body})
+			r := newClient(t, upstream.POST, "", `{"id":"r1","imp":[{"id":"i"}]}`)
+			res := merging(a, b).Do(&r.Request, nil, newProcess(t))
+			seats, nonBids := tt.seats, ""
+			if seats == "" {
+				seats = tt.bids
+			}
+			if tt.nonBid != "" {
+				nonBids = `{"seat":"b","nonbid":[` + tt.nonBid + `]}`
+			}
+			got := strings.NewReplacer("[ ", "[", " ]", "]", " ,", ",", ", ", ",").Replace(ended(&res))
+			want(t, tt.bids, got, `merged: 200 {"id":"r1","seatbid":[{"seat":"a","bid":[`+aBid+`]},{"bid":[`+seats+`],"seat":"x"},{"seat":"y","bid":[`+good+`]}],"cur":"USD","ext":{"seatnonbid":[`+nonBids+`]}}`)
+			res.Release()
+			wantEmpty(t, r.Budget)
+		})
+	}
+}
+
+// A malformed seat is left out alone, and one of whose bids none stays; an SSP without any other seat is 102.
+func TestMalformedSeatsAreLeftOut(t *testing.T) {
+	seat := func(member string) string { return `{` + member + `"bid":[` + aBid + `]}` }
+	for _, tt := range []struct{ seats, stay string }{
+		{seat(`"seat":7,`) + `,` + seat(""), seat("")},
+		{seat("") + `,` + seat(`"group":"1",`), seat("")},
+		{seat("") + `,` + seat(`"ext":7,`) + `,` + seat(""), seat("") + `,` + seat("")},
+		{`7,` + seat(""), seat("")},
+		{`{},` + seat(""), `{},` + seat("")},
+		{`{"bid":{}},` + seat(""), seat("")},
+		{`{"bid":[{}]},` + seat(""), seat("")},
+		{`{"bid":[{},{}]},{"bid":[{},` + aBid + `]},{"bid":[{}]}`, seat("")},
+		{`{"bid":[]},` + seat(""), `{"bid":[]},` + seat("")},
+		{`{"bid":[{}]},{"bid":[{}]}`, ""},
+		{seat(`"seat":7,`), ""},
+		{strings.Repeat(`7,`, 256) + seat(""), seat("")},
+		{strings.Repeat(`7,`, 257) + seat(""), ""},
+		{`{"bid":[` + strings.Repeat(`{},`, 100_000) + aBid + `]},` + seat(""), ""},
+	} {
+		testsupport.Bubble(t, func(t *testing.T) {
+			b := newFake(t, "b", reply{status: 200, body: `{"id":"r1","seatbid":[` + tt.seats + `]}`})
+			r := newClient(t, upstream.POST, "", `{"id":"r1","imp":[{"id":"i"}]}`)
+			res := merging(newFake(t, "a", bidResponse("a", "")), b).Do(&r.Request, nil, newProcess(t))
+			seats, nonBid := "", `{"impid":"i","statuscode":102}`
+			if tt.stay != "" {
+				seats, nonBid = `,`+tt.stay, `{"statuscode":102}`
+			}
+			nonBids := `{"seat":"b","nonbid":[` + nonBid + `]}`
+			if tt.stay == tt.seats {
+				nonBids = ""
+			}
+			want(t, fmt.Sprintf("%.60s", tt.seats), ended(&res), `merged: 200 {"id":"r1","seatbid":[{"seat":"a","bid":[`+aBid+`]}`+seats+`],"cur":"USD","ext":{"seatnonbid":[`+nonBids+`]}}`)
+			res.Release()
+			wantEmpty(t, r.Budget)
+		})
+	}
+}
+
+// Ids that are no text, or no Unicode, are not repeated: a reader of the result would refuse all of it.
+func TestIDsThatAreNoTextAreNotRepeated(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		r := newClient(t, upstream.POST, "", `{"id":"r1","imp":[{"id":"i"},{"id":7},{"id":"\ud800"},{"id":"`+"\xff"+`"},{"id":"j"}]}`)
+		res := merging(newFake(t, "a", bidResponse("a", "")), newFake(t, "b", reply{status: 204})).Do(&r.Request, nil, newProcess(t))
+		testsupport.True(t, strings.Contains(ended(&res), `"nonbid":[{"impid":"i","statuscode":100},{"impid":"j","statuscode":100}]`), "%s", ended(&res))
+		res.Release()
+	})
+}
+
 func TestRequestsThatCannotBeMerged(t *testing.T) {
 	for body, why := range map[string]string{
-		`{"id":"1"}`: "", `{"id":1}`: "an id", `{}`: "an id", ``: "no JSON object", `{"id":"1","id":"1"}`: "twice", `{"id":"1"`: "not valid JSON",
+		`{"id":"1"}`: "", `{"id":1}`: "an id", `{"id":"\ud800"}`: "an id", "{\"id\":\"\xff\"}": "an id", `{}`: "an id", ``: "no JSON object", `{"id":"1","id":"1"}`: "twice", `{"id":"1"`: "not valid JSON",
 	} {
 		r := newClient(t, upstream.POST, "", body)
 		got := CheckMerge(&r.Request)

@@ -21,6 +21,8 @@ type Result struct {
 	// NoAd says that the response is the route's for no ad, as after NoAdFor: a merged response without a bid.
 	NoAd    bool
 	NoAdFor upstream.Outcome
+	// NBR is the reason in that response if it is an OpenRTB document.
+	NBR int
 	// Err is the reason for no response, nil if there is one.
 	Err *upstream.Error
 	// At is when the call of the only SSP ended; zero with several, and after a call on a connection that

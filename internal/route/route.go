@@ -97,6 +97,9 @@ func NewTable(routes []*Route) *Table {
 			rt.filters = rt.filters || len(target.when) > 0
 			rt.abandons = rt.abandons || target.Secondary
 			rt.addRemoved(target.SSP)
+			if rt.MergeOpenRTB {
+				target.SSP.CountMerges()
+			}
 		}
 		if rt.Mirror != nil {
 			rt.addRemoved(rt.Mirror.SSP)

@@ -21,6 +21,7 @@ var (
 	descFirstByte        = desc("ssp_first_byte_seconds", "Time until the first byte of an SSP's response, including the wait for a place, in seconds.")
 	descResponses        = desc("ssp_responses_total", "Responses of an SSP by their exact status. If an SSP sends more than 40 different statuses, the rest count as other.", "code")
 	descNoBids           = desc("no_bid_reasons_total", "Responses without a bid from an SSP with no_bid_body openrtb, by their field nbr: OpenRTB 3.0's reasons 0 to 17, a vendor's reason from 500 on (vendor), another number (other), or no such field (none).", "nbr")
+	descMergeLeftOut     = desc("merge_left_out_total", "What merge: openrtb left out with statuscode 102: bids and seats with a member that OpenRTB 2.6 does not allow (bid), and responses that are no BidResponse to the request (response).", "part")
 	descRequestBytes     = desc("ssp_request_size_bytes", "Lengths of the bodies of requests that an SSP responded to, in bytes, before gzip_request.")
 	descResponseBytes    = desc("ssp_response_size_bytes", "Lengths of the bodies of an SSP's responses, in bytes.")
 	descRetries          = desc("retries_total", "Requests sent to an SSP again, by why that was safe.", "kind")
@@ -65,6 +66,9 @@ func (s *SSP) collect(to metrics.Sink) {
 			to.Counter(descNoBids, s.stats.noBids[i].Load(), nbr)
 		}
 	}
+	merges := s.stats.merges.Load()
+	to.CounterIf(merges, descMergeLeftOut, s.stats.leftOutBids.Load(), "bid")
+	to.CounterIf(merges, descMergeLeftOut, s.stats.leftOutResponses.Load(), "response")
 	to.Histogram(descRequestBytes, s.stats.requestBytes)
 	to.Histogram(descResponseBytes, s.stats.responseBytes)
 	to.Histogram(descDuration, s.stats.duration)

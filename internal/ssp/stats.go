@@ -21,6 +21,10 @@ type stats struct {
 	hedgesWon  atomic.Uint64
 	sent       atomic.Uint64 // including retries and hedges
 
+	merges           atomic.Bool // a route has it with merge: openrtb
+	leftOutBids      atomic.Uint64
+	leftOutResponses atomic.Uint64
+
 	codes         codes
 	noBids        [noBidReasons]atomic.Uint64
 	requestBytes  *metrics.Histogram
@@ -57,3 +61,17 @@ func (s *stats) responded(res *upstream.Response, bodyBytes int) {
 // observes no duration, since many short durations would hide the real ones. Do calls it by itself;
 // other callers use it for requests that never reach Do.
 func (s *SSP) Refused(o upstream.Outcome) { s.stats.outcomes[o].Add(1) }
+
+// CountMerges gives s the series of Merged: a route has it in a merge.
+func (s *SSP) CountMerges() { s.stats.merges.Store(true) }
+
+// Merged counts a response that was read for merge: openrtb: how many of its bids were left out, or that the whole
+// response was.
+func (s *SSP) Merged(leftOutBids int, leftOut bool) {
+	if leftOutBids > 0 {
+		s.stats.leftOutBids.Add(uint64(leftOutBids))
+	}
+	if leftOut {
+		s.stats.leftOutResponses.Add(1)
+	}
+}

@@ -149,7 +149,7 @@ const (
 // rows has one row for each outcome. The columns are the fields of Row.
 var rows = [Outcomes]Row{
 	Fill:        {"fill", FromSSP, NoCause, BlameNone, Success, RetryNever, Responded, Counted, Counted, NoNBR, 102, forwarded},
-	NoBid:       {"no_bid", FromSSP, NoCause, BlameNone, Success, RetryNever, Responded, Counted, Counted, NoNBR, 100, forwarded},
+	NoBid:       {"no_bid", FromSSP, NoCause, BlameNone, Success, RetryNever, Responded, Counted, Counted, 1, 100, forwarded},
 	Redirect:    {"redirect", FromSSP, NoCause, BlameNone, Success, RetryNever, Responded, Counted, Counted, 1, 102, forwarded},
 	ClientError: {"client_error", FromSSP, NoCause, BlameClient, Success, RetryNever, Responded, Counted, Counted, 1, 102, forwarded},
 	ServerError: {"server_error", FromSSP, NoCause, BlameSSP, Failure, RetryNever, Responded, Counted, Counted, 1, 102, forwarded},

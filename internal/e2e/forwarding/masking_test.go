@@ -109,7 +109,7 @@ routes:
 	if got := fmt.Sprint(merged.ID, len(merged.Seatbid), merged.Ext.Seatnonbid); got != "r-12 [{none [{i 100}]} {refuses [{i 103}]} {filters [{i 203}]}]" || a.Header("Content-Type") != "application/json" {
 		t.Errorf("%v %s: %s", a.Fields, a.Body, got)
 	}
-	if a := ab.Post("/none", body).WantStatus("no bid", 200).WantSource("proxy/merged"); a.Body != `{"id":"r-1"}`+"\n" {
+	if a := ab.Post("/none", body).WantStatus("no bid", 200).WantSource("proxy/merged"); a.Body != `{"id":"r-1","nbr":1}`+"\n" {
 		t.Errorf("without a bid: %s", a.Body)
 	}
 	ab.WantMetric(1, "adbuffer_no_ad_total", "route=no-bids", "origin=ssp")
