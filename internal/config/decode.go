@@ -107,6 +107,9 @@ func (d decoder) scalar(node *yaml.Node, t reflect.Type, path string) (any, bool
 		d.addLater(path, shownAt(path, node.Value), "not YAML: does not fit its tag "+shown(node.Tag))
 		return nil, false
 	}
+	if !inQuotes && hasLeadingZero(node.Value) && (t.Kind() == reflect.Int || t.Kind() == reflect.Float64) {
+		return d.checked(nil, errOctal, path, node.Value)
+	}
 	value, err := fit(value, t)
 	return d.checked(value, err, path, node.Value)
 }

@@ -15,7 +15,10 @@ import (
 // JSONValue is the JSON text of a string, number or boolean.
 type JSONValue string
 
-var errNotJSONValue = errors.New("must be text, true, false, or a number of at most 64 bytes")
+var (
+	errNotJSONValue   = errors.New("must be text, true, false, or a number of at most 64 bytes")
+	errAmbiguousValue = errors.New("must be in quotes if it is text, or a number in decimal digits without leading zeros: YAML reads 0123 as 83, and 1_000 as 1000")
+)
 
 // jsonValueOf returns the value of a YAML scalar. A number keeps its digits.
 func jsonValueOf(node *yaml.Node) (JSONValue, error) {
@@ -25,10 +28,13 @@ func jsonValueOf(node *yaml.Node) (JSONValue, error) {
 	case "!!bool":
 		return JSONValue(strings.ToLower(node.Value)), nil
 	case "!!int", "!!float":
+		if isAmbiguous(node.Value) {
+			return "", errAmbiguousValue
+		}
 		if _, err := openrtb.ParseValue([]byte(node.Value)); err == nil {
 			return JSONValue(node.Value), nil
 		}
-		// Another notation of YAML: 0x1f, 1_000, .5
+		// Another notation of YAML: +1, .5
 		var n float64
 		if node.Decode(&n) == nil {
 			text := strconv.FormatFloat(n, 'g', -1, 64)

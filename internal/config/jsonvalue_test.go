@@ -15,11 +15,11 @@ func TestValuesOfConditionsOnBodies(t *testing.T) {
 ssps: [{name: a, endpoints: ["http://127.0.0.1:9000/"]}]
 routes:
   - name: r
-    match: {path: /, openrtb: [{path: x, in: [DEU, NO, "1", 1, 1.50, 1e3, 0x1F, 1_000, .5, true, "true", 'a"\é', 9007199254740993, ""]}, {path: user.token, not_in: [s3cret]}, {path: y, exists: false}]}
+    match: {path: /, openrtb: [{path: x, in: [DEU, NO, "1", 1, 1.50, 1e3, 0.25, .5, true, "true", 'a"\é', 9007199254740993, ""]}, {path: user.token, not_in: [s3cret]}, {path: y, exists: false}]}
     ssps: [a]
 `
 	cfg := mustParse(t, file)
-	want := []JSONValue{`"DEU"`, `"NO"`, `"1"`, "1", "1.50", "1e3", "31", "1000", "0.5", "true", `"true"`, `"a\"\\é"`, "9007199254740993", `""`}
+	want := []JSONValue{`"DEU"`, `"NO"`, `"1"`, "1", "1.50", "1e3", "0.25", "0.5", "true", `"true"`, `"a\"\\é"`, "9007199254740993", `""`}
 	testsupport.Equal(t, cmp.Diff(want, cfg.Routes[0].Match.OpenRTB[0].In), "", "values (-want +got):\n%s")
 	again := mustParse(t, string(cfg.YAMLWithSecrets()))
 	testsupport.Equal(t, cmp.Diff(cfg.Routes, again.Routes, compareUnexported), "", "read back (-want +got):\n%s")

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"reflect"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -18,6 +19,7 @@ var (
 	errNotString   = errors.New("must be text; put it in quotes")
 	errNotPrefix   = errors.New(`must be a range of addresses, for example "10.0.0.0/8" or "192.0.2.1/32"`)
 	errNotAddr     = errors.New(`must be an IP address, for example "192.0.2.1"`)
+	errOctal       = errors.New("must not have leading zeros, since YAML reads 0100 as 64")
 	errNotDuration = errors.New(`must be a duration with a unit, for example "80ms"`)
 )
 
@@ -46,6 +48,19 @@ func parseScalar(text string, t reflect.Type) (any, error) {
 		return text == "true", nil
 	}
 	return fit(text, t)
+}
+
+// isAmbiguous reports whether YAML reads a number otherwise than by its decimal digits: 0123 as 83, 0x1f as 31, 1_000 as
+// 1000. Such text may be meant as an identifier.
+func isAmbiguous(number string) bool {
+	digits := strings.TrimLeft(number, "+-")
+	return hasLeadingZero(number) || strings.Contains(digits, "_") || len(digits) > 1 && digits[0] == '0' && strings.ContainsRune("xXoObB", rune(digits[1]))
+}
+
+// hasLeadingZero reports whether a number has a zero before its first digit.
+func hasLeadingZero(number string) bool {
+	digits := strings.TrimLeft(number, "+-")
+	return len(digits) > 1 && digits[0] == '0' && (digits[1] == '_' || digits[1] >= '0' && digits[1] <= '9')
 }
 
 // fit returns the value of type t for a YAML scalar. It converts nothing silently: 2.7 is no whole

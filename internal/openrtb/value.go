@@ -1,9 +1,12 @@
 package openrtb
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"strconv"
+
+	"adbuffer/internal/syntax"
 )
 
 // Value is a JSON string, number or boolean that conditions compare with.
@@ -104,4 +107,35 @@ func parseExponent(b []byte) (e int, ok bool) {
 		e = -e
 	}
 	return e, true
+}
+
+// Floor returns the whole part of a JSON number: 937 for 937.5, 937.0 and 9.37e2. ok is false if that is not from 0 to
+// limit, or if the value is no number of up to 64 bytes.
+func Floor(value []byte, limit int) (n int, ok bool) {
+	if len(value) == 0 || !syntax.IsDigit(value[0]) {
+		return 0, false
+	}
+	var memory [2 * maxNumber]byte
+	number, ok := appendCanonical(memory[:0], value)
+	if !ok {
+		return 0, false
+	}
+	digits, power, _ := bytes.Cut(number, []byte{'e'})
+	exponent := 0
+	if len(power) > 0 { // a zero has none
+		exponent, _ = parseExponent(power)
+	}
+	for _, c := range digits[:max(0, min(len(digits), len(digits)+exponent))] {
+		n = 10*n + int(c-'0')
+		if n > limit {
+			return 0, false
+		}
+	}
+	for ; exponent > 0 && n > 0; exponent-- {
+		n *= 10
+		if n > limit {
+			return 0, false
+		}
+	}
+	return n, true
 }

@@ -1,6 +1,9 @@
 package proxy
 
 import (
+	"bytes"
+	"compress/gzip"
+	"io"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,10 +25,19 @@ var deadlineDefaults = DeadlineOptions{
 func budgetOf(t *testing.T, o DeadlineOptions, head, body string) (time.Duration, *refusal, *request) {
 	t.Helper()
 	r := &request{configVersion: &configVersion{opts: Options{Deadline: o}}, started: time.Now(), body: []byte(body)}
+	r.opts.MaxBodyBytes = 4096
 	r.fields.TimeoutName = o.Header
 	testsupport.NoError(t, r.fields.Scan([]byte("Host: a\r\n"+head+"\r\n")))
 	f := r.setDeadline()
 	return r.ssp.Deadline.Sub(r.started), f, r
+}
+
+func zipped(text string) string {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	io.WriteString(w, text)
+	w.Close()
+	return b.String()
 }
 
 func TestTheDeadlineIsTheSmallestThatIsStatedLessTheReserve(t *testing.T) {
@@ -47,7 +59,15 @@ func TestTheDeadlineIsTheSmallestThatIsStatedLessTheReserve(t *testing.T) {
 		{"a bad tmax is ignored", "", `{"tmax":0}`, nil, 295 * msec},
 		{"a bad tmax beside a header", header("100"), `{"tmax":"1"}`, nil, 95 * msec},
 		{"a body without tmax", "", `{"id":"1"}`, nil, 295 * msec},
-		{"tmax of a compressed body", "Content-Encoding: gzip\r\n", `{"tmax":100}`, nil, 295 * msec},
+		{"tmax with a fraction", "", `{"tmax":100.9}`, nil, 95 * msec},
+		{"tmax of a body in gzip", "Content-Encoding: gzip\r\n", zipped(`{"tmax":100}`), nil, 95 * msec},
+		{"tmax of a body in gzip, by another name", "Content-Encoding: X-GZIP\r\n", zipped(`{"id":"1","tmax":1e2}`), nil, 95 * msec},
+		{"tmax of a body in gzip that is cut", "Content-Encoding: gzip\r\n", zipped(`{"tmax":100,"id":"1"}`)[:40], nil, 95 * msec},
+		{"tmax of a body in gzip beyond max_body_bytes", "Content-Encoding: gzip\r\n", zipped(`{"id":"` + strings.Repeat("x", 5000) + `","tmax":100}`), nil, 295 * msec},
+		{"tmax of a body in gzip twice", "Content-Encoding: gzip, gzip\r\n", zipped(zipped(`{"tmax":100}`)), nil, 295 * msec},
+		{"tmax of a body in gzip, openrtb_tmax is off", "Content-Encoding: gzip\r\n", zipped(`{"tmax":100}`), func(o *DeadlineOptions) { o.OpenRTBTmax, o.RewriteTmax = false, true }, 295 * msec},
+		{"tmax of a body that is no gzip", "Content-Encoding: gzip\r\n", `{"tmax":100}`, nil, 295 * msec},
+		{"tmax of a body in another coding", "Content-Encoding: br\r\n", `{"tmax":100}`, nil, 295 * msec},
 		{"tmax of a body with an identity coding", "content-encoding: identity\r\n", `{"tmax":100}`, nil, 295 * msec},
 		{"openrtb_tmax is off", "", `{"tmax":100}`, func(o *DeadlineOptions) { o.OpenRTBTmax = false }, 295 * msec},
 		{"openrtb_tmax is off, rewrite_tmax is on", "", `{"tmax":100}`, func(o *DeadlineOptions) { o.OpenRTBTmax, o.RewriteTmax = false, true }, 295 * msec},

@@ -7,14 +7,28 @@ import (
 	"adbuffer/internal/openrtb"
 )
 
-// tmax returns the tmax of r's body if that is an uncompressed JSON object, and notes its position
-// for the SSPs.
+// tmax returns the tmax of r's body if that is a JSON object, perhaps in gzip, and notes its position in an
+// uncompressed body for the SSPs.
 func tmax(r *request) (time.Duration, bool) {
-	if r.fields.ContentEncoding() != nil {
-		return 0, false
+	coding := r.fields.ContentEncoding()
+	switch {
+	case coding == nil:
+		d, start, end := scanTmax(r.body)
+		r.ssp.TmaxStart, r.ssp.TmaxEnd = start, end
+		return d, end > start
+	case r.opts.Deadline.OpenRTBTmax && r.fields.Codings() == 1 && openrtb.IsGzip(coding):
+		return codedTmax(r.body, r.opts.MaxBodyBytes)
 	}
-	d, start, end := scanTmax(r.body)
-	r.ssp.TmaxStart, r.ssp.TmaxEnd = start, end
+	return 0, false
+}
+
+// codedTmax returns the tmax of a body in gzip, as far as it is decoded: to maxBody bytes at most, as many as the
+// body may have without a coding.
+func codedTmax(body []byte, maxBody int) (time.Duration, bool) {
+	g := openrtb.AcquireGunzipper()
+	defer g.Release()
+	document, _ := g.Decode(body, min(maxBody, maxTmaxScan))
+	d, start, end := scanTmax(document)
 	return d, end > start
 }
 
@@ -27,9 +41,9 @@ var (
 	findTmax = openrtb.NewFinder(openrtb.Path{"tmax"})
 )
 
-// scanTmax finds the top-level key "tmax" of a JSON object. It returns its value and the offsets of
-// its digits, body[start:end]. start is end if there is none, or if it is not an integer from 1 to
-// 600000, written with digits alone. It finds none in a body that spells the key with escapes alone.
+// scanTmax finds the top-level key "tmax" of a JSON object. It returns its value, rounded down to milliseconds, and the
+// offsets of that in the body, body[start:end]. start is end if there is none, or if it is no number whose whole part is
+// from 1 to 600000. It finds none in a body that spells the key with escapes alone.
 //
 // If there are several keys, the first one counts. Parsers differ here (RFC 8259, section 4; most
 // take the last). Only the first can be found without reading to the end of the body.
@@ -39,12 +53,9 @@ func scanTmax(body []byte) (value time.Duration, start, end int) {
 		return 0, 0, 0 // this check costs a tenth of a scan
 	}
 	start, end = findTmax.Find(body)
-	if start == end {
+	ms, ok := openrtb.Floor(body[start:end], maxStatedMs)
+	if !ok || ms < minStatedMs {
 		return 0, 0, 0
 	}
-	value, ok := parseMs(body[start:end])
-	if !ok {
-		return 0, 0, 0
-	}
-	return value, start, end
+	return time.Duration(ms) * time.Millisecond, start, end
 }

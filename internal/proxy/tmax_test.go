@@ -3,7 +3,7 @@ package proxy
 import (
 	"bytes"
 	"encoding/json"
-	"strconv"
+	"math/big"
 	"strings"
 	"testing"
 	"time"
@@ -60,7 +60,7 @@ func FuzzTmax(f *testing.F) {
 		`{"ext":{"tmax":300}}`, `{"imp":[{"tmax":300}]}`, `{"ext":{"tmax":300,"a":[{"tmax":301}]},"tmax":302}`, `{"x":"tmax","y":["tmax",300]}`, `{"x":"\",\"tmax\":300"}`,
 		`{"x":"\\\\","y":"\\\"","tmax":300}`, `{"x":"}]{[,","}":"{","tmax":300}`, `{"":"","tmax":300}`, `{"tmaxx":300,"xtmax":300," tmax":300}`, `{"Tmax":300}`,
 		`{"tmax":"100","tmax":200}`, `{"tmax":0}`, `{"tmax":600001}`, `{"tmax":99999999999999999999}`, `{"tmax":18446744073709551676}`, `{"tmax":1000000}`, `{"tmax":-300}`,
-		`{"tmax":300.0}`, `{"tmax":3e2}`, `{"tmax":"300"}`, `{"tmax":null}`, `{"tmax":[300]}`, `[{"tmax":300}]`, `"tmax"`, ` `,
+		`{"tmax":300.5}`, `{"tmax":3.007e2}`, `{"tmax":"300"}`, `{"tmax":null}`, `{"tmax":[300]}`, `[{"tmax":300}]`, `"tmax"`, ` `,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -70,8 +70,8 @@ func FuzzTmax(f *testing.F) {
 		testsupport.MustTrue(t, bytes.Equal(body, before), "the body was changed")
 		testsupport.MustTrue(t, start <= end && end <= len(body) && (got > 0) == (start < end), "%v from %d to %d of %d bytes", got, start, end, len(body))
 		if got > 0 {
-			n, err := strconv.Atoi(string(body[start:end]))
-			if err != nil || time.Duration(n)*time.Millisecond != got || n < minStatedMs || n > maxStatedMs || !bytes.Contains(body, tmaxKey) {
+			n, ok := floorOf(string(body[start:end]))
+			if !ok || time.Duration(n)*time.Millisecond != got || !bytes.Contains(body, tmaxKey) {
 				t.Fatalf("%v, but the body has %q there", got, body[start:end])
 			}
 		}
@@ -97,13 +97,35 @@ func parsedTmax(t *testing.T, body []byte) (want time.Duration, ok bool) {
 		if key != "tmax" {
 			continue
 		}
-		n, err := strconv.Atoi(string(value))
-		if err != nil || n < minStatedMs || n > maxStatedMs || value[0] == '-' {
+		n, ok := floorOf(string(value))
+		if !ok {
 			return 0, true
 		}
 		return time.Duration(n) * time.Millisecond, true
 	}
 	return 0, true
+}
+
+// floorOf returns the whole part of a number within the bounds of a tmax, by exact arithmetic.
+func floorOf(number string) (ms int64, ok bool) {
+	exact, isNumber := new(big.Rat).SetString(number)
+	if !isNumber || len(number) > 64 {
+		return 0, false
+	}
+	n := new(big.Int).Div(exact.Num(), exact.Denom())
+	return n.Int64(), n.IsInt64() && n.Int64() >= 1 && n.Int64() <= 600000
+}
+
+func TestTmaxIsRoundedDownToMilliseconds(t *testing.T) {
+	for number, want := range map[string]int{
+		"937.5": 937, "937.0": 937, "9.37e2": 937, "937.999999999999999999999999": 937, "0.937E+3": 937, "93700e-2": 937, "937": 937,
+		"1": 1, "1.99": 1, "600000": 600000, "600000.9": 600000, "6e5": 600000, "0600": 0,
+		"0": 0, "0.99": 0, "0e9": 0, "1e-1": 0, "-1": 0, "-937.5": 0, "600001": 0, "6.00001e5": 0, "1e999999": 0, "1e-999999": 0, "1e9999999": 0, "1" + strings.Repeat("0", 64): 0,
+		"null": 0, "true": 0, `"937"`: 0, "[937]": 0, "{}": 0,
+	} {
+		got, start, end := scanTmax([]byte(`{"tmax": ` + number + ` }`))
+		testsupport.True(t, got == time.Duration(want)*time.Millisecond && (want == 0) == (start == end), "%s: %v, want %d ms", number, got, want)
+	}
 }
 
 // bidRequest is a body of at least n bytes, like an OpenRTB request, with tmax as the last key.

@@ -2,6 +2,7 @@ package ssp
 
 import (
 	"bytes"
+	"strings"
 
 	"adbuffer/internal/openrtb"
 	"adbuffer/internal/syntax"
@@ -13,7 +14,7 @@ type NoBidBody string
 
 // The values of `no_bid_body`. With another one, such as "none", any body is a fill.
 const (
-	NoBidVAST    NoBidBody = "vast"    // a document without <Ad is no bid
+	NoBidVAST    NoBidBody = "vast"    // a document without the element Ad is no bid
 	NoBidOpenRTB NoBidBody = "openrtb" // a document without a bid is no bid
 )
 
@@ -72,7 +73,7 @@ func (n NoBidBody) filled(res *upstream.Response) (bool, noBidReason) {
 
 var identity = []byte("identity")
 
-var vastAd = []byte("<Ad")
+var vastAd = []byte("Ad")
 
 // HasAd reports whether a body without a content coding holds an ad. If a search is not conclusive, it returns true.
 func (n NoBidBody) HasAd(body []byte) bool {
@@ -101,23 +102,41 @@ func hasVASTAd(body []byte) bool {
 	if isWide(body) {
 		return true
 	}
-	for {
-		i := bytes.Index(body, vastAd)
-		if i < 0 {
+	for i := 0; ; {
+		n := bytes.Index(body[i:], vastAd)
+		if n < 0 {
 			return false
 		}
-		body = body[i+len(vastAd):]
+		start := i + n
+		i = start + len(vastAd)
 		// <AdSystem> or <AdTitle> occurs only within an <Ad>, but a malformed document must not
 		// count as an ad.
-		if len(body) > 0 && (body[0] == '>' || body[0] == '/' || body[0] <= ' ') {
+		if i < len(body) && (body[i] == '>' || body[i] == '/' || body[i] <= ' ') && beginsTag(body[:start]) {
 			return true
 		}
 	}
 }
 
+// beginsTag reports whether b ends with the start of a tag: "<", or "<" and a namespace prefix, such as "<vast:".
+func beginsTag(b []byte) bool {
+	prefix, ok := bytes.CutSuffix(b, []byte{':'})
+	if !ok {
+		return bytes.HasSuffix(b, []byte{'<'})
+	}
+	i := len(prefix) - 1
+	for i >= 0 && prefix[i] > ' ' && strings.IndexByte("<>/:=\"'&", prefix[i]) < 0 {
+		i--
+	}
+	return i >= 0 && i < len(prefix)-1 && prefix[i] == '<'
+}
+
 // hasBid reports whether a BidResponse holds a bid, and the reason if it holds none. An unreadable one may
 // hold bids for a lenient client.
 func hasBid(body []byte) (bool, noBidReason) {
+	body = openrtb.Document(body)
+	if len(body) == 0 {
+		return false, nbrNone
+	}
 	f := openrtb.AcquireFacts()
 	defer f.Release()
 	r := openrtb.ReadBidResponse(body, f)
@@ -130,7 +149,8 @@ func hasBid(body []byte) (bool, noBidReason) {
 // isWide reports whether body is UTF-16 or UTF-32, which XML allows. Such a body has a byte order
 // mark, or a zero byte beside its first character.
 func isWide(body []byte) bool {
-	if len(body) < 2 {
+	const shortest = 2 * len("<Ad>") // that holds an ad
+	if len(body) < shortest {
 		return false
 	}
 	a, b := body[0], body[1]
