@@ -43,6 +43,7 @@ type connections struct {
 	closeAbove int // the size to which it went back; 0 = max_conns
 
 	forecast  forecast
+	trial     bool // the next request uses an idle HTTP/1 connection, although there is HTTP/2
 	probation probation
 	highest   float64 // saturation since the janitor's last round
 }
@@ -162,6 +163,12 @@ func (c *connections) pickOf(e *endpoint, w wish, now time.Time) *member {
 }
 
 func (c *connections) freeOf(e *endpoint, w wish, now time.Time) *member {
+	if c.trial && len(e.idle.list) > 0 {
+		c.trial = false
+		if m := c.popIdle(e, now); m != nil {
+			return m
+		}
+	}
 	for {
 		m := leastInUse(e.shared, w, now)
 		switch {
@@ -195,7 +202,9 @@ func (c *connections) countOpen(e *endpoint, n int) {
 
 // serve lets m take requests.
 func (c *connections) serve(m *member) {
-	c.forecast.noteProtocol(m.protocol)
+	if !m.beside {
+		c.forecast.noteProtocol(m.protocol)
+	}
 	if !m.exclusive() {
 		m.allowed = c.probation.places
 		c.shared.list = append(c.shared.list, m)

@@ -8,6 +8,7 @@ import (
 
 	"adbuffer/internal/balancer"
 	"adbuffer/internal/lag"
+	"adbuffer/internal/rates"
 	"adbuffer/internal/upstream"
 )
 
@@ -89,11 +90,19 @@ func (p *Pool) dial(m *member, want aim, offerHTTP2 bool) {
 	case err == nil:
 		if m.conn.CloseReason() == upstream.NotClosed {
 			p.governor.connected(reached, now)
-		} else {
+		} else if !m.beside {
 			p.governor.failed(reached, nil, p.queue.outlasts(), now)
 		}
 		p.addLocked(m, want, took, now)
 	case p.closed, errors.Is(err, errNotNow), errors.Is(err, lag.ErrTooMuch):
+	case m.beside && !isLocal(err):
+		if to.endpoint != nil {
+			to.endpoint.stats.dialFailed(err)
+		}
+		p.demotion.http1Failed(now)
+	case !offerHTTP2 && p.demotion.on(now) && errors.Is(err, upstream.ErrALPN): // the SSP speaks only HTTP/2
+		p.noteDialErrorLocked(to.endpoint, err)
+		p.restoreLocked(now)
 	case offerHTTP2 && upstream.AsError(err).BlamesHTTP2() && p.demotableLocked(now): // the address may work over HTTP/1
 		p.noteDialErrorLocked(to.endpoint, err)
 		p.demoteLocked(now)
@@ -193,6 +202,10 @@ func (p *Pool) addLocked(m *member, to aim, took dialDurations, now time.Time) {
 	}
 	m.ep.dialError = nil
 	p.conns.serve(m)
+	if m.beside {
+		p.addBesideLocked(m, now)
+		return
+	}
 	if m.ep.open == 1 && m.ep.Active() {
 		p.drainInactiveLocked()
 	}
@@ -239,10 +252,16 @@ func (p *Pool) probeOnLocked(m *member, r waitResult, now time.Time) {
 }
 
 // closedAtOnceLocked records that the SSP closed m before any use, and treats it like a failed
-// dial. If m was an HTTP/2 connection, the SSP may not support HTTP/2.
+// dial. If m was an HTTP/2 connection, the SSP may not support HTTP/2. If m is an HTTP/1 connection of a
+// demotion, the SSP may support only HTTP/2.
 func (p *Pool) closedAtOnceLocked(m *member, now time.Time) {
 	p.noteDialErrorLocked(m.ep, upstream.Errorf(upstream.ConnectFailed, upstream.NotSent, "%v: the SSP closed the new connection at once", m.addr))
-	if m.protocol == upstream.HTTP2 && p.demotableLocked(now) && p.demotion.violated(now) {
+	switch {
+	case m.beside:
+		p.demotion.http1Failed(now)
+	case m.protocol == upstream.HTTP1 && p.opts.Protocol == upstream.Unknown && p.demotion.on(now):
+		p.restoreLocked(now)
+	case m.protocol == upstream.HTTP2 && p.demotableLocked(now) && p.demotion.violated(rates.Ours, now):
 		p.demoteLocked(now)
 	}
 }

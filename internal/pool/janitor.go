@@ -30,6 +30,7 @@ func (p *Pool) janitor() {
 func (p *Pool) sweep(now time.Time) {
 	p.mu.Lock()
 	p.conns.noteSaturation()
+	p.demotion.turn(now)
 	p.conns.expireIdle(now)
 	p.conns.expireShared(now)
 	p.mu.Unlock()

@@ -24,6 +24,7 @@ type member struct {
 	version  int // Options.ConnVersion when the dial began
 	conn     upstream.Conn
 	protocol upstream.Protocol
+	beside   bool // opened for HTTP/1 beside HTTP/2 connections; see beside.go
 
 	// Pool.mu guards the fields below.
 
@@ -98,18 +99,27 @@ func (pl Place) Do(ex *upstream.Exchange) error {
 		if ex.LostAfter > 0 {
 			m.pool.lostRace(ex)
 		}
-		if !m.exclusive() && !m.worked.Load() {
-			m.worked.Store(true)
-			m.pool.responded(m)
+		switch {
+		case m.beside:
+			m.pool.besideEnded(nil)
+		case !m.exclusive():
+			m.pool.demotion.responded(ex.Client)
+			if !m.worked.Load() {
+				m.worked.Store(true)
+				m.pool.responded(m)
+			}
 		}
 		return nil
+	}
+	if m.beside {
+		m.pool.besideEnded(err)
 	}
 	e := upstream.AsError(err)
 	if e.Stale && m.exclusive() {
 		ex.LostAfter = max(m.idleFor, 1)
 	}
 	if e.BlamesHTTP2() || e.Progress == upstream.NotProcessed {
-		m.pool.failed(m, e)
+		m.pool.failed(m, e, ex.Client)
 	}
 	return err
 }

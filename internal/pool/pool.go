@@ -18,6 +18,7 @@ import (
 
 	"adbuffer/internal/alarm"
 	"adbuffer/internal/balancer"
+	"adbuffer/internal/rates"
 	"adbuffer/internal/upstream"
 )
 
@@ -57,7 +58,7 @@ type Pool struct {
 	//   - growth (grow.go): whether to dial.
 	//   - governor (dialgovernor.go, address.go): when and where to dial; states of addresses.
 	//   - checker (checker.go): which health checks run. Their connections are theirs.
-	//   - demotion: HTTP/1 instead of HTTP/2 for a while.
+	//   - demotion, besideDialed (beside.go): HTTP/1 instead of HTTP/2 for a while; HTTP/1 beside HTTP/2.
 	//   - learned, needs: what the pool has learned about idle limits and load. conns.idleRule (canary.go)
 	//     applies the idle limit.
 	//   - the alarms and times below, and closed.
@@ -77,10 +78,13 @@ type Pool struct {
 	learned  learnedIdle
 	needs    needHistory
 
-	looked     time.Time   // when the janitor last called Dialer.Addresses
-	growSoon   alarm.Alarm // calls growAgain
-	reviveSoon alarm.Alarm // calls reviveAgain
-	closed     bool        // Close was called
+	looked time.Time // when the janitor last called Dialer.Addresses
+	// besideDialed is closed when the dial beside HTTP/2 connections ends; nil if none is under way. See
+	// beside.go.
+	besideDialed chan struct{}
+	growSoon     alarm.Alarm // calls growAgain
+	reviveSoon   alarm.Alarm // calls reviveAgain
+	closed       bool        // Close was called
 }
 
 // Acquire gets a place for ex, and waits for one until ex.Deadline at the latest. Errors are
@@ -102,6 +106,9 @@ func (p *Pool) Acquire(ex *upstream.Exchange) (Place, error) {
 	}
 	ex.Times.DNS, ex.Times.TCP, ex.Times.TLS = 0, 0, 0
 	ex.Payer = 0
+	if ex.OverHTTP1 {
+		return p.acquireHTTP1(ex)
+	}
 	p.mu.Lock()
 	found := p.conns.load()
 	for again := false; ; again = true {
@@ -277,6 +284,12 @@ func (p *Pool) drainClosedLocked(m *member, now time.Time) {
 	if m.ep.open == 0 {
 		p.reachLocked(m.ep, now)
 	}
+	if m.beside {
+		if m.requests == 0 && p.demotion.trying(now) {
+			p.demotion.http1Failed(now)
+		}
+		return
+	}
 	if atOnce { // otherwise the pool would dial again and again without a pause
 		p.governor.endedUnprocessed(m.addr, now)
 		p.closedAtOnceLocked(m, now)
@@ -303,14 +316,13 @@ func (p *Pool) lostRace(ex *upstream.Exchange) {
 	ex.LostAfter = 0
 }
 
-// failed records an error of an exchange on m that says something about the SSP.
-func (p *Pool) failed(m *member, e *upstream.Error) {
+// failed records an error of an exchange on m, for a client, that says something about the SSP.
+func (p *Pool) failed(m *member, e *upstream.Error, client rates.Group) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if e.BlamesHTTP2() && p.demotableLocked(now) && p.demotion.violatedOn(m, e, now) {
-		p.demoteLocked(now)
-		p.growLocked(now)
+	if e.BlamesHTTP2() && p.demotableLocked(now) && p.demotion.violatedOn(m, client, now) {
+		p.tryHTTP1Locked(now)
 	}
 	if e.Progress == upstream.NotProcessed && !e.Unsent {
 		m.avoidUntil = now.Add(avoidRefusing)

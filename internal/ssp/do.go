@@ -225,7 +225,7 @@ func (s *SSP) acquireAndSend(r *Request, ex *upstream.Exchange, c *call, why ret
 	ex.Alone = !s.opts.PipelineAll && !r.Method.Idempotent()
 	before := s.opts.RetryMax - c.retries.limited
 	ex.Resent, ex.Refused, ex.Redials = c.retries.resent, c.retries.refused && why != retryHedge, before
-	ex.Keyer = r.keyer()
+	ex.OverHTTP1, ex.Client, ex.Keyer = c.retries.overHTTP1, c.client, r.keyer()
 	place, err := s.lender.Acquire(ex)
 	redials := before - ex.Redials
 	c.retries.limited += redials
@@ -234,7 +234,7 @@ func (s *SSP) acquireAndSend(r *Request, ex *upstream.Exchange, c *call, why ret
 		return err
 	case c.retries.overHTTP1 && place.Protocol() == upstream.HTTP2:
 		place.Release(ex)
-		return errOnlyHTTP2
+		return upstream.ErrOnlyHTTP2
 	}
 	if err := s.prepare(r, ex, c, why); err != nil {
 		place.Release(ex)

@@ -205,12 +205,8 @@ func preventedRetry(failed, e *upstream.Error) bool {
 	if e.Outcome.Row().Retry == upstream.RetryPrevented {
 		return e.Progress == upstream.NotSent
 	}
-	return e == errOnlyHTTP2 || isDialError(failed) && repeatsDialError(e)
+	return e == upstream.ErrOnlyHTTP2 || isDialError(failed) && repeatsDialError(e)
 }
-
-// errOnlyHTTP2 says that the request may be sent again only over HTTP/1, but the SSP is configured
-// for HTTP/2. Callers get the error that caused the retry.
-var errOnlyHTTP2 = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotSent}
 
 // parentOf returns the context that ends ex early. It is never nil.
 func parentOf(ex *upstream.Exchange) context.Context {

@@ -31,11 +31,11 @@ type Error struct {
 	// Unsent says, with NotProcessed, that no byte of the request left adbuffer: the connection stopped
 	// taking requests before that. A retry is the first sending.
 	Unsent bool
-	// Demote says that the peer violated HTTP/2. After repeated violations, the pool should use
-	// HTTP/1 for a while.
+	// Demote says that the peer violated HTTP/2, or reports a violation. If nothing else comes over
+	// HTTP/2, the pool should use HTTP/1 for a while.
 	Demote bool
-	// RefusesHTTP2 says that the peer asks for HTTP/1 (421, HTTP_1_1_REQUIRED,
-	// INADEQUATE_SECURITY). The pool should use HTTP/1 for a while, from now on.
+	// RefusesHTTP2 says that the peer asks for HTTP/1 (421, HTTP_1_1_REQUIRED, INADEQUATE_SECURITY).
+	// That may hold for one request only, so the pool treats it as Demote.
 	RefusesHTTP2 bool
 	// OverHTTP1 says that the peer refused to process the request over HTTP/2 and began no response
 	// (HTTP_1_1_REQUIRED, 421). For any Progress, a request of any method may be sent again, but
@@ -128,6 +128,9 @@ var (
 	ErrDeadlineNotSent = &Error{Outcome: Deadline, Progress: NotSent, Detail: "the request could not be sent in time"}
 	// ErrCancelled says that the exchange's context ended because another leg responded first.
 	ErrCancelled = &Error{Outcome: Cancelled, Progress: MaybeProcessed}
+	// ErrOnlyHTTP2 says that a request may be sent again only over HTTP/1, which the SSP does not offer.
+	// Callers get the error that caused the retry.
+	ErrOnlyHTTP2 = &Error{Outcome: ConnLost, Progress: NotSent}
 	// ErrClientGone says that the client closed its connection before the request was sent.
 	ErrClientGone = &Error{Outcome: ClientGone, Progress: NotSent}
 )

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"adbuffer/internal/lag"
+	"adbuffer/internal/rates"
 )
 
 // Method is a request method that adbuffer forwards.
@@ -123,6 +124,10 @@ type Exchange struct {
 	// Refused says that the endpoint Avoid refused the request. While another active endpoint can be dialled in
 	// time, the request waits for that dial rather than go to the same endpoint again.
 	Refused bool
+	// OverHTTP1 says that the SSP wants the request over HTTP/1. It gets only an HTTP/1 place.
+	OverHTTP1 bool
+	// Client is the group of the client that sent the request.
+	Client rates.Group
 	// Keyer tells whose share of the places the request uses while requests wait for them; nil = fair
 	// queueing knows no key of it. Acquire uses it.
 	Keyer Keyer
