@@ -133,7 +133,7 @@ func readAdmin(file string) adminAddress {
 		Admin adminAddress `yaml:"admin"`
 	}
 	if text, err := os.ReadFile(file); err == nil {
-		yaml.Unmarshal(text, &doc) //nolint:errcheck // absent keys have defaults
+		yaml.Unmarshal(config.WithVersion11(text), &doc) //nolint:errcheck // absent keys have defaults
 	}
 	a, env := doc.Admin, config.OSEnv()
 	listen, _ := env.Expand(a.Listen) // "" after an error

@@ -104,3 +104,12 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestTheDirectiveOfYAML12IsAccepted(t *testing.T) {
+	const text = "ssps: [{name: a, endpoints: [\"http://127.0.0.1:9000/\"]}]\nroutes: [{name: default, match: {path: /}, ssps: [a]}]\n"
+	for _, top := range []string{"%YAML 1.2\n---\n", "%YAML 1.1\n---\n", "\xef\xbb\xbf%YAML\t1.2 # new\n---\n", "# ours\n\n%TAG !e! tag:e,2000:\n%YAML 1.2\r\n--- # here\n", "%YAML 1.2\n---\n# %YAML 1.2\n"} {
+		testsupport.Equal(t, mustParse(t, top+text).SSPs[0].Name, "a", "%[2]q: %[1]s", top)
+	}
+	cfg := mustParse(t, "%YAML 1.2\n---\n"+strings.Replace(text, "name: a", `name: a, headers: {set: [{name: X-A, value: "%YAML 1.2"}]}`, 1))
+	testsupport.Equal(t, cfg.SSPs[0].Headers.Set[0].Value, "%YAML 1.2", "a value is %q")
+}

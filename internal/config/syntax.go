@@ -26,6 +26,9 @@ func (r *report) syntax(data []byte, err error) {
 	if strings.HasPrefix(rule, "unknown anchor ") {
 		rule = "a value that begins with * needs quotes, or an anchor of that name"
 	}
+	if rule == "found incompatible YAML document" {
+		rule = "the directive %YAML must ask for version 1.1 or 1.2"
+	}
 	m := mark{column: 1}
 	m.line, _ = strconv.Atoi(match[1])
 	lines := bytes.SplitAfter(data, []byte("\n"))
@@ -88,6 +91,9 @@ func explain(lines [][]byte, line int, rule string) (mistyped int, words string)
 	}
 	if bytes.ContainsRune(indent(lines[line-1]), '\t') {
 		return line, "a tab in the indentation; write spaces"
+	}
+	if bytes.HasPrefix(lines[line-1], []byte("%")) && strings.Contains(rule, "mapping values are not allowed") {
+		return line, "a line --- is missing behind the directive"
 	}
 	if bareReference.Match(inQuotes.ReplaceAll(here, nil)) {
 		return line, "a value with ${ needs quotes within {} and []"

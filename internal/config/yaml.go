@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -23,6 +24,7 @@ func (r *report) parseYAML(data []byte) (root *yaml.Node, ok bool) {
 		r.add("", nil, fmt.Sprintf("the file must not be larger than %d bytes", maxFileBytes))
 		return nil, false
 	}
+	data = WithVersion11(data)
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, second yaml.Node
 	switch err := decoder.Decode(&doc); {
@@ -44,6 +46,21 @@ func (r *report) parseYAML(data []byte) (root *yaml.Node, ok bool) {
 		return nil, false
 	}
 	return doc.Content[0], true
+}
+
+// version12 finds the minor version in a directive %YAML 1.2 at the top of a file.
+var version12 = regexp.MustCompile(`^(?:\x{FEFF})?(?:[ \t]*(?:#[^\n]*)?\n|%TAG[^\n]*\n|[ \t]*\r\n)*%YAML[ \t]+1\.(2)(?:\s|$)`)
+
+// WithVersion11 returns data with %YAML 1.1 in place of %YAML 1.2, which the parser refuses although it
+// reads what configurations use of YAML 1.2.
+func WithVersion11(data []byte) []byte {
+	m := version12.FindSubmatchIndex(data)
+	if m == nil {
+		return data
+	}
+	data = bytes.Clone(data)
+	data[m[2]] = '1'
+	return data
 }
 
 func kindOf(node *yaml.Node) string {

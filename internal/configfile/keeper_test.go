@@ -2,6 +2,7 @@ package configfile
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,6 +53,15 @@ func TestLoadReportsEachFileThatIsNotValid(t *testing.T) {
 		{TLSFiles{Cert: dir, Key: dir + "/missing", CA: file("empty", "")}, "cert_file must be a regular file|key_file cannot be read: no such file|ca_file must not be empty"},
 		{TLSFiles{CA: file("large", strings.Repeat("x", maxBytes+1))}, "ca_file must not be larger than 1048576 bytes"},
 		{TLSFiles{CA: file("none", "nothing")}, "ca_file must hold a certificate in PEM"},
+		{TLSFiles{CA: file("bom", "\xef\xbb\xbf"+string(ca.PEM()))}, "ca_file must not begin with a byte order mark (BOM)"},
+		{TLSFiles{CA: file("utf16", "\xff\xfe-\x00-\x00")}, "ca_file must not be UTF-16"},
+		{TLSFiles{CA: file("joined", strings.TrimSpace(string(ca.PEM()))+string(ca.PEM()))}, "ca_file must have a line end before -----BEGIN, in line " + fmt.Sprint(strings.Count(string(ca.PEM()), "\n"))},
+		{TLSFiles{CA: file("cut", "-----BEGIN CERTIFICATE-----\nbm90\n"+string(ca.PEM()))}, "ca_file must hold valid PEM, but the block that begins in line 1 is not"},
+		{TLSFiles{CA: file("junk", string(ca.PEM())+"# next\n-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n")}, "ca_file must hold valid PEM, but the block that begins in line " + fmt.Sprint(strings.Count(string(ca.PEM()), "\n")+2)},
+		{TLSFiles{CA: file("comments", "# a -----BEGIN CERTIFICATE----- begins below\r\nsubject=x\r\n"+strings.ReplaceAll(string(ca.PEM()), "\n", "\r\n")+"# the end")}, ""},
+		{TLSFiles{Cert: good.Cert, Key: file("encrypted", "-----BEGIN ENCRYPTED PRIVATE KEY-----\nbm90\n-----END ENCRYPTED PRIVATE KEY-----\n")}, "key_file must not hold an encrypted key; openssl pkey"},
+		{TLSFiles{Cert: good.Cert, Key: file("encrypted1", "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nbm90\n-----END RSA PRIVATE KEY-----\n")}, "key_file must not hold an encrypted key; openssl pkey"},
+		{TLSFiles{Cert: file("certbom", "\xef\xbb\xbfx"), Key: good.Key}, "cert_file must not begin with a byte order mark"},
 		{TLSFiles{CA: file("key", string(ca.PEM())+string(key))}, "ca_file must hold certificates only, but block 2 is"},
 		{TLSFiles{CA: file("bad", "-----BEGIN CERTIFICATE-----\nbm90IG9uZQ==\n-----END CERTIFICATE-----\n")}, "ca_file must hold valid certificates, but number 1 is not"},
 	} {

@@ -1,12 +1,14 @@
 package configfile
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // TLSFiles names the files of one side of TLS, all in PEM. "" means none.
@@ -42,6 +44,10 @@ func (f TLSFiles) Load() (*Material, error) {
 		}
 		sum := sha256.Sum256(data)
 		digest.Write(sum[:])
+		if rule := pemRule(data); rule != "" {
+			fail(key, file, rule)
+			return nil
+		}
 		return data
 	}
 	cert, key, ca := read("cert_file", f.Cert), read("key_file", f.Key), read("ca_file", f.CA)
@@ -88,3 +94,41 @@ func authorities(data []byte) (pool *x509.CertPool, rule string) {
 		pool.AddCert(cert)
 	}
 }
+
+// pemRule returns the rule that data breaks, "" for none: pem.Decode must not skip a block, and no key is
+// encrypted. A block that is skipped would be a certificate of the chain or an authority that is missing.
+func pemRule(data []byte) string {
+	switch {
+	case bytes.HasPrefix(data, []byte("\xef\xbb\xbf")):
+		return "must not begin with a byte order mark (BOM): PEM is ASCII"
+	case bytes.HasPrefix(data, []byte("\xff\xfe")), bytes.HasPrefix(data, []byte("\xfe\xff")):
+		return "must not be UTF-16: PEM is ASCII"
+	}
+	if at := bytes.Index(data, []byte("----------BEGIN ")); at >= 0 {
+		return fmt.Sprintf("must have a line end before -----BEGIN, in line %d", lineOf(data, at))
+	}
+	begin := []byte("-----BEGIN ")
+	for at := 0; ; {
+		next := bytes.Index(data[at:], begin)
+		if next < 0 {
+			return ""
+		}
+		at += next
+		if start := bytes.LastIndexByte(data[:at], '\n') + 1; len(bytes.TrimSpace(data[start:at])) > 0 { // a comment
+			at += len(begin)
+			continue
+		}
+		block, rest := pem.Decode(data[at:])
+		end := len(data) - len(rest)
+		switch {
+		case block == nil, bytes.Count(data[at:end], begin) != 1:
+			return fmt.Sprintf("must hold valid PEM, but the block that begins in line %d is not", lineOf(data, at))
+		case block.Type == "ENCRYPTED PRIVATE KEY", strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED"):
+			return "must not hold an encrypted key; openssl pkey -in FILE -out NEW writes it without its password"
+		}
+		at = end
+	}
+}
+
+// lineOf returns the number of the line that has the byte of data at the given offset.
+func lineOf(data []byte, at int) int { return 1 + bytes.Count(data[:at], []byte("\n")) }

@@ -31,10 +31,10 @@ func TestTheSSPOfAGRPCCallIsToldTheTimeThatIsLeft(t *testing.T) {
 		m.do("POST", "/fill", row.fields...)
 		at := ssp.last()
 		found := line.FindAllStringSubmatch(at, -1)
-		testsupport.MustEqual(t, len(found), 1, "%[3]q: %[1]d fields in %[4]q", row.fields, at)
+		testsupport.MustEqual(t, len(found), 1, "%[2]q: %[1]d fields in %[3]q", row.fields, at)
 		value := found[0][1]
 		if row.most == 0 {
-			testsupport.Equal(t, value, "20S", "%[3]q: %[1]s", row.fields)
+			testsupport.Equal(t, value, "20S", "%[2]q: %[1]s", row.fields)
 			continue
 		}
 		ms, err := strconv.Atoi(value[:len(value)-1])

@@ -14,7 +14,9 @@ package tracing
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"time"
 
@@ -62,7 +64,8 @@ func New(o Options) (*Tracer, error) {
 	if u.Path == "" || u.Path == "/" {
 		u.Path = "/v1/traces"
 	}
-	client, err := otlptracehttp.New(context.Background(), otlptracehttp.WithEndpointURL(u.String()), otlptracehttp.WithTimeout(exportTimeout))
+	client, err := otlptracehttp.New(context.Background(), otlptracehttp.WithEndpointURL(u.String()), otlptracehttp.WithTimeout(exportTimeout),
+		otlptracehttp.WithProxy(proxyWithoutRedirects))
 	if err != nil {
 		return nil, fmt.Errorf("tracing.endpoint: %w", err)
 	}
@@ -76,6 +79,17 @@ func New(o Options) (*Tracer, error) {
 	)
 	t.tracer = t.provider.Tracer("adbuffer")
 	return t, nil
+}
+
+var errRedirect = errors.New("the receiver redirects, and spans and their keys go to no other place; tracing.endpoint must be the receiver's own URL")
+
+// proxyWithoutRedirects returns the proxy that the environment names, and refuses to follow a redirect. The
+// client's own CheckRedirect can be set only in place of the TLS settings that it reads from the environment.
+func proxyWithoutRedirects(r *http.Request) (*url.URL, error) {
+	if r.Response != nil {
+		return nil, errRedirect
+	}
+	return http.ProxyFromEnvironment(r)
 }
 
 // Close sends the remaining spans until ctx ends.

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -359,6 +360,32 @@ func TestSpansThatCannotBeSentAreCounted(t *testing.T) {
 	testsupport.Equal(t, len(spans), 0, "%d spans")
 	wantCounts(t, tracer, 7, 0, 7)
 	testsupport.True(t, len(warnings) == 1 && strings.Contains(warnings[0], "403"), "the reason is said as %q, want 403 once", warnings)
+}
+
+// A receiver that redirects gets the spans itself or not at all: their header may hold a key.
+func TestNoRedirectOfTheReceiverIsFollowed(t *testing.T) {
+	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "api-key=secret")
+	for _, status := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
+		var asked, elsewhere atomic.Int64
+		other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
+		defer other.Close()
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			if asked.Add(1); req.Header.Get("Api-Key") != "secret" {
+				t.Error("the receiver got no key")
+			}
+			http.Redirect(w, req, other.URL+"/v1/traces", status)
+		}))
+		defer s.Close()
+		var warnings []string
+		tracer, err := New(Options{Endpoint: s.URL, Sample: 1, Warn: func(err error) { warnings = append(warnings, err.Error()) }})
+		testsupport.NoError(t, err)
+		filled(t)(tracer.Begin(nil, false, nil, time.Now()))
+		testsupport.NoError(t, tracer.Close(t.Context()))
+		testsupport.Equal(t, asked.Load(), 1, "%[2]d: the receiver was asked %[1]d times", status)
+		testsupport.Equal(t, elsewhere.Load(), 0, "%[2]d: %[1]d requests went elsewhere", status)
+		wantCounts(t, tracer, 7, 0, 7)
+		testsupport.True(t, len(warnings) == 1 && strings.Contains(warnings[0], "redirects") && strings.Contains(warnings[0], "tracing.endpoint"), "%d: the reason is said as %q", status, warnings)
+	}
 }
 
 func TestCloseEndsWithItsContextWithoutAReceiver(t *testing.T) {
