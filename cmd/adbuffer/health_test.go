@@ -26,6 +26,7 @@ func TestHealthReadsTheAddressFromTheConfiguration(t *testing.T) {
 		{text: "admin: {listen: '[::]:9191'}", want: "http://[::1]:9191/readyz"},
 		{text: "admin: {listen: '10.1.2.3:9191'}", want: "http://10.1.2.3:9191/readyz"},
 		{text: "admin: {listen: '127.0.0.1:9191', tls: {cert_file: a.pem}}", want: "https://127.0.0.1:9191/readyz"},
+		{text: "%YAML 1.2\n---\nadmin: {listen: '127.0.0.1:9191'}", want: "http://127.0.0.1:9191/readyz"},
 		{text: "admin: {listen: '127.0.0.1:9191'}", listen: "127.0.0.1:9292", cert: "a.pem", want: "https://127.0.0.1:9292/readyz"},
 		{text: "admin: {listen: '127.0.0.1:9191'}\nssps: 5\nrutes: []", want: "http://127.0.0.1:9191/readyz"},
 		{text: "\tno: YAML", want: "http://127.0.0.1:9090/readyz"},

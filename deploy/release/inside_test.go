@@ -68,7 +68,12 @@ func tryPackages(m *boottest.Machine, tool packageTool) {
 		panic(fmt.Sprintf("it is not confined: %v %s", err, status))
 	}
 
-	m.Run("sed -i 's/max_conns: 64/max_conns: 65/' " + configFile)
+	// The configuration needs a variable that only the unit has.
+	const dropIn, variables = "/etc/systemd/system/adbuffer.service.d", "/etc/adbuffer/variables"
+	boottest.Must(os.WriteFile(variables, []byte("MAX_CONNS='65'\nOTHER=\"two words\"\n"), 0o644))
+	boottest.Must(os.MkdirAll(dropIn, 0o755))
+	boottest.Must(os.WriteFile(dropIn+"/variables.conf", []byte("[Service]\nEnvironmentFile="+variables+"\n"), 0o644))
+	m.Run("sed -i 's/max_conns: 64/max_conns: ${MAX_CONNS}/' " + configFile + "; systemctl daemon-reload; systemctl restart adbuffer")
 	serves(m, "0.1.0")
 	m.UnderRequests(5*time.Millisecond, func() { m.Run(tool.install("0.1.1")) })
 	serves(m, "0.1.1")
@@ -88,6 +93,8 @@ func tryPackages(m *boottest.Machine, tool packageTool) {
 	m.Run("systemctl restart adbuffer")
 	serves(m, "0.1.0")
 
+	boottest.Must(os.RemoveAll(dropIn))
+	boottest.Must(os.Remove(variables))
 	m.Run(tool.remove)
 	if out := m.Try("systemctl is-active "+units) + m.Try("pgrep -x adbuffer") + m.Try("ls /etc/systemd/system/*.wants | grep adbuffer"); strings.Contains(out, "active\n") && !strings.HasPrefix(out, "inactive\ninactive\ninactive\n") || strings.Contains(out, ".socket\n") {
 		panic("removed, and still there: " + out)

@@ -16,8 +16,14 @@ if [ -z "$upgrade" ]; then
 	exit 0
 fi
 systemctl is-active --quiet adbuffer.service || exit 0
+# The configuration may need what the unit's drop-ins set: ADBUFFER_CONFIG, other variables, credentials. The
+# process that runs has them.
+check() {
+	pid=$(systemctl show --value --property=MainPID adbuffer.service)
+	xargs -0 sh -c 'exec env -i "PATH=$PATH" ADBUFFER_CONFIG=/etc/adbuffer/adbuffer.yaml "$@" adbuffer check --quiet' check <"/proc/$pid/environ"
+}
 # The sockets hold new connections until the new process is ready.
-if ! adbuffer check --quiet --config /etc/adbuffer/adbuffer.yaml; then
+if ! check; then
 	echo "adbuffer: the previous version keeps running, since this one refuses the configuration. Change it, then: systemctl restart adbuffer" >&2
 elif ! systemctl restart adbuffer.service; then
 	echo "adbuffer: the new version did not start: journalctl -u adbuffer" >&2
