@@ -3,17 +3,13 @@ package manifesttest
 import (
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
-	"path"
 	"regexp"
 	"strings"
 	"testing"
 
 	"helm.sh/helm/v3/pkg/chartutil"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"adbuffer/internal/e2e"
 	"adbuffer/internal/testsupport"
@@ -63,38 +59,6 @@ func TestPlanAgreesWithTheTableOfReplicas(t *testing.T) {
 		want := fmt.Sprintf("| %d | %d | %d | %.0f %% | %d | %d |", p.Replicas, p.Places, p.TotalPlaces, math.Round(100*p.Saturation), p.HTTP2GrownConns, p.HTTP2GrownConns*p.Replicas)
 		testsupport.True(t, r[0] == want, "the page has %s, plan says %s", r[0], want)
 	}
-}
-
-// This is the overlay that the page describes, beside a copy of the folder.
-func TestAnOverlayOfOnesOwnFollowsThePage(t *testing.T) {
-	made := heredoc.FindStringSubmatch(page(t, "../kubernetes/README.md"))
-	testsupport.MustTrue(t, made != nil && made[1] == "kustomization.yaml", "the page makes %v", made)
-	disk := filesys.MakeFsInMemory()
-	tree := os.DirFS("../kubernetes")
-	testsupport.NoError(t, fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		b, err := fs.ReadFile(tree, name)
-		if err != nil {
-			return err
-		}
-		return disk.WriteFile(path.Join("/repo/deploy/kubernetes", name), b)
-	}))
-	config := strings.ReplaceAll(page(t, "../kubernetes/base/adbuffer.yaml"), "rtb.openx.example", "rtb.mine.example")
-	testsupport.NoError(t, disk.WriteFile("/repo/ads/kustomization.yaml", []byte(made[2])))
-	testsupport.NoError(t, disk.WriteFile("/repo/ads/adbuffer.yaml", []byte(config)))
-	m, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(disk, "/repo/ads")
-	testsupport.NoError(t, err)
-	text, err := m.AsYaml()
-	testsupport.NoError(t, err)
-	o := mustDecode(t, string(text))
-	if c := o.configMap("adbuffer"); c == nil || c.Data["adbuffer.yaml"] != config {
-		t.Error("the overlay's configuration is not the ConfigMap's")
-	}
-	a := the(t, o, "adbuffer")
-	testsupport.Equal(t, a.container.Image, "adbuffer:v1.0.0", "image %s")
-	check(t, layOut(t, o, a.spec), a.container)
 }
 
 func TestTheChartsPageShowsValuesThatInstall(t *testing.T) {

@@ -1,6 +1,7 @@
 package manifesttest
 
 import (
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -13,45 +14,42 @@ import (
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"adbuffer/internal/testsupport"
 )
 
 const (
-	overlaysDir    = "../kubernetes/overlays"
 	chartDir       = "../helm/adbuffer"
 	applicationDir = "../helm/example-application"
 )
 
-// everySet returns every shipped set of manifests by its source: the overlays, and the chart with
-// each of testdata's values.
+// everySet returns every shipped set of manifests by its source: the rendered examples, and the chart
+// with each of testdata's values.
 func everySet(t *testing.T) map[string]string {
 	t.Helper()
-	all := map[string]string{"example-application": renderApplication(t)}
-	overlays, err := os.ReadDir(overlaysDir)
-	testsupport.NoError(t, err)
-	for _, o := range overlays {
-		all["overlay "+o.Name()] = renderOverlay(t, filepath.Join(overlaysDir, o.Name()))
-	}
+	all := map[string]string{"edge.yaml": page(t, "../kubernetes/edge.yaml"), "sidecar.yaml": page(t, "../kubernetes/sidecar.yaml")}
 	files, err := filepath.Glob("testdata/values-*.yaml")
 	testsupport.NoError(t, err)
-	testsupport.MustTrue(t, len(overlays) >= 2 && len(files) >= 4, "%d overlays and %d values files: some are not where they were", len(overlays), len(files))
+	testsupport.MustTrue(t, len(files) >= 4, "%d values files: some are not where they were", len(files))
 	for _, f := range files {
 		all[filepath.Base(f)] = mustRenderChart(t, values(t, f))
 	}
 	return all
 }
 
-// renderOverlay does what `kustomize build` does.
-func renderOverlay(t *testing.T, dir string) string {
-	t.Helper()
-	m, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
-	testsupport.MustTrue(t, err == nil, "%s: %v", dir, err)
-	text, err := m.AsYaml()
-	testsupport.NoError(t, err)
-	return string(text)
+var update = flag.Bool("update", false, "rewrite the rendered examples in deploy/kubernetes")
+
+// The examples in deploy/kubernetes are what Helm makes of the charts.
+func TestTheRenderedExamplesAreThoseOfTheCharts(t *testing.T) {
+	for file, text := range map[string]string{
+		"../kubernetes/edge.yaml":    mustRenderChart(t, values(t, "../kubernetes/edge-values.yaml")),
+		"../kubernetes/sidecar.yaml": renderApplication(t),
+	} {
+		if *update {
+			testsupport.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+		}
+		testsupport.True(t, page(t, file) == text, "%s is not what its chart makes; run go test . -run RenderedExamples -update", file)
+	}
 }
 
 func values(t *testing.T, file string) map[string]any {

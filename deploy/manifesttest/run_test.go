@@ -69,8 +69,8 @@ func (r *running) wantAd() {
 
 func TestEdgePodServesAdsReloadsAndDrains(t *testing.T) {
 	t.Parallel()
-	o := mustDecode(t, renderOverlay(t, overlaysDir+"/edge"))
-	a := the(t, o, "adbuffer")
+	o := mustDecode(t, page(t, "../kubernetes/edge.yaml"))
+	a := the(t, o, "ads-adbuffer")
 	r := run(t, o, a, "ADBUFFER_SERVER_LISTEN=127.0.0.1:0", "ADBUFFER_DEADLINE_DEFAULT=2s", "ADBUFFER_ROUTES_DEFAULT_SSPS_OPENX_TIMEOUT=2s")
 	r.wantAd()
 
@@ -91,7 +91,7 @@ func TestEdgePodServesAdsReloadsAndDrains(t *testing.T) {
 	testsupport.Between(t, r.Metric("go_gc_gomemlimit_bytes"), 0.9*limit, 0.97*limit, "GOMEMLIMIT is %v")
 
 	// The kubelet writes a changed ConfigMap, and adbuffer reloads it.
-	changed := strings.Replace(o.configMap("adbuffer").Data["adbuffer.yaml"], "max_conns: 64", "max_conns: 65", 1)
+	changed := strings.Replace(o.configMap("ads-adbuffer").Data["adbuffer.yaml"], "max_conns: 64", "max_conns: 65", 1)
 	r.pod.swap(t, "/etc/adbuffer", map[string]string{"adbuffer.yaml": changed}, 0o644)
 	r.AwaitMetric(65, "adbuffer_pool_connections_limit", "ssp=openx")
 	r.WantMetric(1, "adbuffer_config_last_reload_successful")
@@ -110,26 +110,21 @@ func TestEdgePodServesAdsReloadsAndDrains(t *testing.T) {
 // all of them while it does not.
 func TestTheFarRegionServesWhileTheNearOneIsDown(t *testing.T) {
 	t.Parallel()
-	for name, text := range map[string]string{
-		"adbuffer":     renderOverlay(t, overlaysDir+"/edge"),
-		"ads-adbuffer": mustRenderChart(t, values(t, "testdata/values-default.yaml")),
-	} {
-		o := mustDecode(t, text)
-		r := run(t, o, the(t, o, name), "ADBUFFER_SERVER_LISTEN=127.0.0.1:0", "ADBUFFER_DEADLINE_DEFAULT=2s")
-		filled := func(s *sspsim.SSP) float64 {
-			return r.Metric("adbuffer_endpoint_requests_total", "ssp=openx", "endpoint="+s.Addr(), "outcome=fill")
-		}
-		if first, second := r.ad(), r.ad(); !first || !second || filled(r.near) != 2 || filled(r.far) != 0 {
-			t.Fatalf("%s: the near region had %v of 2 requests, the far one %v", name, filled(r.near), filled(r.far))
-		}
-		e2e.SetBehaviour(t, r.near, sspsim.Behaviour{Faults: sspsim.Faults{Refuse: true}})
-		r.near.CloseConnections()
-		testsupport.Eventually(t, "the far region serves", func() bool { return r.ad() && filled(r.far) > 0 })
-		e2e.SetBehaviour(t, r.near, sspsim.Behaviour{})
-		testsupport.Eventually(t, "the near region serves again", func() bool { return r.ad() && filled(r.near) > 2 })
-		if had := filled(r.far); !r.ad() || filled(r.far) != had {
-			t.Errorf("%s: the far region still gets requests", name)
-		}
+	o := mustDecode(t, page(t, "../kubernetes/edge.yaml"))
+	r := run(t, o, the(t, o, "ads-adbuffer"), "ADBUFFER_SERVER_LISTEN=127.0.0.1:0", "ADBUFFER_DEADLINE_DEFAULT=2s", "ADBUFFER_ROUTES_DEFAULT_SSPS_OPENX_TIMEOUT=2s")
+	filled := func(s *sspsim.SSP) float64 {
+		return r.Metric("adbuffer_endpoint_requests_total", "ssp=openx", "endpoint="+s.Addr(), "outcome=fill")
+	}
+	if first, second := r.ad(), r.ad(); !first || !second || filled(r.near) != 2 || filled(r.far) != 0 {
+		t.Fatalf("the near region had %v of 2 requests, the far one %v", filled(r.near), filled(r.far))
+	}
+	e2e.SetBehaviour(t, r.near, sspsim.Behaviour{Faults: sspsim.Faults{Refuse: true}})
+	r.near.CloseConnections()
+	testsupport.Eventually(t, "the far region serves", func() bool { return r.ad() && filled(r.far) > 0 })
+	e2e.SetBehaviour(t, r.near, sspsim.Behaviour{})
+	testsupport.Eventually(t, "the near region serves again", func() bool { return r.ad() && filled(r.near) > 2 })
+	if had := filled(r.far); !r.ad() || filled(r.far) != had {
+		t.Error("the far region still gets requests")
 	}
 }
 
@@ -138,8 +133,8 @@ func TestTheFarRegionServesWhileTheNearOneIsDown(t *testing.T) {
 // user.
 func TestSidecarServesAdsToTheApplicationBesideIt(t *testing.T) {
 	t.Parallel()
-	o := mustDecode(t, renderOverlay(t, overlaysDir+"/sidecar"))
-	a := the(t, o, "application")
+	o := mustDecode(t, page(t, "../kubernetes/sidecar.yaml"))
+	a := the(t, o, "ads")
 	r := run(t, o, a)
 	if info, err := os.Stat(r.TrafficAddr); err != nil || info.Mode().Type() != os.ModeSocket || info.Mode().Perm() != 0o660 {
 		t.Fatalf("%s: %v, %v", r.TrafficAddr, info, err)

@@ -37,7 +37,7 @@ var notAsked = map[string]string{
 // wrong, and containers that may do more than they need.
 func TestKubeScoreFindsNothing(t *testing.T) {
 	sets := everySet(t)
-	for _, name := range []string{"overlay edge", "values-full.yaml"} { // all kinds of objects
+	for _, name := range []string{"edge.yaml", "values-full.yaml"} { // all kinds of objects
 		file := filepath.Join(t.TempDir(), "all.yaml")
 		testsupport.NoError(t, os.WriteFile(file, []byte(sets[name]), 0o600))
 		args := []string{"run", kubeScore, "score", file, "-o", "ci", "--exit-one-on-warning"}
