@@ -43,7 +43,12 @@ type Options struct {
 	// read again. Any goroutine may call Warn, at most once for each error. It must not block for
 	// long.
 	Warn func(error)
+	// Changed, if not nil, learns which addresses of a name came and which went. It is called as Warn is.
+	Changed Changed
 }
+
+// Changed receives a change of a name's addresses. One of came and went may be empty.
+type Changed func(host string, came, went []netip.Addr)
 
 // Dialer opens connections to one SSP. Its methods are safe for concurrent use.
 type Dialer struct {
@@ -91,6 +96,9 @@ func New(opts Options) (*Dialer, error) {
 	if opts.Warn == nil {
 		opts.Warn = func(error) {}
 	}
+	if opts.Changed == nil {
+		opts.Changed = func(string, []netip.Addr, []netip.Addr) {}
+	}
 	if opts.FreeFile == nil {
 		opts.FreeFile = func(error) bool { return false }
 	}
@@ -106,7 +114,7 @@ func New(opts Options) (*Dialer, error) {
 			return nil, err
 		}
 	}
-	d.resolver = newResolver(d.sources, opts.Endpoints.All, opts.Lookup, &d.timeouts, opts.Lag, opts.Warn, &d.stats)
+	d.resolver = newResolver(d.sources, opts.Endpoints.All, opts.Lookup, &d.timeouts, opts.Lag, opts.Warn, opts.Changed, &d.stats)
 	return d, nil
 }
 
@@ -118,7 +126,9 @@ func (d *Dialer) Protocol() upstream.Protocol { return d.opts.Mode.Protocol(d.tl
 //
 // DNS results count as new for 20 s. After that the first caller starts a look-up in the
 // background, and all callers use the last good result. Callers wait only if no result is from the
-// last five minutes. They wait until the look-up ends, ctx ends, or timeouts.connect is over.
+// last five minutes. They wait until the look-up has ended, or for 50 ms after one family has brought
+// addresses, until ctx ends, or timeouts.connect is over. A family whose look-up fails keeps its addresses
+// while that lasts, and an address is gone after three look-ups in a row without it.
 // Errors are *upstream.Error.
 func (d *Dialer) Addresses(ctx context.Context) ([]upstream.Address, error) {
 	return d.resolver.addresses(ctx)

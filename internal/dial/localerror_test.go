@@ -25,7 +25,7 @@ func TestErrorsOfThisMachineAreLocal(t *testing.T) {
 		e := upstream.AsError(err)
 		testsupport.True(t, e.Outcome == upstream.LocalError && e.Progress == upstream.NotSent && strings.Contains(e.Detail, names), "%v: %v", errno, err)
 		o := p.options(t, "http", "ssp.test")
-		o.Lookup = func(context.Context, string) ([]netip.Addr, error) { // as Go's resolver returns it
+		o.Lookup = func(context.Context, string, string) ([]netip.Addr, error) { // as Go's resolver returns it
 			return nil, &net.DNSError{Err: "dial udp 127.0.0.53:53: socket: " + errno.Error(), Name: "ssp.test"}
 		}
 		_, err = newDialer(t, o).Addresses(t.Context())

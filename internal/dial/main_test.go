@@ -164,7 +164,7 @@ func (p *peer) options(t *testing.T, scheme, host string) Options {
 	ends.All[0] = upstream.Endpoint{Host: host, Port: a.Port()}
 	return Options{
 		Endpoints: ends, Mode: Auto, ConnectTimeout: time.Minute, TLSTimeout: time.Minute,
-		Lookup: func(context.Context, string) ([]netip.Addr, error) { return []netip.Addr{a.Addr()}, nil },
+		Lookup: func(context.Context, string, string) ([]netip.Addr, error) { return []netip.Addr{a.Addr()}, nil },
 	}
 }
 

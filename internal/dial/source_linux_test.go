@@ -46,7 +46,7 @@ func TestConnectionsComeFromSourceAddresses(t *testing.T) {
 func TestSourceAddressesChooseTheFamily(t *testing.T) {
 	p := listen(t, waitForEnd)
 	o := p.options(t, "http", "ssp.test")
-	o.Lookup = func(context.Context, string) ([]netip.Addr, error) {
+	o.Lookup = func(context.Context, string, string) ([]netip.Addr, error) {
 		return []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")}, nil
 	}
 	o.Sources = []netip.Addr{netip.MustParseAddr("127.0.0.2")}

@@ -19,7 +19,7 @@ func TestAShorterHandshakeTimeoutHoldsForTheNextDial(t *testing.T) {
 }
 
 func TestAShorterConnectTimeoutHoldsForTheNextLookup(t *testing.T) {
-	never := func(ctx context.Context, _ string) ([]netip.Addr, error) {
+	never := func(ctx context.Context, _, _ string) ([]netip.Addr, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}

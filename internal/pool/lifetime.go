@@ -25,7 +25,7 @@ func (c *connections) expired(m *member, now time.Time) upstream.CloseReason {
 	}
 	switch {
 	case !m.retireAt.IsZero() && !now.Before(m.retireAt):
-		return upstream.ClosedMaxAge
+		return m.retireWhy
 	case m.inUse == 0 && (timeout > 0 && now.Sub(m.used) >= timeout || m.outlivesAnnounced(now)):
 		return upstream.ClosedIdle
 	default:
@@ -36,7 +36,7 @@ func (c *connections) expired(m *member, now time.Time) upstream.CloseReason {
 // setMaxAge sets when m is too old: max_age ±10 % after it was opened, so that connections that
 // were opened together do not close together.
 func (m *member) setMaxAge(maxAge time.Duration) {
-	m.retireAt = time.Time{}
+	m.retireAt, m.retireWhy = time.Time{}, upstream.ClosedMaxAge
 	if maxAge > 0 {
 		m.retireAt = m.opened.Add(rates.Jitter(maxAge, 0.1))
 	}
@@ -45,7 +45,7 @@ func (m *member) setMaxAge(maxAge time.Duration) {
 // renew retires m soon if it was opened with outdated settings.
 func (m *member) renew(o *Options, now time.Time) {
 	if m.version != o.ConnVersion {
-		m.retireSoon(now)
+		m.retireSoon(upstream.ClosedMaxAge, now)
 	}
 }
 

@@ -45,8 +45,9 @@ type member struct {
 	used       time.Time            // when a place was last acquired or released
 	idleFor    time.Duration        // idle time before its place was last acquired; not reliable if multiplexed
 	opened     time.Time
-	retireAt   time.Time     // zero = never
-	idleLimit  time.Duration // Conn.IdleLimit when the last place in use was released
+	retireAt   time.Time            // zero = never
+	retireWhy  upstream.CloseReason // why it retires then
+	idleLimit  time.Duration        // Conn.IdleLimit when the last place in use was released
 
 	worked atomic.Bool // an exchange on it got a response; set only if multiplexed
 }

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -144,6 +145,8 @@ func (o *Options) closesFor(r upstream.CloseReason) bool {
 		return o.MaxRequests > 0
 	case upstream.ClosedGoaway:
 		return o.speaks(upstream.HTTP2)
+	case upstream.ClosedDNS:
+		return slices.ContainsFunc(o.Endpoints, func(e balancer.Options) bool { return isName(e.Name) })
 	case upstream.ClosedUnsolicited, upstream.ClosedLeftover:
 		return o.Protocol != upstream.HTTP2
 	}

@@ -53,7 +53,7 @@ func (p *Pool) reconcileLocked(e *endpoint, before []upstream.Address, now time.
 	}
 	for m := range p.conns.members {
 		if m.ep == e && !slices.Contains(e.addrs, m.addr) {
-			m.retireSoon(now)
+			m.retireSoon(upstream.ClosedDNS, now)
 		}
 	}
 	known := func(a upstream.Address) bool { return slices.Contains(before, a) }
@@ -73,9 +73,9 @@ func (p *Pool) reconcileLocked(e *endpoint, before []upstream.Address, now time.
 // maxNewAddresses bounds the dials that one change of DNS starts for an endpoint.
 const maxNewAddresses = 8
 
-// retireSoon retires m within renewal, at a random moment.
-func (m *member) retireSoon(now time.Time) {
+// retireSoon retires m within renewal, at a random moment, because of why.
+func (m *member) retireSoon(why upstream.CloseReason, now time.Time) {
 	if at := now.Add(rand.N(renewal)); m.retireAt.IsZero() || at.Before(m.retireAt) {
-		m.retireAt = at
+		m.retireAt, m.retireWhy = at, why
 	}
 }

@@ -34,6 +34,8 @@ func TestConnectionsFollowDNS(t *testing.T) {
 			for _, c := range s.conns {
 				if c.reason == upstream.NotClosed {
 					seen[c.addr]++
+				} else if c.addr == all[0] {
+					testsupport.Equal(t, c.reason, upstream.ClosedDNS, "%[2]v: closed as %[1]v", protocol)
 				}
 			}
 			served := 0

@@ -2,6 +2,7 @@ package reload
 
 import (
 	"context"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -41,6 +42,9 @@ func newDialer(c *config.SSP, shared *Options) (*dialer, error) {
 	o, log := dialOptions(c), shared.Peers
 	o.Lag, o.FreeFile = shared.Lag, shared.FreeFile
 	o.Warn = func(err error) { log.Warn("connecting to an SSP", zap.String("ssp", c.Name), zap.Error(err)) }
+	o.Changed = func(host string, came, went []netip.Addr) {
+		log.Info("the addresses of an SSP have changed", zap.String("ssp", c.Name), zap.String("host", host), zap.Stringers("came", came), zap.Stringers("went", went))
+	}
 	d, err := dial.New(o)
 	if err != nil {
 		return nil, err

@@ -26,7 +26,7 @@ func TestBrokenIPv6CostsNoRequest(t *testing.T) {
 	testsupport.NoError(t, err)
 	inner, err := dial.New(dial.Options{
 		Endpoints: endpoints, Mode: dial.Auto, ConnectTimeout: 2 * time.Minute,
-		Lookup: func(context.Context, string) ([]netip.Addr, error) {
+		Lookup: func(context.Context, string, string) ([]netip.Addr, error) {
 			return []netip.Addr{netip.IPv6Loopback(), netip.MustParseAddr("127.0.0.1")}, nil
 		},
 	})

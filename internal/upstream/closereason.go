@@ -9,6 +9,7 @@ const (
 	NotClosed         CloseReason = iota
 	ClosedIdle                    // idle for longer than idle_timeout
 	ClosedMaxAge                  // older than max_age
+	ClosedDNS                     // look-ups no longer return its address
 	ClosedMaxRequests             // carried max_requests_per_conn
 	ClosedByPeer                  // the SSP closed it, or announced that it will
 	ClosedUnsolicited             // bytes arrived while no request was outstanding
@@ -23,14 +24,14 @@ const (
 )
 
 var closeReasonNames = [CloseReasons]string{
-	NotClosed: "", ClosedIdle: "idle", ClosedMaxAge: "max_age", ClosedMaxRequests: "max_requests", ClosedByPeer: "peer_closed",
+	NotClosed: "", ClosedIdle: "idle", ClosedMaxAge: "max_age", ClosedDNS: "dns", ClosedMaxRequests: "max_requests", ClosedByPeer: "peer_closed",
 	ClosedUnsolicited: "unsolicited", ClosedLeftover: "leftover", ClosedGoaway: "goaway", ClosedTimeout: "timeout",
 	ClosedError: "error", ClosedDrain: "drain",
 }
 
 // OfIdle reports whether only idle connections are closed for r. So their TLS may send close_notify.
 func (r CloseReason) OfIdle() bool {
-	return r == ClosedIdle || r == ClosedMaxAge || r == ClosedMaxRequests
+	return r == ClosedIdle || r == ClosedMaxAge || r == ClosedDNS || r == ClosedMaxRequests
 }
 
 // String returns the name that metrics use, empty for NotClosed.
