@@ -61,7 +61,7 @@ func (m *Machine) maxConnections(c *Config) Limit {
 	l := Limit{Value: c.Server.MaxConnections, setting: "server.max_connections", asked: c.Server.MaxConnections}
 	if m.OpenFiles > 0 {
 		free := m.OpenFiles - m.spareFiles()
-		// Clients get half at least, whatever pool.max_conns says.
+		// Clients get at least half of the free files, whatever pool.max_conns says.
 		l.lower(max(1, free/2, free-c.upstreamConns()), fmt.Sprintf("the process may open %d files (ulimit -n)", m.OpenFiles))
 	}
 	return l

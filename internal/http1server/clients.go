@@ -15,7 +15,7 @@ type clients struct {
 	mu     sync.Mutex
 	served map[*Conn]struct{}
 	parked parkedHeap
-	// unfinished are some of both.
+	// unfinished holds the connections, served or parked, whose handshake or request head is incomplete.
 	unfinished unfinished
 	// idle rings at or before the earliest close of a parked connection; see expire.
 	idle alarm.Alarm
@@ -28,7 +28,8 @@ func (c *clients) add(cc *Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.addLocked(cc)
-	c.unfinished.addLocked(cc, cc.opened)
+	c.unfinished.add(cc, cc.opened)
+	cc.unfinished.greeting.Store(cc.greeting.needed)
 }
 
 func (c *clients) addLocked(cc *Conn) {
@@ -46,7 +47,7 @@ func (c *clients) remove(cc *Conn) {
 	defer c.mu.Unlock()
 	delete(c.served, cc)
 	if cc.unfinished != nil {
-		c.unfinished.removeLocked(cc.unfinished)
+		c.unfinished.remove(cc.unfinished)
 	}
 }
 

@@ -48,13 +48,15 @@ func (c *Conn) Handshake() error {
 		if err != nil {
 			return err
 		}
-		c.Peer, g.header = peer, nil
+		g.header = nil
+		c.server.clients.setPeer(c, peer)
 	}
 	if c.tls != nil {
 		if err := c.handshake(); err != nil {
 			return err
 		}
 	}
+	c.unfinished.greeting.Store(false)
 	if !c.change(connecting, serving) {
 		return net.ErrClosed
 	}
@@ -70,15 +72,16 @@ func (c *Conn) handshake() error {
 	err := c.tls.Handshake()
 	c.greeting.handshaking = false
 	c.endComputing()
-	c.unfinished.flight.Store(0)
 	s.handshaking.Add(-1)
 	if err != nil {
+		c.unfinished.flight.Store(0)
 		s.handshakes.Failed(handshake.ReasonOf(err))
 		c.respondPlaintext(err)
 		return err
 	}
 	state := c.tls.ConnectionState()
 	s.handshakes.Succeeded(&state)
+	c.unfinished.flight.Store(time.Now().UnixNano())
 	c.deadlines.reset()
 	return nil
 }

@@ -31,7 +31,7 @@ func (l *listener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		most := s.options().MaxConnections
-		for s.Open() >= most && s.makeRoom(most) { // a reload may have lowered the limit
+		for s.Open() >= most && s.makeRoom(most, peerOf(c)) { // a reload may have lowered the limit
 		}
 		if s.Open() < most { // only Accept adds to it
 			s.open.Add(1)
@@ -39,6 +39,14 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		s.refuseConnection(c)
 	}
+}
+
+// peerOf returns the address of a connection that was accepted; the zero Addr before a PROXY header.
+func peerOf(c net.Conn) netip.Addr {
+	if _, ok := c.(proxied); ok {
+		return netip.Addr{}
+	}
+	return socket.PeerOf(c)
 }
 
 // FreeFile closes the client connection that has been idle for longest, if err says that the process
@@ -67,11 +75,9 @@ func (s *Server) dropIdle() bool {
 // bytes would reset it.
 func (s *Server) refuseConnection(c net.Conn) {
 	s.connectionsRefused.Add(1)
-	var peer netip.Addr // unknown before the PROXY header
+	peer := peerOf(c)
 	if header, ok := c.(proxied); ok {
 		c = header.NetConn()
-	} else {
-		peer = socket.PeerOf(c)
 	}
 	w := s.handler.Refused(peer, s.tooManyConnections())
 	if s.tls != nil {

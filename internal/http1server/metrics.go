@@ -12,7 +12,7 @@ var (
 	descClients     = Descs.New("adbuffer_client_connections", "Open connections of clients.")
 	descClientsMax  = Descs.New("adbuffer_client_connections_limit", "Connections of clients that may be open (server.max_connections, or fewer if the process may not open as many files).")
 	descIdleDropped = Descs.New("adbuffer_client_connections_dropped_total", "Connections of clients that had been idle for the longest time, and were closed because server.max_connections was reached, or no further file could be opened.")
-	descUnfinished  = Descs.New("adbuffer_client_connections_unfinished_dropped_total", "Connections of clients that were closed because server.max_connections was reached and they had been waiting for the longest time: for the rest of a PROXY header or TLS handshake (handshake), or of a message head (head).", "stage")
+	descUnfinished  = Descs.New("adbuffer_client_connections_unfinished_dropped_total", "Connections of clients that were closed because server.max_connections was reached, while they waited for the rest of a PROXY header or TLS handshake (handshake), or of a message head (head).", "stage")
 	descSent        = Descs.New("adbuffer_client_sent_bytes_total", "Bytes written to the sockets of clients' connections, TLS included.")
 	descReceived    = Descs.New("adbuffer_client_received_bytes_total", "Bytes read from the sockets of clients' connections, TLS included.")
 	descHandshakes  = Descs.New("adbuffer_client_tls_handshakes_total", "TLS handshakes with clients that succeeded, by whether they resumed a session, which takes far less CPU.", "resumed")

@@ -2,8 +2,11 @@ package http1server
 
 import (
 	"container/list"
+	"net/netip"
 	"sync/atomic"
 	"time"
+
+	"adbuffer/internal/cpushare"
 )
 
 // unfinished are the connections that wait for the rest of a PROXY header, a TLS handshake or a
@@ -11,10 +14,14 @@ import (
 // parked. A later head makes its connection one of them only while a Read waits for its rest. So a
 // request on a kept connection does not come here if its head arrives in one piece.
 //
-// They cost their clients nothing. So at max_connections the oldest makes room for a new connection;
-// see makeRoom. clients.mu guards the list and its members.
+// They cost their clients nothing. So at max_connections one of them makes room for a new connection;
+// see makeRoom. clients.mu guards the lists and their members.
 type unfinished struct {
-	all list.List // of *unfinishedConn, the oldest in front
+	// groups are the connections by the networks of their clients, in lists of *unfinishedConn with the
+	// oldest in front. Networks are hashed, as cpushare.PartyOf does, so a look at all groups has a
+	// constant cost.
+	groups [256]list.List
+	count  int // of connections in all groups
 	// Connections that made room, in the PROXY header or handshake, and in the message head.
 	handshakes, heads atomic.Uint64
 }
@@ -23,35 +30,56 @@ type unfinished struct {
 type unfinishedConn struct {
 	served *Conn
 	parked *parkedConn
-	place  *list.Element // nil once it was taken or closed
+	group  *list.List
+	place  *list.Element // in group; nil once it was taken or closed
 	since  time.Time
+	// greeting means that the PROXY header or the TLS handshake is not complete.
+	greeting atomic.Bool
 	// reading means that adbuffer has read all bytes that have arrived, and waits for more. A parked
 	// connection always waits.
 	reading atomic.Bool
-	flight  atomic.Int64 // when adbuffer sent its last part of a TLS handshake, in Unix nanoseconds
+	// flight is when adbuffer last sent a part of a TLS handshake, or completed the handshake, in Unix
+	// nanoseconds.
+	flight atomic.Int64
 }
+
+// progress says what an unfinished connection waits for.
+type progress uint8
+
+const (
+	// silent connections wait for their clients.
+	silent progress = iota
+	// greets means that adbuffer is about to do a part of the handshake, or may expect the client's next
+	// bytes since it has just done its own part. Without that state, clients that connect faster than
+	// adbuffer computes would push out each other, and none would be served.
+	greets
+	// heard connections have sent bytes of a request that adbuffer is about to read.
+	heard
+)
 
 const (
 	// unfinishedFor is how long an unfinished connection is young.
 	unfinishedFor = time.Second
-	// flightFor is how long a client may take for its next part of a TLS handshake.
+	// flightFor is how long a client may take for its next part of a TLS handshake, and after the
+	// handshake for the first byte of a request.
 	flightFor = 500 * time.Millisecond
 )
 
-// makeRoom closes a connection, so that a new one can have its place. It returns false if none may
-// be closed.
+// makeRoom closes a connection, so that a new one of a client at peer can have its place. It returns
+// false if no connection may be closed.
 //
-// The oldest unfinished connection goes first, since an idle client has made requests. But a client
-// that has just connected is about to make one. So while the unfinished connections are few, at most
-// a quarter of the places, and all are young, the connection that has been idle for longest goes.
-func (s *Server) makeRoom(maxConnections int) bool {
-	return s.dropUnfinished(maxConnections/4, unfinishedFor) || s.dropIdle() || s.dropUnfinished(0, 0)
+// An unfinished connection goes first, since an idle client has made requests; see unfinished.take. But
+// a client that has just connected is about to make a request. So while the unfinished connections are
+// few, at most a quarter of the places, and all are young, the connection that has been idle for
+// longest goes.
+func (s *Server) makeRoom(maxConnections int, peer netip.Addr) bool {
+	return s.dropUnfinished(peer, maxConnections/4, unfinishedFor) || s.dropIdle() || s.dropUnfinished(peer, 0, 0)
 }
 
-// dropUnfinished closes the oldest unfinished connection. It returns false if there is none, or if
-// there are at most few, and all of them are younger than age.
-func (s *Server) dropUnfinished(few int, age time.Duration) bool {
-	one := s.clients.takeUnfinished(few, age)
+// dropUnfinished closes an unfinished connection for a new one of a client at peer. It returns false if
+// none may be closed, or if there are at most few, and all of them are younger than age.
+func (s *Server) dropUnfinished(peer netip.Addr, few int, age time.Duration) bool {
+	one := s.clients.takeUnfinished(peer, few, age)
 	if one == nil {
 		return false
 	}
@@ -92,10 +120,10 @@ func (c *Conn) setUnfinished(now bool) (open bool) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if now {
-		all.unfinished.addLocked(c, time.Now())
+		all.unfinished.add(c, time.Now())
 		return true
 	}
-	open = all.unfinished.removeLocked(c.unfinished)
+	open = all.unfinished.remove(c.unfinished)
 	if open {
 		c.unfinished = nil
 	}
@@ -114,54 +142,146 @@ func (c *Conn) isTaken() bool {
 	return c.unfinished.place == nil
 }
 
+// setPeer notes the client's address once the PROXY header has told it.
+func (c *clients) setPeer(cc *Conn, peer netip.Addr) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cc.Peer = peer
+	since := cc.unfinished.since
+	if c.unfinished.remove(cc.unfinished) {
+		c.unfinished.insert(cc.unfinished, peer, since)
+	}
+}
+
 // countUnfinished returns how many connections are unfinished, and how many of them wait for their
 // clients.
 func (c *clients) countUnfinished() (all, waiting int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for e := c.unfinished.all.Front(); e != nil; e = e.Next() {
-		one := e.Value.(*unfinishedConn)
-		if one.parked != nil || one.reading.Load() && !one.continues() {
-			waiting++
+	for i := range c.unfinished.groups {
+		for e := c.unfinished.groups[i].Front(); e != nil; e = e.Next() {
+			one := e.Value.(*unfinishedConn)
+			if !one.inFlight() && (one.parked != nil || one.reading.Load() && !one.served.HasInput()) {
+				waiting++
+			}
 		}
 	}
-	return c.unfinished.all.Len(), waiting
+	return c.unfinished.count, waiting
 }
 
-// takeUnfinished removes and returns the oldest one, under the conditions of dropUnfinished. One
-// that waits for adbuffer, and not for its client, becomes the youngest instead. It looks at some
-// of them only, so that its cost is constant.
-func (c *clients) takeUnfinished(few int, age time.Duration) *unfinishedConn {
+// takeUnfinished removes and returns a connection, under the conditions of dropUnfinished.
+func (c *clients) takeUnfinished(peer netip.Addr, few int, age time.Duration) *unfinishedConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	u := &c.unfinished
-	for range min(u.all.Len(), maxLooks) {
-		one := u.all.Front().Value.(*unfinishedConn)
-		if u.all.Len() <= few && time.Since(one.since) < age {
-			return nil
-		}
-		wasParked := one.parked != nil
+	if u.count <= few && !u.hasOlder(age) {
+		return nil
+	}
+	return u.take(peer, c.progressLocked)
+}
+
+// progressLocked returns what one waits for. If one is parked and has sent bytes, it is served.
+func (c *clients) progressLocked(one *unfinishedConn) progress {
+	switch {
+	case one.inFlight():
+		return greets
+	case one.parked != nil:
 		cc := c.serveLocked(one)
-		if (wasParked || one.reading.Load()) && !one.continues() {
-			u.removeLocked(one)
+		if !cc.HasInput() {
+			return silent
+		}
+		go cc.serveArrived()
+		return heard
+	case one.reading.Load() && !one.served.HasInput():
+		return silent
+	case one.greeting.Load():
+		return greets
+	}
+	return heard
+}
+
+// inFlight reports whether the client's next bytes are to be expected.
+func (u *unfinishedConn) inFlight() bool {
+	return time.Since(time.Unix(0, u.flight.Load())) < flightFor
+}
+
+// maxLooks bounds the connections that take looks at.
+const maxLooks = 8
+
+// take removes and returns the connection that makes room for a new one of a client at peer, or nil. of
+// says what a connection waits for.
+//
+// The group with the most connections makes room, so that a client with many connections costs no other
+// client its place: the oldest one that is silent. If none is silent, the oldest one that greets goes,
+// unless the new connection is of the same group or its group would then have as many. A silent
+// connection of another group goes if it is not young. The others become the youngest of their group.
+func (u *unfinished) take(peer netip.Addr, of func(*unfinishedConn) progress) *unfinishedConn {
+	group := u.largest()
+	if group == nil {
+		return nil
+	}
+	var greeting *unfinishedConn
+	for range min(group.Len(), maxLooks) {
+		one := group.Front().Value.(*unfinishedConn)
+		switch of(one) {
+		case silent:
+			u.remove(one)
 			return one
+		case greets:
+			if greeting == nil {
+				greeting = one
+			}
 		}
 		one.since = time.Now()
-		u.all.MoveToBack(one.place)
-		if wasParked {
-			go cc.serveArrived()
-		}
+		group.MoveToBack(one.place)
+	}
+	if own := u.groupOf(peer); greeting != nil && own != group && own.Len()+1 < group.Len() {
+		u.remove(greeting)
+		return greeting
+	}
+	if one := u.oldest(); time.Since(one.since) >= unfinishedFor && of(one) == silent {
+		u.remove(one)
+		return one
 	}
 	return nil
 }
 
-const maxLooks = 8
+// largest returns the group with the most connections; among equals, the one with the oldest
+// connection. It returns nil if there is no connection.
+func (u *unfinished) largest() *list.List {
+	var largest *list.List
+	for i := range u.groups {
+		g := &u.groups[i]
+		switch {
+		case g.Len() == 0:
+		case largest == nil, g.Len() > largest.Len(), g.Len() == largest.Len() && sinceOf(g).Before(sinceOf(largest)):
+			largest = g
+		}
+	}
+	return largest
+}
 
-// continues reports whether bytes of the client have arrived, or are to be expected because adbuffer
-// has just sent its part of a TLS handshake. Without the latter, clients that connect faster than
-// adbuffer computes would push out each other, and none would be served.
-func (u *unfinishedConn) continues() bool {
-	return u.served.HasInput() || time.Since(time.Unix(0, u.flight.Load())) < flightFor
+// oldest returns the oldest connection of all groups, of which there must be one.
+func (u *unfinished) oldest() *unfinishedConn {
+	var oldest *unfinishedConn
+	for i := range u.groups {
+		if e := u.groups[i].Front(); e != nil {
+			if one := e.Value.(*unfinishedConn); oldest == nil || one.since.Before(oldest.since) {
+				oldest = one
+			}
+		}
+	}
+	return oldest
+}
+
+func (u *unfinished) hasOlder(age time.Duration) bool {
+	return u.count > 0 && time.Since(u.oldest().since) >= age
+}
+
+func sinceOf(g *list.List) time.Time { return g.Front().Value.(*unfinishedConn).since }
+
+func (u *unfinished) groupOf(peer netip.Addr) *list.List {
+	return &u.groups[cpushare.PartyOf(peer)%cpushare.Party(len(u.groups))]
 }
 
 // serve returns the Conn of one, which it resumes if it is parked.
@@ -178,18 +298,25 @@ func (c *clients) serveLocked(one *unfinishedConn) *Conn {
 	return one.served
 }
 
-func (u *unfinished) addLocked(cc *Conn, since time.Time) {
-	cc.unfinished = &unfinishedConn{served: cc, since: since}
-	cc.unfinished.place = u.all.PushBack(cc.unfinished)
+func (u *unfinished) add(cc *Conn, since time.Time) {
+	cc.unfinished = &unfinishedConn{served: cc}
+	u.insert(cc.unfinished, cc.Peer, since)
 }
 
-// removeLocked returns false if one was removed before.
-func (u *unfinished) removeLocked(one *unfinishedConn) bool {
+func (u *unfinished) insert(one *unfinishedConn, peer netip.Addr, since time.Time) {
+	one.since, one.group = since, u.groupOf(peer)
+	one.place = one.group.PushBack(one)
+	u.count++
+}
+
+// remove returns false if one was removed before.
+func (u *unfinished) remove(one *unfinishedConn) bool {
 	if one.place == nil {
 		return false
 	}
-	u.all.Remove(one.place)
+	one.group.Remove(one.place)
 	one.place = nil
+	u.count--
 	return true
 }
 

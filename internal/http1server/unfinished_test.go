@@ -3,6 +3,7 @@ package http1server
 import (
 	"bytes"
 	"io"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -51,7 +52,7 @@ func TestARequestOnAnHTTP2ConnectionThatMakesRoomIsNotServed(t *testing.T) {
 		_, waiting := s.clients.countUnfinished()
 		return received() && waiting == 1
 	})
-	one := s.clients.takeUnfinished(0, 0)
+	one := s.clients.takeUnfinished(netip.Addr{}, 0, 0)
 	testsupport.MustTrue(t, one != nil, "the connection makes no room")
 
 	send(header[len(header)-1:])

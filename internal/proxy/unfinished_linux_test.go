@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"golang.org/x/net/http2"
 
+	"adbuffer/internal/cpushare"
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/route"
 	"adbuffer/internal/testsupport"
@@ -186,6 +188,43 @@ func TestAHandshakeThatHasJustBegunOutlivesOlderConnections(t *testing.T) {
 				m.await(float64(i+2), unfinishedDropped, stage)
 			}
 			askHTTP1(t, over.finish(m, slow))
+		})
+	}
+}
+
+// An attacker from another network reopens all places again and again. A client that has connected, in
+// whatever stage it is, keeps its connection, and a new client gets a place.
+func TestAClientOutlivesConnectionsOfAnotherNetwork(t *testing.T) {
+	const places = 8
+	group := func(a string) cpushare.Party { return cpushare.PartyOf(netip.MustParseAddr(a)) % 256 }
+	attacker := "127.1.0.1"
+	for i := 2; group(attacker) == group("127.0.0.1"); i++ {
+		attacker = fmt.Sprintf("127.%d.0.1", i)
+	}
+	for name, begin := range map[string]func(m *modeProxy, c net.Conn) net.Conn{
+		"silent":    func(_ *modeProxy, c net.Conn) net.Conn { return tlsOver(c, "http/1.1") },
+		"handshake": func(m *modeProxy, c net.Conn) net.Conn { return shakeHands(m, c, "http/1.1") },
+		"new":       nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newFullProxy(t, inTLS, places)
+			var client net.Conn
+			if begin != nil {
+				client = begin(m, m.dial())
+				m.await(1, openClients, "")
+			}
+			from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(attacker)}}
+			for range 3 * places {
+				c, err := from.Dial("tcp", m.addr())
+				testsupport.NoError(t, err)
+				t.Cleanup(func() { c.Close() })
+				tlsOver(c, "http/1.1").Handshake() //nolint:errcheck // without a place, it is refused
+			}
+			if client == nil {
+				client = tlsOver(m.dial(), "http/1.1")
+			}
+			askHTTP1(t, client)
+			testsupport.Equal(t, m.series(openClients, ""), places, "%v connections are open, want %v")
 		})
 	}
 }
