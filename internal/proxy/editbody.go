@@ -18,7 +18,7 @@ func (p *Proxy) editBody(r *request) *refusal {
 	var undecoded error
 	if r.fields.Codings() == 1 && openrtb.IsGzip(r.fields.ContentEncoding()) {
 		var f *refusal
-		if undecoded, f = p.decodeBody(r); f != nil {
+		if f, undecoded = p.decodeBody(r); f != nil {
 			return f
 		}
 	}
@@ -55,10 +55,10 @@ func (p *Proxy) editBody(r *request) *refusal {
 
 // decodeBody replaces a gzip body by what it holds. A body that openrtb.Gunzipper does not decode stays, and keeps
 // its Content-Encoding; err says why.
-func (p *Proxy) decodeBody(r *request) (err error, f *refusal) {
+func (p *Proxy) decodeBody(r *request) (f *refusal, err error) {
 	limit := r.opts.MaxBodyBytes
 	if !p.budget.Reserve(int64(limit)) { // until the length is known
-		return nil, p.bufferFull()
+		return p.bufferFull(), nil
 	}
 	reserved := limit
 	defer func() { p.budget.Release(int64(reserved)) }()
@@ -67,9 +67,9 @@ func (p *Proxy) decodeBody(r *request) (err error, f *refusal) {
 	decoded, err := g.Decode(r.body, limit)
 	switch {
 	case len(decoded) > limit:
-		return nil, &refusal{Outcome: upstream.TooLarge, Detail: fmt.Sprintf("the decoded body is over %d bytes; see server.max_body_bytes", limit)}
+		return &refusal{Outcome: upstream.TooLarge, Detail: fmt.Sprintf("the decoded body is over %d bytes; see server.max_body_bytes", limit)}, nil
 	case err != nil || len(decoded) == 0:
-		return err, nil
+		return nil, err
 	}
 	buffer := bodyBuffer(len(decoded))
 	p.freeBody(r)
