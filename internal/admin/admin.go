@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"adbuffer/internal/cpushare"
 	"adbuffer/internal/logs"
 )
 
@@ -28,6 +29,8 @@ type Options struct {
 	// access that the token gives. TLS must accept clients without a certificate
 	// (tls.VerifyClientCertIfGiven), because some paths need none.
 	TLS *tls.Config
+	// CPU bounds the TLS handshakes; nil for no bound.
+	CPU *cpushare.Share
 	// Metrics serves /metrics.
 	Metrics http.Handler
 	// Ready returns nil if the service is ready, or else the reason for /readyz.
@@ -94,7 +97,7 @@ func New(opts Options, l net.Listener) *Server {
 // Serve serves l until Close, and returns nil then. An error means that l failed.
 func (s *Server) Serve(l net.Listener) error {
 	if s.opts.TLS != nil {
-		l = tls.NewListener(l, s.opts.TLS)
+		l = &tlsListener{l, s.opts.TLS, s.opts.CPU}
 	}
 	if err := s.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -81,10 +82,20 @@ func (c *connections) dropScrape() bool {
 func (c *connections) dropLocked(conn net.Conn) {
 	delete(c.open, conn)
 	c.dropped.Add(1)
-	if over, ok := conn.(interface{ NetConn() net.Conn }); ok {
-		conn = over.NetConn() // the Close of TLS may wait for the client
+	if below := belowTLS(conn); below != nil {
+		below.drop() // the Close of TLS may wait for the client
+		return
 	}
 	conn.Close()
+}
+
+// belowTLS returns the socket below conn, or nil without TLS.
+func belowTLS(conn net.Conn) *handshakeConn {
+	if over, ok := conn.(*tls.Conn); ok {
+		below, _ := over.NetConn().(*handshakeConn)
+		return below
+	}
+	return nil
 }
 
 func (one *connection) makesRoomBefore(other *connection) bool {
@@ -96,6 +107,9 @@ func (one *connection) makesRoomBefore(other *connection) bool {
 
 // changed is http.Server.ConnState.
 func (c *connections) changed(conn net.Conn, state http.ConnState) {
+	if below := belowTLS(conn); below != nil && state != http.StateNew { // the first request has been read, or none will be
+		below.end()
+	}
 	if state == http.StateClosed || state == http.StateHijacked {
 		c.mu.Lock()
 		defer c.mu.Unlock()

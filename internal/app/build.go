@@ -43,7 +43,7 @@ func (a *App) build(cfg *config.Config) error {
 	})
 	var err error
 	a.versions, err = reload.New(cfg, reload.Options{
-		Log: a.log, Peers: a.peers.Logger(), Via: a.via, AppVersion: Version, Fleet: a.fleet, Lag: a.lag,
+		Log: a.log, Peers: a.peers.Logger(), Via: a.via, AppVersion: Version, Fleet: a.fleet, Lag: a.lag, CPU: a.share,
 		FreeFile:   func(err error) bool { return a.state.Load() != starting && a.proxy.FreeFile(err) }, // the proxy is made later
 		InProgress: func() int { return a.proxy.InProgress() }, Apply: a.apply, Applied: a.applied,
 	})
@@ -179,7 +179,7 @@ func (a *App) proxyOptions(v *reload.Version) proxy.Options {
 			MaxConnections: c.MaxConnections().Value, MaxConnectionsFrom: c.MaxConnections().From(), MaxBufferedBytes: int64(c.MaxBufferedBytes().Value),
 			MaxStreams: s.MaxStreams, H2C: s.H2C, ReadTimeout: s.ReadTimeout, WriteTimeout: s.WriteTimeout, IdleTimeout: s.IdleTimeout,
 			MaxHeaderBytes: s.MaxHeaderBytes, MaxBodyBytes: s.MaxBodyBytes, AbortOnClose: s.AbortOnClose,
-			TLS: tlsOf(a.certificates.server, http1server.NextProtos()...),
+			TLS: tlsOf(a.certificates.server, http1server.NextProtos()...), CPU: a.share,
 		},
 		MaxBufferedBytesFrom: c.MaxBufferedBytes().From(), MaxInFlight: s.MaxInFlight, MaxUploads: s.MaxUploads,
 		TrustedProxies: s.TrustedProxies, HealthPath: s.HealthPath, ErrorDetail: s.ErrorDetail, Via: a.via, RequestIDField: s.RequestID.Header, ProxyStatus: s.ProxyStatus,

@@ -8,8 +8,8 @@
 package cpushare
 
 import (
-	"context"
 	"hash/maphash"
+	"net"
 	"net/netip"
 	"os"
 	"runtime"
@@ -188,6 +188,11 @@ type Turn struct {
 // deadline. The caller must release the turn before it waits for a peer, and must not acquire another
 // turn before.
 func (s *Share) Acquire(w Work, p Party, deadline time.Time) (Turn, error) {
+	return s.acquire(w, p, deadline, nil)
+}
+
+// acquire is Acquire that also ends, with net.ErrClosed, when gone is closed.
+func (s *Share) acquire(w Work, p Party, deadline time.Time, gone <-chan struct{}) (Turn, error) {
 	turn, waiting := s.begin(w, p)
 	if waiting == nil {
 		return turn, nil
@@ -197,22 +202,10 @@ func (s *Share) Acquire(w Work, p Party, deadline time.Time) (Turn, error) {
 	select {
 	case <-waiting.ready:
 		return waiting.turn, nil
+	case <-gone:
+		return s.leave(w, waiting, net.ErrClosed)
 	case <-timer.C:
 		return s.leave(w, waiting, os.ErrDeadlineExceeded)
-	}
-}
-
-// AcquireContext is Acquire that waits until ctx ends, and returns the error of ctx then.
-func (s *Share) AcquireContext(ctx context.Context, w Work, p Party) (Turn, error) {
-	turn, waiting := s.begin(w, p)
-	if waiting == nil {
-		return turn, nil
-	}
-	select {
-	case <-waiting.ready:
-		return waiting.turn, nil
-	case <-ctx.Done():
-		return s.leave(w, waiting, ctx.Err())
 	}
 }
 
@@ -296,13 +289,12 @@ func (s *Share) leave(w Work, waiting *waiter, err error) (Turn, error) {
 	}
 	s.queues.Remove(&waiting.Item)
 	s.counts[w].waiting--
-	s.counts[w].timeouts++
+	if err != net.ErrClosed { //nolint:errorlint // it is the error of acquire
+		s.counts[w].timeouts++
+	}
 	s.serve(time.Now()) // the next one in turn may need less
 	return Turn{}, err
 }
-
-// Held reports whether the turn was acquired and not released.
-func (t *Turn) Held() bool { return t.share != nil }
 
 // Pause lets requests that are ready run. The time of the pause costs nothing.
 func (t *Turn) Pause() {
@@ -315,7 +307,7 @@ func (t *Turn) Pause() {
 	t.began = time.Since(t.share.epoch)
 }
 
-// Release ends the turn, and pays for it. A turn that is not held stays so.
+// Release ends the turn, and pays for it. A second Release has no effect.
 func (t *Turn) Release() {
 	s := t.share
 	if s == nil {

@@ -14,6 +14,13 @@ var (
 	descLimit    = descs.New("adbuffer_background_cpu_limit_cores", "Cores that such work may use now: server.background_cpu while requests wait for CPU, more while CPU is idle.")
 )
 
+// Waiting returns how many works of this kind wait for their turn.
+func (s *Share) Waiting(w Work) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counts[w].waiting
+}
+
 // Metrics returns a collector of the share's metrics.
 func (s *Share) Metrics() prometheus.Collector {
 	return metrics.NewSource(descs, func(to metrics.Sink) {

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"adbuffer/internal/cpushare"
 	"adbuffer/internal/lag"
 	"adbuffer/internal/socket"
 	"adbuffer/internal/upstream"
@@ -31,6 +32,9 @@ type Options struct {
 	Sources []netip.Addr
 	// Lag extends both timeouts. It must be in use while Dial or Addresses runs; nil for none.
 	Lag *lag.Meter
+	// CPU bounds the TLS handshakes, in turns of Party; nil for no bound.
+	CPU   *cpushare.Share
+	Party cpushare.Party
 
 	// Lookup replaces the system's resolver; nil keeps it.
 	Lookup Lookup

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"adbuffer/internal/handshake"
+	"adbuffer/internal/lag"
 	"adbuffer/internal/upstream"
 )
 
@@ -58,6 +59,8 @@ func (d *Dialer) tlsError(ctx context.Context, addr upstream.Address, offer []st
 	switch {
 	case ctx.Err() != nil:
 		what, err = endOf(ctx)+" during the TLS handshake", ctx.Err()
+	case errors.Is(err, lag.ErrTooMuch):
+		what = err.Error()
 	case errors.Is(err, context.DeadlineExceeded):
 		what = fmt.Sprintf("no TLS handshake within %v; see timeouts.tls_handshake", d.timeouts.handshake())
 	case errors.As(err, &chain):

@@ -1,12 +1,18 @@
 package dial
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
+	"net"
+	"time"
 
 	"adbuffer/internal/configfile"
+	"adbuffer/internal/cpushare"
 	"adbuffer/internal/handshake"
+	"adbuffer/internal/lag"
 	"adbuffer/internal/socket"
 	"adbuffer/internal/upstream"
 )
@@ -65,16 +71,62 @@ func newClientTLS(o *TLS, mode Mode, warn func(error), stats *counters) (*client
 // handshake opens a TLS connection on sock. If it fails, the caller closes sock.
 func (d *Dialer) handshake(ctx context.Context, sock *socket.Conn, addr upstream.Address, offer []string, small bool) (*tls.Conn, tls.ConnectionState, error) {
 	certRequested := false
-	conn := tls.Client(sock, d.tls.config(addr, offer, small, &certRequested))
-	limited, cancel := d.opts.Lag.WithTimeout(ctx, d.timeouts.handshake())
+	limit := d.timeouts.handshake()
+	limited, cancel := d.opts.Lag.WithTimeout(ctx, limit)
 	defer cancel()
-	if err := conn.HandshakeContext(limited); err != nil {
-		if errors.Is(err, context.Canceled) {
-			err = limited.Err() // crypto/tls returns the error of a context of its own
+	turns := d.opts.CPU.NewHandshake(cpushare.SSPHandshake, d.opts.Party, limited.Done())
+	below := &tlsSocket{sock, turns}
+	conn := tls.Client(below, d.tls.config(addr, offer, small, &certRequested))
+	began := time.Now()
+	err := turns.Begin(began.Add(limit + lag.MostExtra))
+	if err == nil {
+		err = conn.HandshakeContext(limited)
+	}
+	turns.Yield()
+	below.turns = nil
+	if err != nil {
+		if errors.Is(err, context.Canceled) || errors.Is(err, net.ErrClosed) {
+			err = cmp.Or(limited.Err(), err) // crypto/tls returns the error of a context of its own
+		}
+		if errors.Is(err, context.DeadlineExceeded) && time.Since(began)-turns.Waited < limit {
+			err = errNoTurn
 		}
 		return nil, tls.ConnectionState{}, d.tlsError(ctx, addr, offer, certRequested, err)
 	}
 	return conn, conn.ConnectionState(), nil
+}
+
+// errNoTurn is the error of a handshake that would have been in time if it had not waited for its
+// turns. It says nothing about the SSP.
+var errNoTurn = fmt.Errorf("%w: the handshake waited for its turn; see server.background_cpu", lag.ErrTooMuch)
+
+// tlsSocket is the socket below TLS.
+type tlsSocket struct {
+	*socket.Conn
+	turns *cpushare.Handshake // nil after the handshake
+}
+
+// Read implements net.Conn.
+func (s *tlsSocket) Read(b []byte) (int, error) {
+	if s.turns == nil {
+		return s.Conn.Read(b)
+	}
+	if !s.ReadAhead() {
+		s.turns.Yield()
+	}
+	n, err := s.Conn.Read(b)
+	if err == nil {
+		err = s.turns.Arrived(b[:n], time.Now().Add(lag.MostExtra)) // the handshake's context ends before
+	}
+	return n, err
+}
+
+// Write implements net.Conn.
+func (s *tlsSocket) Write(b []byte) (int, error) {
+	if s.turns != nil {
+		s.turns.Yield()
+	}
+	return s.Conn.Write(b)
 }
 
 // config returns the configuration of one handshake; certRequested is set if the peer requests a

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"adbuffer/internal/cpushare"
 	"adbuffer/internal/handshake"
 	"adbuffer/internal/socket"
 )
@@ -18,9 +19,8 @@ type greeting struct {
 	needed bool    // the connection begins with a PROXY header or TLS
 	header proxied // reads the PROXY header; nil if none is left to read
 	begun  bool
-	// handshaking means that the TLS handshake is running. Then computing holds a place of the
-	// handshake limiter.
-	handshaking, computing bool
+	// turns bounds the CPU of the TLS handshake while it is running; nil at other times.
+	turns *cpushare.Handshake
 }
 
 // proxied is a connection that begins with a PROXY header. ReadHeader reads the header,
@@ -68,10 +68,10 @@ func (c *Conn) handshake() error {
 	c.deadlines.enterUntil(handshaking, time.Now().Add(c.server.options().ReadTimeout))
 	s := c.server
 	s.handshaking.Add(1)
-	c.greeting.handshaking = true
+	c.greeting.turns = s.cpu.NewHandshake(cpushare.ClientHandshake, cpushare.PartyOf(c.Peer), nil)
 	err := c.tls.Handshake()
-	c.greeting.handshaking = false
-	c.endComputing()
+	c.greeting.turns.Yield()
+	c.greeting.turns = nil
 	s.handshaking.Add(-1)
 	if err != nil {
 		c.unfinished.flight.Store(0)
@@ -107,33 +107,26 @@ type tlsSocket struct {
 func (s *tlsSocket) use(c *Conn) { s.Conn, s.client = c.Conn, c }
 func (s *tlsSocket) leave()      { s.Conn, s.client = nil, nil }
 
-// Read implements net.Conn. While a handshake waits for the client, it holds no place of the
-// limiter.
+// Read implements net.Conn. A handshake takes a turn when bytes have arrived.
 func (s *tlsSocket) Read(b []byte) (int, error) {
 	c := s.client
-	if !c.greeting.handshaking {
+	turns := c.greeting.turns
+	if turns == nil {
 		return c.readSocket(b)
 	}
-	c.endComputing()
+	if !c.ReadAhead() {
+		turns.Yield()
+	}
 	n, err := c.readSocket(b)
 	if err == nil {
-		err = c.server.handshakeLimiter.acquire(c.deadlines.by)
-		c.greeting.computing = err == nil
+		err = turns.Arrived(b[:n], c.deadlines.by)
 	}
 	return n, err
 }
 
 func (s *tlsSocket) Write(b []byte) (int, error) {
-	if c := s.client; c.greeting.computing {
-		c.endComputing()
+	if c := s.client; c.greeting.turns != nil && c.greeting.turns.Yield() {
 		c.unfinished.flight.Store(time.Now().UnixNano())
 	}
 	return s.Conn.Write(b)
-}
-
-func (c *Conn) endComputing() {
-	if c.greeting.computing {
-		c.greeting.computing = false
-		c.server.handshakeLimiter.release()
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,7 +19,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"adbuffer/internal/handshake"
+	"adbuffer/internal/cpushare"
 	"adbuffer/internal/testsupport"
 )
 
@@ -49,12 +50,13 @@ func TestHandshakesComputeWithinTheLimitAndWaitForNoClient(t *testing.T) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	testsupport.NoError(t, err)
 	key := &countingKey{Signer: private}
-	s := New(notFound{}, tlsOptions(t, key), zap.NewNop())
-	s.handshakeLimiter = make(handshakeLimiter, 2)
+	o, places := tlsOptions(t, key), cpuPlaces()
+	o.CPU = cpushare.New(0.25, time.Hour)
+	s := New(notFound{}, o, zap.NewNop())
 	addr, end := serve(t, s)
 	// The clients stall at each moment when the server waits for them. They are more than the
-	// limiter's places.
-	for range 5 {
+	// places of the share.
+	for range places + 3 {
 		stalled := dial(t, addr)
 		defer stalled.Close()
 		halfway := tls.Client(stallsAfter{stalled}, &tls.Config{InsecureSkipVerify: true})
@@ -78,9 +80,28 @@ func TestHandshakesComputeWithinTheLimitAndWaitForNoClient(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	testsupport.AtMost(t, key.most.Load(), 2, "%d handshakes signed at once, want 2 at the most")
+	testsupport.AtMost(t, key.most.Load(), int64(places), "%d handshakes signed at once, want %d at the most")
 	end()
-	testsupport.Equal(t, len(s.handshakeLimiter), 0, "%d places of the limiter were not released")
+	occupy(t, o.CPU, places)()
+}
+
+// cpuPlaces returns how many handshakes may compute at once: one for two cores.
+func cpuPlaces() int { return max(1, runtime.GOMAXPROCS(0)/2) }
+
+// occupy acquires n places of a share, and returns a function that releases them.
+func occupy(t *testing.T, share *cpushare.Share, n int) (release func()) {
+	t.Helper()
+	turns := make([]cpushare.Turn, n)
+	for i := range turns {
+		var err error
+		turns[i], err = share.Acquire(cpushare.ClientHandshake, 0, time.Now())
+		testsupport.NoError(t, err)
+	}
+	return func() {
+		for i := range turns {
+			turns[i].Release()
+		}
+	}
 }
 
 // stallsAfter is a connection whose client sends a ClientHello and no more bytes.
@@ -101,9 +122,9 @@ func TestAHandshakeThatWaitsForAdbufferMakesNoRoom(t *testing.T) {
 	var hellos, sent atomic.Int64
 	o := tlsOptions(t, private)
 	o.MaxConnections = places
+	o.CPU = cpushare.New(0.25, time.Hour)
+	release := occupy(t, o.CPU, cpuPlaces())
 	s := New(notFound{}, o, zap.NewNop())
-	s.handshakeLimiter = make(handshakeLimiter, 1)
-	s.handshakeLimiter <- struct{}{}
 	addr, end := serve(t, s)
 	var wg sync.WaitGroup
 	for range places {
@@ -127,7 +148,7 @@ func TestAHandshakeThatWaitsForAdbufferMakesNoRoom(t *testing.T) {
 	if _, err := io.Copy(io.Discard, c); err != nil { // it is refused
 		t.Error(err)
 	}
-	s.handshakeLimiter.release()
+	release()
 	wg.Wait()
 	end()
 }
@@ -145,15 +166,24 @@ func (c counts) Write(b []byte) (int, error) {
 	return n, err
 }
 
-func TestHandshakeLimiterWaitsUntilTheDeadline(t *testing.T) {
-	l := make(handshakeLimiter, 1)
-	l <- struct{}{}
-	if err := l.acquire(time.Now().Add(10 * time.Millisecond)); handshake.ReasonOf(err) != handshake.Timeout {
-		t.Errorf("a place of a full limiter: %v", err)
-	}
-	l.release()
-	err := l.acquire(time.Now())
-	testsupport.True(t, err == nil, "a free place: %v", err)
+func TestAHandshakeWithoutATurnTimesOut(t *testing.T) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	testsupport.NoError(t, err)
+	o := tlsOptions(t, private)
+	o.ReadTimeout = 50 * time.Millisecond
+	o.CPU = cpushare.New(0.25, time.Hour)
+	release := occupy(t, o.CPU, cpuPlaces())
+	s := New(notFound{}, o, zap.NewNop())
+	addr, end := serve(t, s)
+	c := tls.Client(dial(t, addr), &tls.Config{InsecureSkipVerify: true})
+	defer c.Close()
+	testsupport.True(t, c.Handshake() != nil, "a handshake without a turn succeeded")
+	testsupport.Eventually(t, "the handshake counts as timed out", func() bool {
+		_, _, failed := s.handshakes.Totals()
+		return failed == 1
+	})
+	release()
+	end()
 }
 
 // This measures a request on a kept connection while 300 clients do RSA handshakes as fast as they
@@ -162,12 +192,13 @@ func BenchmarkRequestDuringHandshakes(b *testing.B) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	testsupport.NoError(b, err)
 	for _, row := range []struct {
-		name    string
-		limiter handshakeLimiter
-	}{{"limited", newHandshakeLimiter()}, {"all at once", make(handshakeLimiter, 1000)}} {
+		name  string
+		share *cpushare.Share
+	}{{"limited", cpushare.New(0.25, time.Hour)}, {"all at once", nil}} {
 		b.Run(row.name, func(b *testing.B) {
-			s := New(notFound{}, tlsOptions(b, key), zap.NewNop())
-			s.handshakeLimiter = row.limiter
+			o := tlsOptions(b, key)
+			o.CPU = row.share
+			s := New(notFound{}, o, zap.NewNop())
 			addr, end := serve(b, s)
 			config := &tls.Config{InsecureSkipVerify: true}
 			kept, err := tls.Dial("tcp", addr, config)

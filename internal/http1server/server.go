@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"adbuffer/internal/cpushare"
 	"adbuffer/internal/handshake"
 	"adbuffer/internal/http2codec"
 	"adbuffer/internal/http2server"
@@ -44,7 +45,7 @@ type Request interface {
 	Release()
 }
 
-// Options are the limits of clients' connections. Reload can change all but MaxHeaderBytes and TLS.
+// Options are the limits of clients' connections. Reload can change all but MaxHeaderBytes, TLS and CPU.
 type Options struct {
 	MaxConnections int
 	// MaxConnectionsFrom names the setting of MaxConnections for error texts. If the machine allows less
@@ -60,6 +61,8 @@ type Options struct {
 	IdleTimeout        time.Duration
 	AbortOnClose       bool        // a client that closes its connection, or only its sending half, cancels its request
 	TLS                *tls.Config // with NextProtos; nil = cleartext
+	// CPU bounds the TLS handshakes; nil for no bound.
+	CPU *cpushare.Share
 }
 
 // Server accepts clients' connections, and serves them until Drain. Make one with New.
@@ -71,11 +74,11 @@ type Server struct {
 	tls     *tls.Config // Options.TLS
 	buffers sync.Pool   // of *[]byte; see getBuffer
 
-	traffic          socket.Traffic
-	handshakes       handshake.Counts
-	handshaking      atomic.Int64 // TLS handshakes that run now
-	handshakeLimiter handshakeLimiter
-	http2Errors      atomic.Uint64
+	traffic     socket.Traffic
+	handshakes  handshake.Counts
+	handshaking atomic.Int64    // TLS handshakes that run now
+	cpu         *cpushare.Share // Options.CPU
+	http2Errors atomic.Uint64
 
 	draining    atomic.Bool
 	open        atomic.Int64
@@ -90,7 +93,7 @@ type Server struct {
 
 // New returns a Server whose requests h handles.
 func New(h Handler, o Options, log *zap.Logger) *Server {
-	s := &Server{handler: h, log: log, tls: o.TLS, handshakeLimiter: newHandshakeLimiter()}
+	s := &Server{handler: h, log: log, tls: o.TLS, cpu: o.CPU}
 	s.current.Store(&o)
 	s.clients.idle.Ring = s.clients.expire
 	s.http = &fasthttp.Server{
@@ -139,7 +142,7 @@ func (q quiet) Printf(format string, args ...any) {
 // applies to the next connection.
 func (s *Server) Reload(o Options) {
 	old := s.current.Load()
-	o.MaxHeaderBytes, o.TLS = old.MaxHeaderBytes, old.TLS
+	o.MaxHeaderBytes, o.TLS, o.CPU = old.MaxHeaderBytes, old.TLS, old.CPU
 	s.current.Store(&o)
 }
 

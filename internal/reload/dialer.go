@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"adbuffer/internal/config"
+	"adbuffer/internal/cpushare"
 	"adbuffer/internal/dial"
 	"adbuffer/internal/http1"
 	"adbuffer/internal/http2"
@@ -40,7 +41,7 @@ func dialOptions(c *config.SSP) dial.Options {
 
 func newDialer(c *config.SSP, shared *Options) (*dialer, error) {
 	o, log := dialOptions(c), shared.Peers
-	o.Lag, o.FreeFile = shared.Lag, shared.FreeFile
+	o.Lag, o.CPU, o.Party, o.FreeFile = shared.Lag, shared.CPU, cpushare.PartyNamed(c.Name), shared.FreeFile
 	o.Warn = func(err error) { log.Warn("connecting to an SSP", zap.String("ssp", c.Name), zap.Error(err)) }
 	o.Changed = func(host string, came, went []netip.Addr) {
 		log.Info("the addresses of an SSP have changed", zap.String("ssp", c.Name), zap.String("host", host), zap.Stringers("came", came), zap.Stringers("went", went))

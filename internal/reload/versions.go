@@ -14,18 +14,20 @@ import (
 	"go.uber.org/zap"
 
 	"adbuffer/internal/config"
+	"adbuffer/internal/cpushare"
 	"adbuffer/internal/fleet"
 	"adbuffer/internal/lag"
 )
 
 // Options are the values that all config versions of a process share.
 type Options struct {
-	Log        *zap.Logger  // of events that operators cause
-	Peers      *zap.Logger  // of events that SSPs cause
-	Via        string       // the name of this process in Via
-	AppVersion string       // for spans
-	Fleet      *fleet.Fleet // nil = no Redis is configured
-	Lag        *lag.Meter   // of this process; nil = none is measured
+	Log        *zap.Logger     // of events that operators cause
+	Peers      *zap.Logger     // of events that SSPs cause
+	Via        string          // the name of this process in Via
+	AppVersion string          // for spans
+	Fleet      *fleet.Fleet    // nil = no Redis is configured
+	Lag        *lag.Meter      // of this process; nil = none is measured
+	CPU        *cpushare.Share // bounds the TLS handshakes with SSPs; nil for no bound
 	// FreeFile is that of dial.Options.
 	FreeFile func(error) bool
 	// InProgress returns how many requests have begun and not ended.
