@@ -27,7 +27,7 @@ func (r *reader) failUnsent(cause error) {
 	for sent > 0 && r.at(sent-1).start >= r.takenBytes.Load() {
 		sent--
 	}
-	r.failFrom(sent, func(_ int, e *entry) error {
+	r.failFrom(sent, func(_ int, e *entry) *upstream.Error {
 		if !r.now.Before(e.deadline) {
 			return upstream.ErrDeadlineNotSent
 		}
@@ -50,7 +50,7 @@ func (r *reader) closeAnnounced() {
 	if first {
 		r.owner.Changed()
 	}
-	r.failFrom(1, func(_ int, e *entry) error {
+	r.failFrom(1, func(_ int, e *entry) *upstream.Error {
 		switch {
 		case e.start >= r.takenBytes.Load():
 			return errUnwritten
@@ -61,14 +61,28 @@ func (r *reader) closeAnnounced() {
 	})
 }
 
-// failFrom fails all entries except the oldest from entries, in their order.
-func (r *reader) failFrom(from int, why func(i int, e *entry) error) {
+// failFrom fails all entries except the oldest from entries, in their order. The first failure stands for the
+// end of the connection; the others are collateral.
+func (r *reader) failFrom(from int, why func(i int, e *entry) *upstream.Error) {
+	stands := false
+	var last, collateral *upstream.Error
 	for i := from; i < r.n; i++ {
 		e := *r.at(i)
 		*r.at(i) = entry{}
-		var err error
-		if e.ex != nil {
-			err = why(i, &e)
+		if e.ex == nil {
+			r.releaseEntry(&e, nil)
+			continue
+		}
+		err := why(i, &e)
+		switch {
+		case err.Outcome.Row().Result != upstream.Failure:
+		case !stands:
+			stands = true
+		case err == last:
+			err = collateral
+		default:
+			last, collateral = err, err.AsCollateral()
+			err = collateral
 		}
 		r.releaseEntry(&e, err)
 	}
@@ -91,15 +105,15 @@ func (r *reader) closeAndFail(cause error) {
 		r.owner.Changed()
 	}
 	r.now = time.Now()
-	r.failFrom(0, func(i int, e *entry) error { return r.failure(i, e, cause) })
+	r.failFrom(0, func(i int, e *entry) *upstream.Error { return r.failure(i, e, cause) })
 }
 
 // failure returns the error for the i-th oldest entry when the connection is closed because of
 // cause.
-func (r *reader) failure(i int, e *entry, cause error) error {
+func (r *reader) failure(i int, e *entry, cause error) *upstream.Error {
 	switch {
 	case i == 0 && r.started:
-		return r.response.asError(cause, true, e.ex.Reused)
+		return upstream.AsError(r.response.asError(cause, true, e.ex.Reused))
 	case e.start >= r.takenBytes.Load():
 		return notSent(cause)
 	default:
@@ -123,7 +137,7 @@ func closeReasonFor(cause error, started bool) upstream.CloseReason {
 	}
 }
 
-func notSent(cause error) error {
+func notSent(cause error) *upstream.Error {
 	return &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotSent,
 		Detail: "the pipelined connection failed before the request was sent", Err: cause}
 }

@@ -215,3 +215,27 @@ func (c *failingWrites) Write(b []byte) (int, error) {
 	}
 	return n, nil
 }
+
+// The end of a pipelined connection is one failure of the SSP, however many requests wait on it.
+func TestTheEndOfAPipelinedConnectionIsOneFailure(t *testing.T) {
+	for name, end := range map[string]func(p *peer){
+		"EOF":               func(p *peer) { p.close() },
+		"connection close":  func(p *peer) { p.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\nA") },
+		"malformed":         func(p *peer) { p.send("HTTP/9.9\r\n\r\n") },
+		"HTTP/1.0 response": func(p *peer) { p.send("HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\nA") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, p, _ := dialProven(t, plain, testOptions())
+			f := send(t, conn, p, "a", "b", "c", "d")
+			end(p)
+			failures := 0
+			for i := range 4 {
+				err := wait(t, f.done[i])
+				if err != nil && !upstream.AsError(err).Collateral {
+					failures++
+				}
+			}
+			testsupport.Equal(t, failures, 1, "%d failures of four requests count")
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package http2
 
 import (
+	"cmp"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -59,9 +60,12 @@ type Conn struct {
 	lastProcessed uint32
 	// What the peer's GOAWAY means for HTTP/2; see classify.
 	demote, refuses bool
-	flood           http2codec.Flood
-	resets          resets
-	deadlines       deadlines
+	goAwayCode      h2.ErrCode // of the peer's GOAWAY
+	// endCounted says that an exchange failed whose failure stands for the end of the connection.
+	endCounted bool
+	flood      http2codec.Flood
+	resets     resets
+	deadlines  deadlines
 
 	// Work for unlock.
 	mustCloseSocket bool
@@ -198,6 +202,7 @@ func (c *Conn) closeLocked(r upstream.CloseReason, cause *upstream.Error) {
 	// Requests that were not passed to the socket count as not sent below, so their bytes must not
 	// follow. Only a GOAWAY may follow.
 	c.out.buf = c.out.buf[:0]
+	stands := c.standsForEndLocked()
 	for i := range c.streams.slots {
 		s := c.streams.slots[i].stream
 		if s == nil {
@@ -208,9 +213,38 @@ func (c *Conn) closeLocked(r upstream.CloseReason, cause *upstream.Error) {
 			unsent := *cause
 			unsent.Progress = upstream.NotSent
 			err = &unsent
+		} else if c.goAwayCode != h2.ErrCodeNo && isolatedForSize(s.ex) {
+			err = largeHeadRefused(&s.ex.Request, "ended its HTTP/2 connection", c.goAwayCode)
+		}
+		if s != stands {
+			err = err.AsCollateral()
 		}
 		c.failLocked(s, err)
 	}
+}
+
+// standsForEndLocked returns the stream whose failure stands for the end of the connection, which is one
+// failure of the SSP, however many exchanges fail: the newest stream that was sent, since its request may be
+// the reason, or else the newest one. It returns nil if an earlier failure stands for the end.
+func (c *Conn) standsForEndLocked() *stream {
+	if c.endCounted {
+		return nil
+	}
+	var newest, sent *stream
+	for i := range c.streams.slots {
+		s := c.streams.slots[i].stream
+		if s == nil {
+			continue
+		}
+		if newest == nil || s.id > newest.id {
+			newest = s
+		}
+		if s.start < c.out.handed && (sent == nil || s.id > sent.id) {
+			sent = s
+		}
+	}
+	c.endCounted = newest != nil
+	return cmp.Or(sent, newest)
 }
 
 // closeSocketLocked makes unlock close the socket, even if bytes are in the buffer.

@@ -50,13 +50,19 @@ func classify(code h2.ErrCode) (demote, refuses bool) {
 
 // Errors without their own cause are allocated once.
 var (
-	errClosed   = upstream.Errorf(upstream.ConnLost, upstream.NotSent, "the HTTP/2 connection was closed before the request was sent")
-	errDraining = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed, Unsent: true,
+	errClosed    = upstream.Errorf(upstream.ConnLost, upstream.NotSent, "the HTTP/2 connection was closed before the request was sent")
+	errClosedToo = errClosed.AsCollateral()
+	errDraining  = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed, Unsent: true, Collateral: true,
 		Detail: "the SSP closes the HTTP/2 connection and takes no more requests on it"}
 	errNoStream = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed, Unsent: true,
 		Detail: "the SSP has lowered its limit of HTTP/2 streams"}
-	errNotProcessed = upstream.Errorf(upstream.ConnLost, upstream.NotProcessed,
-		"the SSP closed the HTTP/2 connection without processing the request")
+	errNotProcessed = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed, Isolate: upstream.IsolateLast,
+		Detail: "the SSP closed the HTTP/2 connection without processing the request"}
+	errNotProcessedToo = errNotProcessed.AsCollateral()
+	// errLargeHead is the error of a request that must not share the connection. Some servers end the whole
+	// connection because of a field that exceeds their limit, which they do not state.
+	errLargeHead = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotSent, Isolate: upstream.IsolateNext, Collateral: true,
+		Detail: "the request's header is over 8 KiB, and the SSP states no SETTINGS_MAX_HEADER_LIST_SIZE"}
 	errMisdirected = &upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.NotProcessed, RefusesHTTP2: true, OverHTTP1: true,
 		Detail: "the SSP does not serve this host on this HTTP/2 connection: 421 Misdirected Request"}
 	errContradicted = upstream.Errorf(upstream.ConnLost, upstream.MaybeProcessed,
@@ -69,6 +75,14 @@ var (
 // ordinaryHeaderList is a header list that every SSP must accept. RFC 9110, section 4.1, asks servers to
 // accept URIs of 8000 bytes.
 const ordinaryHeaderList = 8 << 10
+
+// largeHeadRefused is the error of an isolated request with a header over ordinaryHeaderList that the peer
+// refused with code. The client is to blame: the SSP need not accept such a header.
+func largeHeadRefused(r *upstream.Request, did string, code h2.ErrCode) *upstream.Error {
+	return upstream.Errorf(upstream.TooLarge, upstream.MaybeProcessed,
+		"the SSP %s (%v), on which the request was alone; the request's header has %d bytes, and SSPs need not accept more than %d",
+		did, code, headBytes(r), ordinaryHeaderList)
+}
 
 // headerListTooLarge is the error of a request whose header list is over the SSP's
 // SETTINGS_MAX_HEADER_LIST_SIZE. The limit is advisory (RFC 9113, section 6.5.2), but the SSP would

@@ -64,6 +64,8 @@ func (c *Conn) openLocked(ex *upstream.Exchange) (*stream, error) {
 	// it.
 	ex.Reused, ex.Served = c.streams.next > 1, 0
 	switch {
+	case c.closed && c.endCounted:
+		return nil, errClosedToo
 	case c.closed:
 		return nil, errClosed
 	case c.CloseReason() != upstream.NotClosed:
@@ -77,6 +79,8 @@ func (c *Conn) openLocked(ex *upstream.Exchange) (*stream, error) {
 		if size := headerListSize(&ex.Request); size > uint64(limit) {
 			return nil, headerListTooLarge(size, limit)
 		}
+	} else if !ex.Isolated && headBytes(&ex.Request) > ordinaryHeaderList {
+		return nil, errLargeHead
 	}
 	ex.Response.Reset()
 	s := c.newStreamLocked()

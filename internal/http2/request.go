@@ -39,4 +39,13 @@ func headerListSize(r *upstream.Request) uint64 {
 	return uint64(len(pseudo) + len(r.Authority) + len(r.Target) + len(r.Fields) + fields*http2codec.EntryOverhead)
 }
 
+// headBytes is the size of the request's target, authority and fields. No field is larger.
+func headBytes(r *upstream.Request) int { return len(r.Target) + len(r.Authority) + len(r.Fields) }
+
+// isolatedForSize reports whether ex is alone on its connection since its header is over
+// ordinaryHeaderList.
+func isolatedForSize(ex *upstream.Exchange) bool {
+	return ex.Isolated && headBytes(&ex.Request) > ordinaryHeaderList
+}
+
 var crlf = []byte("\r\n")

@@ -34,6 +34,8 @@ type request struct {
 	timeout time.Duration
 	ctx     context.Context
 	budget  *upstream.Budget
+	// isolated is Exchange.Isolated.
+	isolated bool
 }
 
 func get(target string) request { return request{target: target} }
@@ -60,7 +62,7 @@ func (r request) do(conn upstream.Conn) result {
 		Method: r.method, Scheme: "https", Authority: []byte("ssp.example"), Target: []byte(r.target),
 		Fields: []byte(r.fields), Body: []byte(r.body),
 	}
-	ex.Context, ex.Budget, ex.Payer = r.ctx, r.budget, testPayer
+	ex.Context, ex.Budget, ex.Payer, ex.Isolated = r.ctx, r.budget, testPayer, r.isolated
 	ex.Times.Acquired = time.Now()
 	ex.Deadline = ex.Times.Acquired.Add(timeout)
 	err := conn.Do(ex)

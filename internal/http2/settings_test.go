@@ -84,7 +84,7 @@ func TestHeadersAndDataAreSplitToThePeersFrameSize(t *testing.T) {
 	p.ping()
 	p.fr.ReadMetaHeaders = nil // frame by frame
 	r := post("/"+strings.Repeat("p", 20000), strings.Repeat("b", 40000))
-	r.fields = "X-Long: " + strings.Repeat("f", 20000) + "\r\n"
+	r.fields, r.isolated = "X-Long: "+strings.Repeat("f", 20000)+"\r\n", true
 	done := p.start(r)
 
 	headers := next[*h2.HeadersFrame](p)

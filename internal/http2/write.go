@@ -150,9 +150,17 @@ func (c *Conn) writeFailedLocked(err error) {
 	}
 	c.net.SetReadDeadline(time.Now().Add(c.opts.WriteTimeout))
 	c.drainLocked(upstream.ClosedByPeer)
+	stands := c.standsForEndLocked()
+	if stands != nil && stands.start < c.out.handed {
+		c.endCounted = false // its failure follows, when the reader meets the end
+	}
 	for i := range c.streams.slots {
-		if s := c.streams.slots[i].stream; s != nil && s.start >= c.out.handed {
+		switch s := c.streams.slots[i].stream; {
+		case s == nil || s.start < c.out.handed:
+		case s == stands:
 			c.failLocked(s, errClosed)
+		default:
+			c.failLocked(s, errClosedToo)
 		}
 	}
 	if c.closed {

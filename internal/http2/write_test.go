@@ -122,7 +122,7 @@ func TestRequestsThatCannotBeWrittenAreRefused(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		c, w, o := onWire(t, with(func(o *Options) { o.MaxStreams = 1000 }))
 		w.change(func() { w.room = 0 })
-		const n, size = 200, 10 << 10
+		const n, size = 200, 7 << 10
 		var done []<-chan result
 		for range n {
 			r := get("/")
@@ -161,7 +161,7 @@ func TestPeerThatRespondsWithoutReadingDelaysNoCaller(t *testing.T) {
 	id := uint32(1)
 	for p.conn.CloseReason() == upstream.NotClosed {
 		r := get("/")
-		r.fields = "X-Fill: " + strings.Repeat("x", 8<<10) + "\r\n"
+		r.fields = "X-Fill: " + strings.Repeat("x", 7<<10) + "\r\n"
 		r.timeout = time.Second
 		done := p.start(r)
 		p.eventually("the stream is open", func() bool { return p.conn.streams.next > id || p.conn.closed })

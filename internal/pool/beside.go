@@ -143,7 +143,7 @@ func (p *Pool) takeHTTP1(ex *upstream.Exchange, now time.Time) (*lease, <-chan s
 		if e.Barred() {
 			continue
 		}
-		for m := p.conns.popIdle(e, now); m != nil; m = p.conns.popIdle(e, now) {
+		for m := p.conns.popIdle(e, true, now); m != nil; m = p.conns.popIdle(e, true, now) {
 			if m == e.canary {
 				p.conns.endCanary(m)
 			}

@@ -45,6 +45,7 @@ type connections struct {
 	forecast  forecast
 	trial     bool // the next request uses an idle HTTP/1 connection, although there is HTTP/2
 	probation probation
+	isolation isolation
 	highest   float64 // saturation since the janitor's last round
 }
 
@@ -57,12 +58,15 @@ type wish struct {
 	alone, resent bool
 	once          bool // must not meet a connection that the SSP has closed
 	elsewhere     bool // no endpoint but another active one will do, if there is one
+	isolated      bool // needs an exclusive connection
 }
 
 // choice is the connection for a request, and why it was chosen.
 type choice struct {
 	m     *member // nil: no place is free
 	probe bool    // the request is the probe of m's endpoint
+	// isolated says that the request is isolated.
+	isolated bool
 	// passedOver is the endpoint whose turn it was, but which had no free place. nil: it was the turn
 	// of m's endpoint.
 	passedOver *endpoint
@@ -76,10 +80,10 @@ func (c *connections) pick(w wish, now time.Time) choice {
 	d := s.Next(w.avoid)
 	if d.Beside != nil {
 		if m := c.pickBeside(s.all[d.Beside.Index], w, now); m != nil || w.elsewhere {
-			return choice{m: m}
+			return choice{m: m, isolated: w.isolated}
 		}
 	}
-	if d.Probe != nil {
+	if d.Probe != nil && !w.isolated {
 		if m := c.pickOf(s.all[d.Probe.Index], w, now); m != nil {
 			s.SetProbe(d.Probe, balancer.ProbeSent, now)
 			return choice{m: m, probe: true}
@@ -89,14 +93,14 @@ func (c *connections) pick(w wish, now time.Time) choice {
 	e := s.all[d.Turn.Index]
 	if m := c.pickOf(e, w, now); m != nil {
 		s.UseTurn()
-		return choice{m: m}
+		return choice{m: m, isolated: w.isolated}
 	}
 	if len(s.all) > 1 {
 		if m := c.pickOther(e, w, now); m != nil {
 			s.UseTurn()
 			s.Served(e.Endpoint, 0, 1)
 			s.Served(m.ep.Endpoint, 1, 0)
-			return choice{m: m, passedOver: e}
+			return choice{m: m, isolated: w.isolated, passedOver: e}
 		}
 	}
 	return choice{} // a request that waits uses the turn for its dial
@@ -163,22 +167,23 @@ func (c *connections) pickOf(e *endpoint, w wish, now time.Time) *member {
 }
 
 func (c *connections) freeOf(e *endpoint, w wish, now time.Time) *member {
-	if c.trial && len(e.idle.list) > 0 {
-		c.trial = false
-		if m := c.popIdle(e, now); m != nil {
+	if c.trial {
+		if m := c.popIdle(e, true, now); m != nil {
+			c.trial = false
 			return m
 		}
 	}
-	for {
+	for !w.isolated {
 		m := leastInUse(e.shared, w, now)
 		switch {
 		case m == nil:
-			return c.popIdle(e, now)
+			return c.popIdle(e, false, now)
 		case m.inUse > 0 || !m.outlivesAnnounced(now):
 			return m
 		}
 		c.drain(m, upstream.ClosedIdle)
 	}
+	return c.popIdle(e, false, now)
 }
 
 // add counts m, a new connection. m takes no requests until serve is called.
@@ -205,6 +210,9 @@ func (c *connections) serve(m *member) {
 	if !m.beside {
 		c.forecast.noteProtocol(m.protocol)
 	}
+	if m.single {
+		c.isolation.single++
+	}
 	if !m.exclusive() {
 		m.allowed = c.probation.places
 		c.shared.list = append(c.shared.list, m)
@@ -223,6 +231,10 @@ func (c *connections) acquire(ch choice, alone bool, now time.Time) *lease {
 	if alone && m.protocol == upstream.HTTP1Pipelined {
 		m.alone = true
 		c.recount(m)
+	}
+	if ch.isolated {
+		m.isolated = true
+		c.isolation.inUse++
 	}
 	c.noteSaturation()
 	if n := c.opts.MaxRequests; n > 0 && m.requests >= n {
@@ -248,6 +260,10 @@ func (c *connections) release(m *member, held time.Duration) {
 	if m.inUse == 0 {
 		m.idleLimit = m.conn.IdleLimit()
 	}
+	if m.isolated {
+		m.isolated = false
+		c.isolation.inUse--
+	}
 	switch {
 	case held == unused:
 		m.requests--
@@ -270,7 +286,7 @@ func (c *connections) recount(m *member) {
 		if m.allowed > 0 {
 			m.places = min(m.places, m.allowed)
 		}
-		if m.alone {
+		if m.alone || m.single {
 			m.places = min(m.places, 1)
 		}
 	}
@@ -290,6 +306,9 @@ func (c *connections) drain(m *member, why upstream.CloseReason) {
 		m.draining, m.why = true, why
 		c.draining++
 		c.countOpen(m.ep, -1)
+		if m.single {
+			c.isolation.single--
+		}
 		if i := slices.Index(m.ep.shared, m); i >= 0 {
 			m.ep.shared = slices.Delete(m.ep.shared, i, i+1)
 		}
@@ -321,10 +340,18 @@ func (c *connections) drainFree() {
 	c.drainShared(upstream.ClosedDrain)
 }
 
-// drainShared drains all multiplexed connections.
+// drainShared drains all multiplexed connections, and the idle HTTP/2 connections with one place.
 func (c *connections) drainShared(why upstream.CloseReason) {
 	for len(c.shared.list) > 0 {
 		c.drain(c.shared.list[0], why)
+	}
+	for _, e := range c.endpoints.all {
+		for i := len(e.idle.list) - 1; i >= 0; i-- {
+			if m := e.idle.list[i]; m.single {
+				e.idle.remove(m)
+				c.drain(m, why)
+			}
+		}
 	}
 }
 

@@ -42,10 +42,13 @@ type dialDurations struct{ dns, tcp, tls time.Duration }
 
 // startDialLocked starts a dial.
 func (p *Pool) startDialLocked(to aim, now time.Time) {
-	offerHTTP2 := p.offersHTTP2Locked(to.endpoint, now)
+	offerHTTP2 := p.offersHTTP2Locked(to, now)
 	p.governor.begin(to, offerHTTP2)
 	p.governor.shortage.dialing(now)
 	m := newMember(p)
+	if m.single = to.isolated; to.isolated {
+		p.conns.isolation.dialing++
+	}
 	p.opts.Lag.Start()
 	p.wg.Go(func() { p.dial(m, to, offerHTTP2) })
 }
@@ -53,14 +56,15 @@ func (p *Pool) startDialLocked(to aim, now time.Time) {
 // offersHTTP2Locked reports whether the next dial may become HTTP/2. If the SSP may choose, the
 // pool offers HTTP/2 on at most as many dials as it may have HTTP/2 connections. So an SSP that
 // chooses HTTP/2 only sometimes stays within max_http2_conns, and no handshake is wasted. An endpoint
-// without a connection gets one beyond the limit if another endpoint can lose one.
-func (p *Pool) offersHTTP2Locked(to *endpoint, now time.Time) bool {
+// without a connection gets one beyond the limit if another endpoint can lose one. The limit does not apply
+// to connections for isolated requests.
+func (p *Pool) offersHTTP2Locked(to aim, now time.Time) bool {
 	switch shared := &p.conns.shared; p.opts.Protocol {
 	case upstream.HTTP2:
 		return true
 	case upstream.Unknown:
 		return !p.demotion.on(now) &&
-			(shared.staying()+p.governor.offering < p.conns.sharedLimit() || to != nil && to.open == 0 && shared.spare() != nil)
+			(to.isolated || shared.staying()+p.governor.offering < p.conns.sharedLimit() || to.endpoint != nil && to.endpoint.open == 0 && shared.spare() != nil)
 	default:
 		return false
 	}
@@ -84,6 +88,9 @@ func (p *Pool) dial(m *member, want aim, offerHTTP2 bool) {
 	defer p.mu.Unlock()
 	p.opts.Lag.Stop()
 	p.governor.ended(to, want, offerHTTP2)
+	if want.isolated {
+		p.conns.isolation.dialing--
+	}
 	p.lostRaceLocked(to, lost, now)
 	failed := false
 	switch {
@@ -169,6 +176,7 @@ func (p *Pool) connect(m *member, to target, offerHTTP2 bool) (Dialed, error) {
 	d, err := p.dialer.Dial(ctx, to.addr, to.others, offerHTTP2, m)
 	if err == nil {
 		m.conn, m.protocol = d.Conn, d.Conn.Protocol()
+		m.single = m.single && m.protocol == upstream.HTTP2
 	}
 	return d, err
 }
@@ -210,7 +218,7 @@ func (p *Pool) addLocked(m *member, to aim, took dialDurations, now time.Time) {
 		p.drainInactiveLocked()
 	}
 	r := waitResult{dialed: true, took: took}
-	before := p.queue.n
+	before := p.queue.n + p.conns.isolation.queue.n
 	switch {
 	case m.ep.Probe() == balancer.ProbeDials:
 		p.probeOnLocked(m, r, now)
@@ -222,18 +230,20 @@ func (p *Pool) addLocked(m *member, to aim, took dialDurations, now time.Time) {
 			p.giveLocked(choice{m: m}, r, now)
 		}
 		p.conns.expireShared(now) // an old connection may have waited for this one
-	case p.queue.elsewhere != nil && p.giveElsewhereLocked(m, r, now):
-	case p.queue.n > 0 && !m.ep.Barred():
-		m.fresh = true
-		p.giveLocked(choice{m: m}, r, now)
+	case !to.isolated && p.queue.elsewhere != nil && p.giveElsewhereLocked(m, r, now):
 	default:
-		p.reuseLocked(m)
+		if q, isolated := p.nextFor(m); q.n > 0 && !m.ep.Barred() {
+			m.fresh = true
+			p.giveLocked(choice{m: m, isolated: isolated}, r, now)
+		} else {
+			p.reuseLocked(m)
+		}
 	}
 	turns := 0
 	if to.waiting {
 		turns = 1
 	}
-	p.conns.endpoints.Served(m.ep.Endpoint, before-p.queue.n, turns)
+	p.conns.endpoints.Served(m.ep.Endpoint, before-p.queue.n-p.conns.isolation.queue.n, turns)
 	p.noteWarmLocked()
 }
 

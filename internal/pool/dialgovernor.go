@@ -24,7 +24,7 @@ type governor struct {
 
 	// Dials under way, from begin to ended.
 	dialing   int // dialing <= opts.MaxDials, unless SetOptions lowered MaxDials
-	offering  int // dials that may become HTTP/2
+	offering  int // dials that may become HTTP/2, except those for isolated requests
 	onTrial   int // dials to an address on trial
 	undecided int // dials that have not picked their address yet
 
@@ -136,7 +136,7 @@ func (g *governor) begin(to aim, offerHTTP2 bool) {
 	}
 	g.dialing++
 	g.undecided++
-	if offerHTTP2 {
+	if offerHTTP2 && !to.isolated {
 		g.offering++
 	}
 }
@@ -256,7 +256,7 @@ func (g *governor) stateOf(a upstream.Address) *addressState {
 // ended removes a dial from the counts. A dial that picked no address passes the zero target.
 func (g *governor) ended(t target, want aim, offeredHTTP2 bool) {
 	g.dialing--
-	if offeredHTTP2 {
+	if offeredHTTP2 && !want.isolated {
 		g.offering--
 	}
 	if t.onTrial {

@@ -26,6 +26,7 @@ func isLocal(err error) bool {
 // outside the lock.
 type queueFull struct {
 	load                                load
+	isolated, isolatedLimit             int // connections in use by isolated requests, for one that was refused
 	conns, connsLimit, pending, maximum int
 
 	settings string // of the number of places
@@ -34,6 +35,11 @@ type queueFull struct {
 }
 
 func (f *queueFull) error() error {
+	if f.isolatedLimit > 0 {
+		return upstream.Errorf(upstream.PendingFull, upstream.NotSent,
+			"%d of %d connections in use by requests that share none, %d of %d such requests waiting in the queue; see %s and pool.max_pending",
+			f.isolated, f.isolatedLimit, f.pending, f.maximum, isolatedSettings)
+	}
 	why, fairness := "", ""
 	if f.fair {
 		why, fairness = ", and no other key had more requests there", ", server.fairness.key"
@@ -43,6 +49,17 @@ func (f *queueFull) error() error {
 		f.load.inUse, f.load.possible, f.conns, f.connsLimit, f.pending, f.maximum, why, f.settings, fairness)
 	e.Err = f.cause
 	return e
+}
+
+// isolatedSettings names the setting that limits the number of connections for isolated requests.
+const isolatedSettings = "pool.max_conns (a quarter of it is for requests that share no connection)"
+
+// placeSettingsFor names the settings that limit the places for w.
+func (c *connections) placeSettingsFor(w *waiter) string {
+	if w.isolated {
+		return isolatedSettings
+	}
+	return c.placeSettings()
 }
 
 // placeSettings names the settings that limit the number of places.

@@ -24,7 +24,7 @@ func (f *forecast) notePlaces(pr upstream.Protocol, n int) {
 // HTTP/2 only on some connections, all later ones are HTTP/1 once max_http2_conns connections use
 // HTTP/2.
 func (c *connections) next() upstream.Protocol {
-	if c.forecast.protocol == upstream.HTTP2 && c.serving() > len(c.shared.list) && c.shared.staying() >= c.sharedLimit() {
+	if c.forecast.protocol == upstream.HTTP2 && c.serving()-c.isolation.single > len(c.shared.list) && c.shared.staying() >= c.sharedLimit() {
 		return upstream.HTTP1
 	}
 	return c.forecast.protocol

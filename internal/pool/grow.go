@@ -21,27 +21,30 @@ type growth struct {
 func (g *growth) wants() bool {
 	switch g.conns.next() {
 	case upstream.Unknown: // one dial shows the protocol, and so the number of connections needed
-		return g.governor.dialing == 0 && (g.tooFew() || g.queue.n > 0)
+		return g.dialing() == 0 && (g.tooFew() || g.queue.n > 0)
 	case upstream.HTTP1:
 		return g.tooFew() || g.waiting()
 	default:
-		return !g.sharedFull() && (g.tooFew() || g.waiting() || g.governor.dialing == 0 && g.conns.shared.wantsAnother())
+		return !g.sharedFull() && (g.tooFew() || g.waiting() || g.dialing() == 0 && g.conns.shared.wantsAnother())
 	}
 }
 
 // waiting reports whether requests wait for more places than the dials under way will likely bring.
 func (g *growth) waiting() bool { return g.queue.n+g.extraForAlone() > g.coming() }
 
+// dialing returns the dials under way that are not for isolated requests.
+func (g *growth) dialing() int { return g.governor.dialing - g.conns.isolation.dialing }
+
 // sharedFull reports whether the multiplexed connections and the dials under way reach
 // max_http2_conns, or max_conns if they are pipelined.
 func (g *growth) sharedFull() bool {
-	return g.conns.shared.staying()+g.governor.dialing >= g.conns.sharedLimit()
+	return g.conns.shared.staying()+g.dialing() >= g.conns.sharedLimit()
 }
 
 // tooFew reports whether min_idle needs more connections than the open ones and the dials under
 // way.
 func (g *growth) tooFew() bool {
-	return g.conns.serving()-g.conns.idleRule.canaries+g.governor.dialing < g.minIdle()
+	return g.conns.serving()-g.conns.isolation.single-g.conns.idleRule.canaries+g.dialing() < g.minIdle()
 }
 
 // minIdle returns how many connections stay open without requests.
@@ -54,12 +57,28 @@ func (g *growth) minIdle() int {
 
 // mayDial reports whether max_dials and max_conns allow another dial.
 func (g *growth) mayDial() bool {
-	return g.governor.dialing < g.opts.MaxDials && len(g.conns.members)+g.conns.closing+g.governor.dialing < g.conns.maxConns()
+	return g.mayDialIsolated() && g.used() < g.conns.maxConns()
+}
+
+// mayDialIsolated reports whether max_dials and max_conns allow a dial for an isolated request. The size that
+// the pool chose does not count such connections.
+func (g *growth) mayDialIsolated() bool {
+	return g.governor.dialing < g.opts.MaxDials && !g.full()
+}
+
+// full reports whether max_conns are open, being dialled or being closed.
+func (g *growth) full() bool {
+	return len(g.conns.members)+g.conns.closing+g.governor.dialing >= g.opts.MaxConns
+}
+
+// used returns how many connections count for the size that the pool chose.
+func (g *growth) used() int {
+	return len(g.conns.members) - g.conns.isolation.single + g.conns.closing + g.dialing()
 }
 
 // atLimit reports whether no dial may start because of max_conns, or of the size that the pool chose.
 func (g *growth) atLimit() bool {
-	return len(g.conns.members)+g.conns.closing+g.governor.dialing >= g.conns.maxConns() || g.conns.next() > upstream.HTTP1 && g.sharedFull()
+	return g.used() >= g.conns.maxConns() || g.conns.next() > upstream.HTTP1 && g.sharedFull()
 }
 
 // mayTry reports whether a dial may go to an address on trial although another address is healthy.
@@ -72,7 +91,7 @@ func (g *growth) mayTry() bool {
 // coming returns how many places the dials under way will likely bring. Dials to addresses on trial
 // do not count. So no request waits only for them while the pool may dial another address.
 func (g *growth) coming() int {
-	return g.conns.checking + (g.governor.dialing-g.governor.onTrial)*g.conns.perConn()
+	return g.conns.checking + max(0, g.dialing()-g.governor.onTrial)*g.conns.perConn()
 }
 
 // extraForAlone returns how many places the waiters need beyond one each: a request that must be
@@ -109,6 +128,9 @@ func (p *Pool) growLocked(now time.Time) {
 	if p.growth.paused { // each request reads its cache line: write it only if needed
 		p.growth.paused = false
 	}
+	if p.conns.isolation.queue.n > 0 {
+		p.isolateLocked(now)
+	}
 	for !p.closed && p.growth.wants() {
 		if !p.growth.mayDial() {
 			p.makeRoomLocked(nil)
@@ -129,7 +151,7 @@ func (p *Pool) growLocked(now time.Time) {
 func (p *Pool) pauseLocked(pause pause) {
 	p.growth.paused = p.governor.dialing == 0
 	if p.growth.hopeless() && !pause.mayWait {
-		p.queue.fail(func(w *waiter) error {
+		p.failWaitersLocked(func(w *waiter) error {
 			switch {
 			case w.resent: // the next connection serves it
 				return nil
@@ -140,7 +162,7 @@ func (p *Pool) pauseLocked(pause pause) {
 			}
 		})
 	}
-	if p.queue.n > 0 && !pause.until.IsZero() {
+	if p.queue.n+p.conns.isolation.queue.n > 0 && !pause.until.IsZero() {
 		p.growSoon.Set(pause.until)
 	}
 }
@@ -165,7 +187,7 @@ func (p *Pool) dialFailedLocked(now time.Time) {
 	case !local && p.governor.hasWorkingAddress():
 		return
 	}
-	p.queue.fail(func(w *waiter) error {
+	p.failWaitersLocked(func(w *waiter) error {
 		switch {
 		case w.resent:
 			return nil

@@ -85,14 +85,22 @@ func wantConsistent(t testing.TB, p *Pool, s *fakeSSP) {
 	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	inUse, places, draining := 0, 0, 0
+	inUse, places, draining, isolated, single := 0, 0, 0, 0, 0
 	for m := range p.conns.members {
 		inUse += m.inUse
 		places += m.counted
 		if m.draining {
 			draining++
+		} else if m.single {
+			single++
+		}
+		if m.isolated {
+			isolated++
+			testsupport.True(t, m.exclusive() && m.inUse == 1, "an isolated request shares its connection: %+v", m)
 		}
 	}
+	testsupport.True(t, isolated == p.conns.isolation.inUse && single == p.conns.isolation.single,
+		"%d connections are in use by isolated requests, and %d have one place; the pool counts %d and %d", isolated, single, p.conns.isolation.inUse, p.conns.isolation.single)
 	if inUse != p.conns.inUse || places != p.conns.places || draining != p.conns.draining {
 		t.Errorf("the sums over members are inUse %d, places %d, draining %d; the pool's are %d, %d, %d", inUse, places, draining, p.conns.inUse, p.conns.places, p.conns.draining)
 	}

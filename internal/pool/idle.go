@@ -91,14 +91,16 @@ func (c *connections) drainIdle(n int) {
 	}
 }
 
-// popIdle takes the most recently used idle connection of e, or returns nil. It drains expired
-// connections that it meets.
-func (c *connections) popIdle(e *endpoint, now time.Time) *member {
+// popIdle takes the most recently used idle connection of e, or returns nil. If http1 is true, it takes no
+// HTTP/2 connection. It drains expired connections that it meets.
+func (c *connections) popIdle(e *endpoint, http1 bool, now time.Time) *member {
 	l := &e.idle
-	for n := len(l.list); n > 0; n = len(l.list) {
-		m := l.list[n-1]
-		l.list[n-1] = nil
-		l.list = l.list[:n-1]
+	for i := len(l.list) - 1; i >= 0; i-- {
+		m := l.list[i]
+		if http1 && m.single {
+			continue
+		}
+		l.list = slices.Delete(l.list, i, i+1)
 		*l.kept--
 		why := c.expired(m, now)
 		if why == upstream.NotClosed {

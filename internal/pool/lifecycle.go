@@ -110,7 +110,7 @@ func (p *Pool) startDrainLocked() {
 	if p.conns.inUse == 0 {
 		close(p.drained)
 	}
-	p.queue.fail(func(*waiter) error { return errDraining })
+	p.failWaitersLocked(func(*waiter) error { return errDraining })
 	for _, w := range p.queue.elsewhere {
 		w.elsewhere, w.queued = false, false
 		w.ready <- waitResult{err: errDraining}

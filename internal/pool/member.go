@@ -16,6 +16,9 @@ import (
 type member struct {
 	pool   *Pool
 	leases [2]lease // one lease for usual requests, and one for a probe
+	// single says that the connection carries one exchange at a time although it is HTTP/2, since it was
+	// opened for an isolated request. It is constant once the connection is open.
+	single bool
 
 	// dial sets these fields before the pool knows the member; they never change.
 
@@ -37,6 +40,7 @@ type member struct {
 	avoidUntil time.Time
 	allowed    int  // places while on probation, 0 = all
 	alone      bool // in use by an exchange that allows no other outstanding exchange
+	isolated   bool // in use by an isolated request
 	fresh      bool // in use by the first exchange, directly after the dial
 	aging      bool // too old, but still needed: drains when another connection is open
 	violated   bool // closed after an HTTP/2 violation that is already counted
@@ -67,7 +71,7 @@ func newMember(p *Pool) *member {
 }
 
 // exclusive reports whether m carries one exchange at a time.
-func (m *member) exclusive() bool { return m.protocol == upstream.HTTP1 }
+func (m *member) exclusive() bool { return m.protocol == upstream.HTTP1 || m.single }
 
 // takes reports whether m, which is multiplexed, has a place for a request. alone says that the
 // request must be alone.
@@ -103,7 +107,7 @@ func (pl Place) Do(ex *upstream.Exchange) error {
 		switch {
 		case m.beside:
 			m.pool.besideEnded(nil)
-		case !m.exclusive():
+		case m.protocol != upstream.HTTP1:
 			m.pool.demotion.responded(ex.Client)
 			if !m.worked.Load() {
 				m.worked.Store(true)

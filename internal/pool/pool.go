@@ -49,7 +49,7 @@ type Pool struct {
 	// mu is never held during I/O. It guards, with their contents:
 	//
 	//   - conns (conns.go): the open connections (member.go) and their places. idle.go, shared.go,
-	//     lifetime.go, forecast.go and probation.go hold their rules.
+	//     lifetime.go, forecast.go, probation.go and isolation.go hold their rules.
 	//   - conns.endpoints (endpoint.go): the endpoints and the Balancer, except its methods that are
 	//     safe for concurrent use; an endpoint's stats are atomic.
 	//   - queue (queue.go, fairness.go, elsewhere.go, waiter.go): the requests that wait. Their channels are free of
@@ -165,25 +165,27 @@ func (p *Pool) takeLocked(ex *upstream.Exchange, again bool, now time.Time) (*le
 	if p.closed {
 		return nil, nil, errDraining
 	}
+	isolated := ex.Isolated && p.opts.isolates()
+	q := p.queueOf(isolated)
 	var to choice
-	w := wish{avoid: ex.Avoid, alone: ex.Alone, resent: ex.Resent, once: !ex.Request.Method.Idempotent()}
-	if ex.Refused {
+	w := wish{avoid: ex.Avoid, alone: ex.Alone || ex.Isolated, resent: ex.Resent, once: !ex.Request.Method.Idempotent(), isolated: isolated}
+	if ex.Refused && !isolated {
 		if l, waits, err := p.takeElsewhereLocked(ex, w, now); l != nil || waits != nil || err != nil {
 			return l, waits, err
 		}
 	}
-	if p.queue.n == 0 { // otherwise waiting requests come first
+	if q.n == 0 && (!isolated || p.conns.mayIsolate()) { // otherwise waiting requests come first
 		to = p.conns.pick(w, now)
 	}
 	if to.m == nil {
-		if p.queue.needsKey(ex) {
+		if q.needsKey(ex) {
 			return nil, nil, errNoKey
 		}
-		w, err := p.enqueueLocked(ex, again)
+		w, err := p.enqueueLocked(ex, isolated, again)
 		return nil, w, err
 	}
-	l := p.conns.acquire(to, ex.Alone, now)
-	if to.passedOver != nil {
+	l := p.conns.acquire(to, ex.Alone || ex.Isolated, now)
+	if to.passedOver != nil && !isolated {
 		p.dialPassedOverLocked(to.passedOver, now)
 	}
 	if !to.m.exclusive() {
@@ -231,22 +233,29 @@ func (p *Pool) releaseLocked(m *member, held time.Duration) {
 
 // reuseLocked gives an exclusive connection to the first waiter, or makes it idle.
 func (p *Pool) reuseLocked(m *member) {
+	q, isolated := p.nextFor(m)
 	switch {
+	case m.single && p.queue.n > 0 && !isolated && p.growth.full() && !p.growth.sharedFull():
+		p.conns.drain(m, upstream.ClosedDrain) // to make room for a connection with more places
+		p.growLocked(time.Now())
+	case m.single && p.demotion.on(time.Now()):
+		p.conns.drain(m, upstream.ClosedError)
+		p.growLocked(time.Now())
 	case p.unneededLocked(m.ep):
 		p.conns.drain(m, upstream.ClosedDrain)
-	case p.queue.n > 0 && !m.ep.Barred():
+	case q.n > 0 && !m.ep.Barred():
 		now := time.Now()
 		if why := p.conns.expired(m, now); why != upstream.NotClosed {
 			p.conns.drain(m, why)
 			p.growLocked(now)
 			return
 		}
-		p.giveLocked(choice{m: m}, waitResult{}, now)
+		p.giveLocked(choice{m: m, isolated: isolated}, waitResult{}, now)
 		p.conns.endpoints.Served(m.ep.Endpoint, 1, 0)
 		p.settleLocked(now)
 	default:
 		p.conns.keep(m)
-		if p.queue.n > 0 { // the waiters cannot use this connection
+		if p.queue.n+p.conns.isolation.queue.n > 0 { // the waiters cannot use this connection
 			p.growLocked(time.Now())
 		}
 	}

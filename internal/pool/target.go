@@ -10,6 +10,7 @@ import (
 type aim struct {
 	endpoint *endpoint // nil: the governor chooses one
 	waiting  bool      // a request waits for the dial, which uses the turn of an endpoint
+	isolated bool      // the request is isolated
 }
 
 // target is the address of a dial, and its state when the dial began.

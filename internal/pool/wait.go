@@ -7,17 +7,18 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// enqueueLocked puts ex into the queue. again says that ex had a place on a stale connection.
-func (p *Pool) enqueueLocked(ex *upstream.Exchange, again bool) (*waiter, error) {
+// enqueueLocked puts ex into its queue. again says that ex had a place on a stale connection.
+func (p *Pool) enqueueLocked(ex *upstream.Exchange, isolated, again bool) (*waiter, error) {
 	now := time.Now()
 	if !now.Before(ex.Deadline) {
 		return nil, upstream.ErrDeadlineNotSent
 	}
 	w := p.waiters.Get().(*waiter)
 	w.begin(ex, again, &p.opts, now)
-	p.queue.push(w, now)
+	w.isolated = isolated
+	p.queueOf(isolated).push(w, now)
 	p.growLocked(now)
-	if w.pending && p.growth.atLimit() {
+	if w.pending && !isolated && p.growth.atLimit() {
 		p.stats.limitWaits.Add(1)
 	}
 	if w.queued {
@@ -76,7 +77,7 @@ func (p *Pool) await(w *waiter, ctx context.Context) waitResult {
 			continue
 		}
 		if err == nil {
-			err = w.overdue(&p.opts, p.conns.placeSettings(), p.pauseCauseLocked(), now)
+			err = w.overdue(&p.opts, p.conns.placeSettingsFor(w), p.pauseCauseLocked(), now)
 		}
 		if err == nil {
 			w.arm(now)
@@ -86,7 +87,7 @@ func (p *Pool) await(w *waiter, ctx context.Context) waitResult {
 		if w.elsewhere {
 			p.queue.leaveElsewhere(w)
 		} else {
-			p.queue.remove(w)
+			p.queueOf(w.isolated).remove(w)
 		}
 		w.timer.Stop()
 		p.settleLocked(now)
@@ -99,6 +100,7 @@ func (p *Pool) await(w *waiter, ctx context.Context) waitResult {
 // waiters.
 func (p *Pool) serveLocked(now time.Time) {
 	p.serveElsewhereLocked(now)
+	p.serveIsolatedLocked(now)
 	for p.queue.n > 0 {
 		w := p.queue.first()
 		to := p.conns.pick(wish{avoid: w.avoid, alone: w.alone, resent: w.resent, once: true}, now) // no canary: the place may go to another waiter
@@ -114,17 +116,18 @@ func (p *Pool) serveLocked(now time.Time) {
 // endpoint.
 func (p *Pool) giveLocked(to choice, r waitResult, now time.Time) {
 	m := to.m
-	w := p.queue.first()
+	q := p.queueOf(to.isolated)
+	w := q.first()
 	if w.avoid == m.ep.Name && p.conns.endpoints.HasOther(w.avoid) {
-		w = p.queue.yield(w, m)
+		w = q.yield(w, m)
 	}
-	p.queue.remove(w)
+	q.remove(w)
 	p.giveToLocked(w, to, r, now)
 }
 
-// giveToLocked gives a place of to.m to w, which has left the queue.
+// giveToLocked gives a place of to.m to w, which has left its queue.
 func (p *Pool) giveToLocked(w *waiter, to choice, r waitResult, now time.Time) {
-	r.lease, r.by = p.conns.acquire(to, w.alone, now), p.queue.pay(w)
+	r.lease, r.by = p.conns.acquire(to, w.alone, now), p.queueOf(w.isolated).pay(w)
 	w.ready <- r
 }
 

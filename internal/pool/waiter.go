@@ -21,6 +21,7 @@ type waiter struct {
 	pending    bool   // no dial is expected to serve it; see queue
 	front      bool   // had a place before
 	alone      bool   // see upstream.Exchange
+	isolated   bool   // waits in isolation.queue
 	resent     bool   // see upstream.Exchange
 	redials    int    // see upstream.Exchange
 	avoid      string // see upstream.Exchange
@@ -60,7 +61,7 @@ func newWaiter() *waiter {
 // begin prepares w for the wait of ex. again says that ex had a place on a stale connection.
 func (w *waiter) begin(ex *upstream.Exchange, again bool, o *Options, now time.Time) {
 	w.deadline, w.since, w.armed = ex.Deadline, o.Lag.Begin(now), false
-	w.alone, w.resent, w.redials = ex.Alone, ex.Resent, ex.Redials
+	w.alone, w.isolated, w.resent, w.redials = ex.Alone || ex.Isolated, false, ex.Resent, ex.Redials
 	w.avoid, w.yields, w.key = ex.Avoid, 0, ex.FairKey
 	w.front = again || ex.Resent
 	w.dialLeft, w.pendingLeft = o.waitForDial(), o.PendingTimeout

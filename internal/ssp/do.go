@@ -183,7 +183,9 @@ func (s *SSP) send(r *Request, ex *upstream.Exchange, c *call) *upstream.Error {
 			return c.retries.lastError(e, c.sent)
 		}
 		why, failed = again, e
-		ex.Avoid = cmp.Or(ex.Endpoint, ex.Avoid) // an attempt without a place has no endpoint
+		if e.Progress != upstream.NotSent || e.Isolate != upstream.IsolateNext { // else its endpoint is as good as the others
+			ex.Avoid = cmp.Or(ex.Endpoint, ex.Avoid) // an attempt without a place has no endpoint
+		}
 		ex.ReleaseBody()
 		ex.Response.Reset()
 		ex.Times = upstream.Times{} // the pool sets Queued to the begin of the attempt
@@ -225,7 +227,7 @@ func (s *SSP) acquireAndSend(r *Request, ex *upstream.Exchange, c *call, why ret
 	ex.Alone = !s.opts.PipelineAll && !r.Method.Idempotent()
 	before := s.opts.RetryMax - c.retries.limited
 	ex.Resent, ex.Refused, ex.Redials = c.retries.resent, c.retries.refused && why != retryHedge, before
-	ex.OverHTTP1, ex.Client, ex.Keyer = c.retries.overHTTP1, c.client, r.keyer()
+	ex.OverHTTP1, ex.Isolated, ex.Client, ex.Keyer = c.retries.overHTTP1, c.retries.isolated, c.client, r.keyer()
 	place, err := s.lender.Acquire(ex)
 	redials := before - ex.Redials
 	c.retries.limited += redials

@@ -26,11 +26,11 @@ func (s *SSP) learn(ex *upstream.Exchange, c *call, o upstream.Outcome, err *ups
 
 // resultOf returns the result of a request for the SSP, or of an attempt for its endpoint. A
 // response that paused the SSP is Neutral, because the pause is the consequence. So is a timeout if
-// the SSP did not have enough time to be blamed.
+// the SSP did not have enough time to be blamed, and a failure for which that of another exchange stands.
 func (s *SSP) resultOf(ex *upstream.Exchange, c *call, o upstream.Outcome, err *upstream.Error) upstream.Result {
 	timedOut := o == upstream.Deadline && err.Progress != upstream.NotSent
 	switch {
-	case c.paused, timedOut && !s.hadEnoughTime(ex, c.start):
+	case c.paused, timedOut && !s.hadEnoughTime(ex, c.start), err != nil && err.Collateral:
 		return upstream.Neutral
 	case timedOut:
 		return upstream.Failure

@@ -40,8 +40,9 @@ type retries struct {
 	resends int // sent again after the SSP refused it or closed the connection; see mayResend
 	closed  int // see mostClosed
 
-	resent    bool // the SSP provably did not process the last attempt
+	resent    bool // the SSP provably did not process the last attempt, which was not the reason
 	refused   bool // the SSP received the last attempt, and said that it did not process it
+	isolated  bool // the next attempt must share no connection
 	overHTTP1 bool // the next attempt must use HTTP/1
 }
 
@@ -59,6 +60,14 @@ func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, c 
 		ok := !n.overHTTP1
 		n.overHTTP1 = true
 		return retryNotProcessed, ok
+	case e.Isolate == upstream.IsolateNext && n.isolated:
+		return 0, false
+	case e.Isolate == upstream.IsolateNext && e.Progress == upstream.NotSent:
+		n.isolated = true
+		return retryNotSent, true
+	case e.Isolate == upstream.IsolateNext:
+		n.isolated = true
+		return retryNotProcessed, s.mayResend(ex, c, retryNotProcessed, n.resends == 0)
 	case e.Progress == upstream.NotProcessed && e.Unsent:
 		n.resent = true
 		n.unsent++
@@ -69,7 +78,9 @@ func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, c 
 		return retryNotProcessed, true
 	case e.Progress == upstream.NotProcessed:
 		n.resent, n.refused = true, true
-		return retryNotProcessed, s.mayResend(ex, c, retryNotProcessed, n.resends == 0 || ex.Served >= fifthsPerToken)
+		ok := s.mayResend(ex, c, retryNotProcessed, n.resends == 0 || ex.Served >= fifthsPerToken)
+		n.isolated = n.isolated || e.Isolate == upstream.IsolateLast && n.resends > max(1, s.opts.RetryMax)
+		return retryNotProcessed, ok
 	case e.Progress == upstream.NotSent && e.Outcome == upstream.ConnLost && ex.Reused:
 		// The reused connection was closed before the request was sent. The SSP may have closed
 		// many connections at once, and a retry needs no dial.

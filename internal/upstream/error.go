@@ -21,6 +21,19 @@ const (
 	MaybeProcessed
 )
 
+// Isolate says whether a retry must not share its connection with other exchanges.
+type Isolate uint8
+
+const (
+	// IsolateNever means that a retry may share a connection.
+	IsolateNever Isolate = iota
+	// IsolateLast means that the SSP ended the connection without processing the request. If it does so
+	// again and again, the last retry should not depend on how many requests share the connection.
+	IsolateLast
+	// IsolateNext means that the SSP may end, or may have ended, the connection because of this request.
+	IsolateNext
+)
+
 // Error is a failed exchange, or the failure to acquire a place.
 type Error struct {
 	Outcome  Outcome
@@ -31,6 +44,11 @@ type Error struct {
 	// Unsent says, with NotProcessed, that no byte of the request left adbuffer: the connection stopped
 	// taking requests before that. A retry is the first sending.
 	Unsent bool
+	// Isolate says whether a retry must be Exchange.Isolated.
+	Isolate Isolate
+	// Collateral says that the exchange failed because its shared connection ended, and that the failure of
+	// another exchange stands for that end. The exchange does not count as a failure of the SSP.
+	Collateral bool
 	// Demote says that the peer violated HTTP/2, or reports a violation. If nothing else comes over
 	// HTTP/2, the pool should use HTTP/1 for a while.
 	Demote bool
@@ -80,6 +98,13 @@ func (e *Error) BlamesHTTP2() bool { return e.Demote || e.RefusesHTTP2 }
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// AsCollateral returns a copy of e that is Collateral.
+func (e *Error) AsCollateral() *Error {
+	c := *e
+	c.Collateral = true
+	return &c
+}
 
 // AsError returns err as an *Error. Connections and pools return only *Error; any other error
 // becomes Internal.

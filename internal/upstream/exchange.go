@@ -112,6 +112,9 @@ type Exchange struct {
 	// Alone says that no other exchange may be outstanding before or after this one on a pipelined
 	// connection. The pool ensures it. The field has no effect on other connections.
 	Alone bool
+	// Isolated says that no other exchange may share the connection with this one, since the SSP may end the
+	// connection because of this request. The pool ensures it for all protocols.
+	Isolated bool
 	// Redials is how many failed dials the exchange may survive while it waits for a place. Acquire
 	// subtracts the failed dials that it survived.
 	Redials int

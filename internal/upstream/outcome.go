@@ -20,7 +20,7 @@ const (
 	NoRoute          // no route matches
 	UnknownSSP       // the client named an SSP outside the route
 	Loop             // the request has already passed this process, or too many processes
-	TooLarge         // the client's header or body is over its limit, or its header is large and over the SSP's
+	TooLarge         // the client's header or body is over its limit, or its header is large and the SSP refuses it
 	PendingFull      // the SSP's queue is full
 	PendingTimeout   // waited in the queue for as long as the queue allows
 	BreakerOpen      // refused because the SSP fails
