@@ -336,7 +336,7 @@ func (p *Pool) failed(m *member, e *upstream.Error, client rates.Group) {
 	if e.Progress == upstream.NotProcessed && !e.Unsent {
 		m.avoidUntil = now.Add(avoidRefusing)
 	}
-	if e.Progress == upstream.NotProcessed && !m.exclusive() && p.conns.probation.refused(m) {
+	if e.Progress == upstream.NotProcessed && !m.exclusive() && p.conns.probation.refused(m, now) {
 		p.governor.endedUnprocessed(m.addr, now)
 	}
 }

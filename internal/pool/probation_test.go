@@ -2,6 +2,8 @@ package pool
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -95,34 +97,91 @@ func TestSSPThatProcessesOneRequestPerConnectionLosesNone(t *testing.T) {
 	}
 }
 
-// A connection with more processed than refused requests begins no probation. A connection that
-// stays open ends it.
+// Three connections in a row that refuse as many requests as they process begin a probation, and a
+// connection with more processed than refused requests does not. A connection that stays open ends it.
 func TestProbationIsForNewConnectionsAndEnds(t *testing.T) {
 	inBubble(t, func(o *Options) { http2Pool(o); o.MaxHTTP2Conns = 1 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.always(dialResult{after: msec, protocol: upstream.HTTP2, places: 20})
 		s.processOnly(3, msec, 0)
-		all := askAll(t, p, 10, sec)
-		pass(2 * msec)
-		for _, r := range all {
-			go r.do()
-			synctest.Wait() // so that the SSP counts them one by one
+		for _, places := range []int{0, 0, 3} {
+			all := askAll(t, p, 10, sec)
+			pass(2 * msec)
+			for _, r := range all {
+				go r.do()
+				synctest.Wait() // so that the SSP counts them one by one
+			}
+			pass(10 * msec)
+			testsupport.MustEqual(t, p.conns.probation.places, places, "new connections have %d places (0: all), want %d", places)
 		}
-		pass(10 * msec)
-		testsupport.MustEqual(t, p.conns.probation.places, 3, "new connections have %d places, want 3, as many as the last one processed")
-		// The SSP recovers. The next connection gets one more place after each exchange, up to all.
+		// The SSP recovers. On the next connection each exchange doubles the places, up to all.
 		s.locked(func() { s.do = holding(5 * msec) })
-		all = askAll(t, p, 40, sec)
+		all := askAll(t, p, 40, sec)
 		pass(2 * msec)
 		testsupport.Equal(t, p.Snapshot().PlacesInUse, 3, "%d places are in use on a connection on probation")
 		useAll(all)
 		testsupport.Equal(t, p.conns.probation.places, 0, "the probation continues: %v")
-		testsupport.Equal(t, s.dialCount(), 2, "%d dials")
+		testsupport.Equal(t, s.dialCount(), 4, "%d dials")
 		// 43 requests processed, one refused: an ordinary GOAWAY.
 		held := acquire(t, p)
-		s.conn(1).goAway(upstream.ClosedGoaway)
+		s.last().goAway(upstream.ClosedGoaway)
 		s.locked(func() { s.do = func(*fakeConn, *upstream.Exchange) error { return errFakeRefused } })
 		held.do()
 		testsupport.Equal(t, p.conns.probation.places, 0, "one refusal after many requests begins a probation: %v")
+	})
+}
+
+// An exchange that ends on a connection on probation doubles its places, once as many exchanges have ended
+// on it as it had places at first: one, one, two, four, and so on.
+func TestPlacesComeBackByDoubling(t *testing.T) {
+	inBubble(t, func(o *Options) { http2Pool(o); o.MaxHTTP2Conns = 1 }, func(t *testing.T, s *fakeSSP, p *Pool) {
+		s.always(dialResult{after: msec, protocol: upstream.HTTP2, places: 100})
+		p.conns.probation.places = 1
+		var places []int
+		for range 9 {
+			r := ask(t, p, sec)
+			pass(msec)
+			places = append(places, r.place.m.places)
+			testsupport.NoError(t, r.do())
+		}
+		testsupport.Equal(t, fmt.Sprint(places), "[1 1 2 4 8 16 32 64 100]", "an exchange found %s places")
+		testsupport.Equal(t, p.conns.probation.places, 0, "the probation continues: %v")
+	})
+}
+
+// An SSP that restarts sends a GOAWAY on its connections, also on those on which it has processed one
+// request and refuses 99. Its next connections have all their places, so no request waits for a place.
+func TestAnSSPThatRestartsKeepsItsPlaces(t *testing.T) {
+	inBubble(t, func(o *Options) { http2Pool(o); o.PendingTimeout = 50 * msec }, func(t *testing.T, s *fakeSSP, p *Pool) {
+		s.always(dialResult{after: msec, protocol: upstream.HTTP2})
+		s.processOnly(1, 0, 0)
+		all := askAll(t, p, 400, sec)
+		pass(msec)
+		for _, r := range all {
+			go r.do()
+			synctest.Wait() // so that the SSP counts them one by one
+		}
+		s.locked(func() { s.do = holding(100 * msec) })
+		var outcomes sync.Map
+		for range 800 { // 200 a second
+			go func() {
+				ex := &upstream.Exchange{Deadline: time.Now().Add(sec), Redials: 1}
+				place, err := p.Acquire(ex)
+				if err == nil {
+					err = place.Do(ex)
+				}
+				if err != nil {
+					n, _ := outcomes.LoadOrStore(upstream.AsError(err).Outcome, new(atomic.Int64))
+					n.(*atomic.Int64).Add(1)
+				}
+			}()
+			pass(5 * msec)
+		}
+		pass(sec)
+		outcomes.Range(func(o, n any) bool {
+			t.Errorf("%d of 800 requests ended as %v", n.(*atomic.Int64).Load(), o)
+			return true
+		})
+		testsupport.Equal(t, p.Snapshot().PlacesLimit, 400, "the pool has %d places, want %d")
 	})
 }
 
