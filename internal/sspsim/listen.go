@@ -95,6 +95,10 @@ func (g *gate) set(state gateState) error {
 		return nil
 	}
 	ln, err := listenShared(g.keeper.Addr().String())
+	if err == nil {
+		// Accepted connections inherit it. Otherwise their TIME-WAIT keeps the port from the next process.
+		err = control(ln, func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) })
+	}
 	if err != nil {
 		return err
 	}

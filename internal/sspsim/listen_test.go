@@ -46,6 +46,19 @@ func TestRefuseClosesThePortAndOpensItAgain(t *testing.T) {
 	}
 }
 
+// The side that closes first keeps the connection in TIME-WAIT for a minute.
+func TestAPortIsFreeAgainAfterItsConnectionsHaveEnded(t *testing.T) {
+	s := startWith(t, Behaviour{})
+	c := dial(t, s)
+	c.wantOpen()
+	addr := s.Addr()
+	s.CloseConnections()
+	testsupport.NoError(t, s.Close())
+	again, err := Start(Options{Addr: addr})
+	testsupport.MustTrue(t, err == nil, "the port cannot be opened again: %v", err)
+	testsupport.NoError(t, again.Close())
+}
+
 func TestBlackHoleLetsNoDialFinish(t *testing.T) {
 	s := startWith(t, Behaviour{})
 	c := dial(t, s)
