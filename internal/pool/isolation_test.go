@@ -132,3 +132,25 @@ func TestIsolatedRequestsOverHTTP1(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// A request that must use HTTP/1 does not get the idle HTTP/2 connection of an isolated request.
+func TestRequestsOverHTTP1PassOverConnectionsOfIsolatedRequests(t *testing.T) {
+	inBubble(t, func(o *Options) { multiplexed(o); o.Protocol = upstream.Unknown }, func(t *testing.T, s *fakeSSP, p *Pool) {
+		s.set(func(c dialCall) dialResult {
+			if c.offer {
+				return dialResult{after: msec, protocol: upstream.HTTP2}
+			}
+			return dialResult{after: msec, protocol: upstream.HTTP1}
+		})
+		acquire(t, p).do()
+		large := askIsolated(t, p, sec)
+		pass(msec)
+		large.wantConn(1, msec)
+		large.do()
+		r := askFor(t, p, &upstream.Exchange{Deadline: time.Now().Add(sec), Redials: 1, OverHTTP1: true})
+		pass(msec)
+		r.wantConn(2, msec)
+		testsupport.Equal(t, r.place.Protocol(), upstream.HTTP1, "the request got %v")
+		r.do()
+	})
+}
