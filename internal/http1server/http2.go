@@ -148,6 +148,9 @@ func (c *Conn) Refused(violation string) { c.streamRefused(Malformed(violation))
 func (c *Conn) TooManyStreams()          { c.streamRefused(c.server.options().tooManyStreams()) }
 func (c *Conn) TooMuchUnread(bytes int)  { c.streamRefused(c.server.options().tooMuchUnread(bytes)) }
 
+// Unsent implements http2server.Owner.
+func (c *Conn) Unsent(n int) { c.server.handler.Unsent(c, n) }
+
 // streamRefused reports a request that got no stream.
 func (c *Conn) streamRefused(f *Refusal) {
 	f.Reset = true

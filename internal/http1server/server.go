@@ -30,6 +30,9 @@ type Handler interface {
 	Handle(c *Conn) (Request, *Response)
 	// Open takes a request over HTTP/2, as http2server.Owner's Open does.
 	Open(c *Conn, s *http2server.Stream, b *http2codec.RequestBlock, last bool) (http2server.Request, *http2server.Response)
+	// Unsent reports that the frames which wait until the client of c reads take n bytes more, or less if
+	// n is negative. Their sum becomes 0 before c ends.
+	Unsent(c *Conn, n int)
 	// Refused reports a connection, or a request of a client at peer, that was not read completely. It
 	// returns the last response of the connection; nil for a stream that is reset.
 	Refused(peer netip.Addr, f *Refusal) *Response

@@ -29,6 +29,9 @@ type Owner interface {
 	// the connection: see Options.MaxStreams and MaxUnread.
 	TooManyStreams()
 	TooMuchUnread(bytes int)
+	// Unsent is called while a write waits for the client, and when the wait has ended. n is by how many
+	// bytes the memory of frames that wait has grown; it is negative when less memory waits.
+	Unsent(n int)
 	// Pause makes the next Read wait longer by d.
 	Pause(d time.Duration)
 	// Interrupt makes each Read that would wait fail. HangUp closes the socket.

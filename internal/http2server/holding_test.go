@@ -80,6 +80,10 @@ func TestHeadersOfResponsesWaitForRoomInTheBuffer(t *testing.T) {
 		}
 		testsupport.AtMost(t, len(w.conn.out.buf), readPause+11_000, "the buffer holds %d bytes")
 		testsupport.AtLeast(t, w.conn.held, streams*len(fields), "%d bytes count as unread")
+		testsupport.Equal(t, w.owner().unsent, 0, "%d bytes of frames count before a write waits, want %d")
+		w.conn.WriteWaits()
+		testsupport.AtLeast(t, w.owner().unsent, 64<<10, "%d bytes of frames count while a write waits")
+		testsupport.AtLeast(t, w.owner().unsent, len(w.conn.out.buf), "%d bytes of frames count while a write waits")
 		w.readAgain()
 		synctest.Wait()
 		got := map[uint32]string{}
@@ -95,32 +99,35 @@ func TestHeadersOfResponsesWaitForRoomInTheBuffer(t *testing.T) {
 			testsupport.MustEqual(t, got[id], "header an ad trailer", "stream %[2]d got %[1]q", id)
 		}
 		testsupport.Equal(t, w.conn.held, 0, "%d bytes are still unread")
+		testsupport.Equal(t, w.owner().unsent, 0, "%d bytes of frames count after the client has read, want %d")
 	})
 }
 
 // A client that read slowly lost its connection at once when other clients took the memory for unread
 // responses.
 func TestAResponseInTheBufferHasAMomentBeforeItsConnectionIsDropped(t *testing.T) {
-	for _, reads := range []bool{true, false} {
-		testsupport.Bubble(t, func(t *testing.T) {
-			w := newWire(t, wireOptions)
-			w.send()
-			w.stall()
-			w.get(1)
-			w.respond(1, &Response{Status: 200, Body: []byte("an ad")})
-			w.conn.WriteWaits()
-			w.conn.DropUnread(1)
-			time.Sleep(dropAfter / 2)
-			if reads {
-				w.readAgain()
-			}
-			time.Sleep(dropAfter)
-			synctest.Wait()
-			testsupport.Equal(t, w.closed(), !reads, "a client that reads %[2]v: closed %[1]v", reads)
-			if !reads {
-				w.readAgain()
-			}
-		})
+	for name, drop := range map[string]func(*Conn){"the response": func(c *Conn) { c.DropUnread(1) }, "the frames": (*Conn).DropUnsent} {
+		for _, reads := range []bool{true, false} {
+			testsupport.Bubble(t, func(t *testing.T) {
+				w := newWire(t, wireOptions)
+				w.send()
+				w.stall()
+				w.get(1)
+				w.respond(1, &Response{Status: 200, Body: []byte("an ad")})
+				w.conn.WriteWaits()
+				drop(w.conn)
+				time.Sleep(dropAfter / 2)
+				if reads {
+					w.readAgain()
+				}
+				time.Sleep(dropAfter)
+				synctest.Wait()
+				testsupport.Equal(t, w.closed(), !reads, "%[3]s dropped, a client that reads %[2]v: closed %[1]v", reads, name)
+				if !reads {
+					w.readAgain()
+				}
+			})
+		}
 	}
 }
 

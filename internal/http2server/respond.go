@@ -147,6 +147,9 @@ func (c *Conn) stalledLocked(s *Stream) {
 // needsNoWindow reports whether a header or a trailer is the next part of the response of s.
 func (s *Stream) needsNoWindow() bool { return s.status != 0 || len(s.toSend) == 0 }
 
+// unreadForLongest is the violation of a client whose response is dropped.
+const unreadForLongest = "of all unread responses, the one that has waited for longest"
+
 // DropUnread resets stream id if its response waits for the client. If it has waited for dropAfter, it
 // costs the connection dropCost, so a client that never reads loses its connection too. Before that,
 // other clients are the cause.
@@ -156,11 +159,10 @@ func (s *Stream) needsNoWindow() bool { return s.status != 0 || len(s.toSend) ==
 func (c *Conn) DropUnread(id uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	const rule = "of all unread responses, the one that has waited for longest"
 	if s := c.streams.get(id); s != nil && s.responded {
 		_, write := c.owner.Timeouts()
 		waited := write - time.Until(s.sendBy)
-		c.rejectLocked(s, h2.ErrCodeEnhanceYourCalm, rule)
+		c.rejectLocked(s, h2.ErrCodeEnhanceYourCalm, unreadForLongest)
 		if waited >= dropAfter {
 			if err := c.flood.Spend(c.dropCost()); err != nil {
 				c.violatedLocked(err)
@@ -169,8 +171,33 @@ func (c *Conn) DropUnread(id uint32) {
 		c.sendLocked()
 		return
 	}
-	isInBuffer := slices.ContainsFunc(c.out.release, func(r sent) bool { return r.stream.id == id })
-	if !isInBuffer || c.closed {
+	if slices.ContainsFunc(c.out.release, func(r sent) bool { return r.stream.id == id }) {
+		c.dropBufferLocked(func() { c.DropUnread(id) })
+	}
+}
+
+// DropUnsent closes the connection if the current write has waited for the client for dropAfter, at once
+// or when that time has passed.
+func (c *Conn) DropUnsent() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if since := c.out.waitsSince; !since.IsZero() {
+		c.dropBufferLocked(func() { c.dropUnsentSince(since) })
+	}
+}
+
+func (c *Conn) dropUnsentSince(since time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.out.waitsSince.Equal(since) {
+		c.dropBufferLocked(func() { c.dropUnsentSince(since) })
+	}
+}
+
+// dropBufferLocked closes the connection if a write has waited for dropAfter. Otherwise it calls again
+// when that time has passed.
+func (c *Conn) dropBufferLocked(again func()) {
+	if c.closed {
 		return
 	}
 	wait := dropAfter
@@ -178,10 +205,10 @@ func (c *Conn) DropUnread(id uint32) {
 		wait -= time.Since(c.out.waitsSince)
 	}
 	if wait > 0 {
-		time.AfterFunc(wait, func() { c.DropUnread(id) })
+		time.AfterFunc(wait, again)
 		return
 	}
-	c.violatedLocked(&http2codec.Error{Code: h2.ErrCodeEnhanceYourCalm, Text: rule})
+	c.violatedLocked(&http2codec.Error{Code: h2.ErrCodeEnhanceYourCalm, Text: unreadForLongest})
 	c.owner.HangUp()
 }
 
@@ -209,6 +236,7 @@ func (c *Conn) WriteWaits() {
 			r.stream.req.Unread()
 		}
 	}
+	c.countUnsentLocked()
 }
 
 // pumpLocked sends bodies that wait for the connection's window or for room in the buffer.

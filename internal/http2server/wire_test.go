@@ -230,6 +230,7 @@ type gated struct {
 	requests   map[uint32]*gatedRequest
 	mostBody   int  // bytes of a body
 	ungated    bool // each request is served at once
+	unsent     int  // the sum of Unsent
 }
 
 func (w *wire) owner() *gated { return w.conn.owner.(*gated) }
@@ -240,6 +241,7 @@ func (g *gated) Violated(rule string)                { g.violations = append(g.v
 func (*gated) Refused(string)                        {}
 func (*gated) TooManyStreams()                       {}
 func (*gated) TooMuchUnread(int)                     {}
+func (g *gated) Unsent(n int)                        { g.unsent += n }
 func (*gated) Pause(time.Duration)                   {}
 func (g *gated) Interrupt()                          { g.interrupt() }
 func (g *gated) HangUp()                             { g.interrupt() }

@@ -12,6 +12,8 @@ type writer struct {
 	failed bool   // a write has failed: no more bytes are written
 	// waitsSince is when the current write began to wait for the client. It is zero while none waits.
 	waitsSince time.Time
+	writing    int // capacity of the buffer that is being written
+	unsent     int // bytes that Owner.Unsent was told
 
 	release []sent // streams whose responses are in the buffer, in their order
 }
@@ -36,6 +38,9 @@ const (
 // startWritingLocked reports whether the caller must write the buffer, since it holds bytes and no
 // goroutine writes. The caller then calls write without mu.
 func (c *Conn) startWritingLocked() bool {
+	if c.out.busy {
+		c.countUnsentLocked()
+	}
 	if len(c.out.buf) == 0 || c.out.busy || c.out.failed {
 		return false
 	}
@@ -60,10 +65,12 @@ func (c *Conn) write() {
 		b := c.out.buf
 		c.out.buf, c.out.spare = c.out.spare[:0], nil
 		c.out.handed += uint64(len(b))
+		c.out.writing = cap(b)
 		c.mu.Unlock()
 		_, err := c.rw.Write(b)
 		c.mu.Lock()
-		c.out.waitsSince = time.Time{}
+		c.out.waitsSince, c.out.writing = time.Time{}, 0
+		c.countUnsentLocked()
 		if cap(b) <= maxKeptBuffer {
 			c.out.spare = b[:0]
 		}
@@ -79,6 +86,19 @@ func (c *Conn) write() {
 	c.out.busy = false
 	c.written.Broadcast()
 	c.drainedLocked()
+}
+
+// countUnsentLocked tells the owner how many bytes the buffers hold. It counts them only while a write
+// waits for the client, so that responses which the socket takes at once cost nothing.
+func (c *Conn) countUnsentLocked() {
+	n := 0
+	if !c.out.waitsSince.IsZero() {
+		n = cap(c.out.buf) + c.out.writing
+	}
+	if n != c.out.unsent {
+		c.owner.Unsent(n - c.out.unsent)
+		c.out.unsent = n
+	}
 }
 
 // writtenLocked releases the streams whose responses have been written.

@@ -23,7 +23,7 @@ var (
 	descUploads     = descs.New("adbuffer_uploads", "Requests whose body is still arriving.")
 	descUploadsMax  = descs.New("adbuffer_uploads_limit", "Requests whose body may still be arriving (server.max_uploads).")
 	descDropped     = descs.New("adbuffer_uploads_dropped_total", "Requests that got 408 because server.max_uploads was reached, or half of server.max_buffered_bytes was held by such requests, and their body had been arriving for the longest time.")
-	descBuffered    = descs.New("adbuffer_buffered_bytes", "Bytes of request and response bodies held.")
+	descBuffered    = descs.New("adbuffer_buffered_bytes", "Bytes of request and response bodies held, and of frames that wait for clients over HTTP/2.")
 	descBufferedMax = descs.New("adbuffer_buffered_bytes_limit", "Bytes of bodies that may be held (server.max_buffered_bytes, or less if it is more than a quarter of the memory).")
 	descUnread      = descs.New("adbuffer_client_responses_dropped_total", "Responses that were cut because clients did not read them: unread responses held half of server.max_buffered_bytes or of an SSP's max_buffered_bytes, and these waited for the longest time.")
 	descRefused     = descs.New("adbuffer_limit_refused_total", "Connections, requests and legs that a limit of the service refused, by the limit's setting below server. Those that one SSP's limit refused are not counted here.", "limit")

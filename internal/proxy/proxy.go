@@ -51,6 +51,7 @@ type Proxy struct {
 	process  route.Process
 	uploads  slowClients // requests whose body is still arriving: server.max_uploads
 	unread   slowClients // responses that clients have not read
+	unsents  unsents
 	budget   *upstream.Budget
 	ready    func() bool // for HealthPath
 	panics   atomic.Uint64

@@ -101,3 +101,23 @@ func TestUnreadResponsesWithoutAnSSPMakeRoomForOthers(t *testing.T) {
 		return m.series(unreadDropped, "") > connections*streams-most/2/(4<<10)
 	})
 }
+
+// Frames that wait for a client are memory beside the responses that they carry.
+func TestFramesOfAClientThatReadsNothingAreCounted(t *testing.T) {
+	m := newModeProxy(t, route.Single, overTLS, bidder{name: "a", handler: func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Long", strings.Repeat("v", 7_000))
+		w.WriteHeader(http.StatusNoContent)
+	}})
+	f := m.frames(t)
+	testsupport.NoError(t, f.conn.NetConn().(*net.TCPConn).SetReadBuffer(4<<10))
+	id := uint32(1)
+	testsupport.Eventually(t, "the socket is full", func() bool {
+		for range 20 {
+			f.request(id, true)
+			id += 2
+		}
+		return m.series("adbuffer_buffered_bytes", "") > 64<<10
+	})
+	f.conn.Close()
+	m.await(0, "adbuffer_buffered_bytes", "")
+}

@@ -39,6 +39,9 @@ func (b *Budget) From() string {
 // of the caller.
 func (b *Budget) Reserve(n int64) bool { return b.reserve(n, false) }
 
+// Hold counts n bytes that are held already, also beyond the limit. The caller bounds them.
+func (b *Budget) Hold(n int64) { b.used.Add(n) }
+
 // reserve is Reserve. For a part of a request it leaves a quarter of the limit for responses:
 // otherwise the SSP would process requests whose responses find no room.
 func (b *Budget) reserve(n int64, forRequest bool) bool {
@@ -70,7 +73,8 @@ func (b *Budget) Release(n int64) {
 	}
 }
 
-// Used returns the bytes that are held. They exceed the limit only after the limit was lowered.
+// Used returns the bytes that are held. They exceed the limit only after the limit was lowered, and
+// after Hold.
 func (b *Budget) Used() int64 { return b.used.Load() }
 
 // Refused returns how often bytes did not fit.

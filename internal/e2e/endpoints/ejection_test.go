@@ -2,6 +2,7 @@ package endpoints
 
 import (
 	"fmt"
+	"regexp"
 	"testing"
 	"time"
 
@@ -12,6 +13,8 @@ import (
 
 // fails is an SSP that responds 500 to all requests.
 var fails = sspsim.Behaviour{Faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: 500}}}
+
+var ejectionFigures = regexp.MustCompile(`^\d+ of \d+ requests failed, \d+ in a row$`)
 
 // pair is a configuration of openx with two endpoints.
 func pair(a, b *sspsim.SSP, settings string) string {
@@ -57,7 +60,7 @@ func TestEndpointThatFailsIsEjectedAndComesBack(t *testing.T) {
 	ab.WantMetric(float64(failed), "adbuffer_endpoint_requests_total", "endpoint="+name, "outcome=server_error")
 	const ejected = "an endpoint fails and gets no requests for a while; see ejection"
 	ab.WantLogged(ejected)
-	if lines := ab.Log.Lines(ejected); len(lines) != 1 || lines[0]["endpoint"] != name {
+	if lines := ab.Log.Lines(ejected); len(lines) != 1 || lines[0]["endpoint"] != name || lines[0]["for"] == nil || !ejectionFigures.MatchString(fmt.Sprint(lines[0]["why"])) {
 		t.Errorf("the log has %v", lines)
 	}
 

@@ -142,7 +142,7 @@ ssps:
 			testsupport.Equal(t, b.ads.Load(), 0, "the unhealthy endpoint got %d requests")
 			const fails = "an endpoint fails its health checks and gets no requests; see health_check"
 			ab.WantLogged(fails)
-			if lines := ab.Log.Lines(fails); len(lines) != 1 || lines[0]["endpoint"] != b.addr || lines[0]["error"] != "status 503" {
+			if lines := ab.Log.Lines(fails); len(lines) != 1 || lines[0]["endpoint"] != b.addr || lines[0]["why"] != "status 503" {
 				t.Errorf("the log has %v", lines)
 			}
 			for _, path := range []string{"/pools", "/ssps"} {
