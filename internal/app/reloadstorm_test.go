@@ -44,7 +44,7 @@ func (s *storm) next() setup {
 		settings := []string{fmt.Sprintf("max_in_flight: %d", 1000+s.rnd.IntN(2)), "qps: {limit: " + s.pick("0", "1000000", "900000") + "}"}
 		settings = append(settings, fmt.Sprintf("pool: {max_conns: %d, max_idle: %d, min_idle: %d, linger: %s}",
 			40+s.rnd.IntN(20), 10+s.rnd.IntN(30), s.rnd.IntN(4), s.pick("200ms", "300ms")))
-		settings = append(settings, "breaker: {window: "+s.pick("1s", "10s")+"}", "adaptive: {enabled: "+s.pick("true", "false")+"}",
+		settings = append(settings, "breaker: {window: "+s.pick("1s", "10s")+"}",
 			"hedge: {enabled: "+s.pick("true", "false")+"}", "retry: {max: "+s.pick("0", "1")+"}")
 		which := s.rnd.IntN(len(s.sims))
 		ssp := at(name, s.sims[which], append(settings, s.how[which]())...)

@@ -8,6 +8,7 @@ import (
 // removedKeys are the keys that earlier versions had, each with the rule that its error states.
 // A name applies to each path that ends in it.
 var removedKeys = map[string]string{
+	"adaptive":                  "gone; see max_in_flight and pool.auto",
 	"admin.flight_recorder":     "gone; /debug/pprof/trace records an execution trace",
 	"admin.tls.groups":          "gone; server.tls.groups holds for both listeners",
 	"admin.tls.min_version":     "gone; server.tls.min_version holds for both listeners",

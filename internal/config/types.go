@@ -231,7 +231,6 @@ type Settings struct {
 	QPS                    QPS                     `yaml:"qps"`
 	Retry                  Retry                   `yaml:"retry"`
 	Hedge                  ssp.HedgeOptions        `yaml:"hedge"`
-	Adaptive               ssp.AdaptiveOptions     `yaml:"adaptive"`
 	Breaker                ssp.BreakerOptions      `yaml:"breaker"`
 	Ejection               balancer.Ejection       `yaml:"ejection"`
 	HealthCheck            pool.HealthCheck        `yaml:"health_check"`

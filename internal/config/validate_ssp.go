@@ -30,10 +30,6 @@ func checkSSP(ssp *SSP, path string, r *report) {
 	if i := slices.IndexFunc(ssp.Headers.Set, func(f httpheader.NameValue) bool { return strings.EqualFold(f.Name, "Content-Encoding") }); i >= 0 && ssp.GzipRequest.Enabled {
 		r.add(join(at(join(path, "headers.set"), i), "name"), ssp.Headers.Set[i].Name, "is set by gzip_request; a body cannot have two codings", join(path, "gzip_request.enabled"))
 	}
-	if limit, floor := ssp.MaxInFlight, ssp.Adaptive.Floor; ssp.Adaptive.Enabled && limit > 0 && floor > limit {
-		r.add(join(path, "adaptive.floor"), floor, fmt.Sprintf("must not be above max_in_flight, %d", limit),
-			join(path, "max_in_flight"))
-	}
 }
 
 // maxEndpoints bounds the metrics: an endpoint has about 45 series.

@@ -68,22 +68,22 @@ func (s Groups) Most(all Groups, share float64, enough int) bool {
 	return bits.OnesCount32(uint32(s)) >= min(int(share*float64(n))+1, n, enough)
 }
 
-// sum is the number of a group's events, and the sum of their values. A failure's value is 1.
-type sum struct{ n, values float64 }
+// sum is the number of a group's requests, and how many of them failed.
+type sum struct{ n, failures float64 }
 
-// trimmedMean returns the mean value of the events of all groups but the worst: the quarter of the
-// client groups, rounded up, that raise the mean most. Where the other groups have fewer than enough
-// events, the worst ones count for as many as are missing. With events of one group, the result is
-// their mean. Without events it is 0. trimmedMean changes groups.
+// trimmedRatio returns the share of failures of all groups but the worst: the quarter of the client
+// groups, rounded up, that raise the share most. Where the other groups have fewer than enough requests,
+// the worst ones count for as many as are missing. With requests of one group, the result is their
+// share. Without requests it is 0. trimmedRatio changes groups.
 //
-// So the groups that are left out cannot raise the mean beyond that of the others. A mean of 1 stays
+// So the groups that are left out cannot raise the share beyond that of the others. A share of 1 stays
 // 1, however unequal the groups are.
-func trimmedMean(groups *[allGroups]sum, enough float64) float64 {
+func trimmedRatio(groups *[allGroups]sum, enough float64) float64 {
 	var counted, out sum
 	active := 0
 	for i, g := range groups {
 		counted.n += g.n
-		counted.values += g.values
+		counted.failures += g.failures
 		if g.n > 0 && Group(i) != Ours {
 			active++
 		}
@@ -91,30 +91,30 @@ func trimmedMean(groups *[allGroups]sum, enough float64) float64 {
 	if counted.n == 0 {
 		return 0
 	}
-	mean := counted.values / counted.n
+	ratio := counted.failures / counted.n
 	if active <= 1 {
-		return mean
+		return ratio
 	}
 	for range (active + 3) / 4 {
 		worst, most := Ours, 0.0
 		for i, g := range groups[:ClientGroups] {
-			if excess := g.values - mean*g.n; excess > most {
+			if excess := g.failures - ratio*g.n; excess > most {
 				worst, most = Group(i), excess
 			}
 		}
 		g := &groups[worst]
 		if worst == Ours {
-			break // no group is above the mean
+			break // no group is above the share of all
 		}
 		counted.n -= g.n
-		counted.values -= g.values
+		counted.failures -= g.failures
 		out.n += g.n
-		out.values += g.values
+		out.failures += g.failures
 		*g = sum{}
 	}
 	if missing := min(enough-counted.n, out.n); missing > 0 {
 		counted.n += missing
-		counted.values += out.values / out.n * missing
+		counted.failures += out.failures / out.n * missing
 	}
-	return counted.values / counted.n
+	return counted.failures / counted.n
 }

@@ -146,25 +146,6 @@ func TestFewRequestsOfOthersCountLittle(t *testing.T) {
 	}
 }
 
-func TestMeansLeaveOutTheSlowestGroups(t *testing.T) {
-	var m Means
-	for range 900 {
-		m.Add(1, 100)
-	}
-	for g := range Group(10) {
-		for range 10 {
-			m.Add(2+g, 10)
-		}
-	}
-	testsupport.Equal(t, m.Count(), 1000, "%d values")
-	if n, mean := m.Take(10); n != 1000 || mean != 10 {
-		t.Errorf("the mean of %d values is %v, want 10", n, mean)
-	}
-	if n, mean := m.Take(10); n != 0 || mean != 0 {
-		t.Errorf("%d values are left, and their mean is %v", n, mean)
-	}
-}
-
 func BenchmarkWindowRecord(b *testing.B) {
 	var w Window
 	w.Init(10e9, 0)

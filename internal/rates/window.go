@@ -89,7 +89,7 @@ func (w *Window) Ratio(least float64, enough int) float64 {
 		t := w.sums[g].Load()
 		groups[g] = sum{float64(t % oneFailure), float64(t / oneFailure)}
 	}
-	return trimmedMean(&groups, float64(enough))
+	return trimmedRatio(&groups, float64(enough))
 }
 
 // Others returns the groups of clients that sent requests, and the number of requests of those that

@@ -80,7 +80,7 @@ server: {tls: {FILES, client_ca_file: DIR/ca.pem}}
 admin: {tls: {FILES}, client_ca_file: DIR/ca.pem, token_file: DIR/token}
 fleet: {expected_replicas: 3, redis: {address: "127.0.0.1:1", username: u, password_file: DIR/token, tls: {enabled: true, FILES, ca_file: DIR/ca.pem}}}
 ssps:
-  - {name: a, endpoints: ["URL"], tls: {FILES, ca_file: DIR/ca.pem}, max_in_flight: 50, adaptive: {enabled: true}}
+  - {name: a, endpoints: ["URL"], tls: {FILES, ca_file: DIR/ca.pem}, max_in_flight: 50}
   - {name: b, endpoints: ["URL"], tls: {insecure_skip_verify: true}}
   - {name: c, endpoints: ["URL"], tls: {insecure_skip_verify: true}}
 routes: [{name: r, match: {path: /r}, mode: parallel-all, ssps: [a], mirror: {ssp: b}, on_error: no_ad}]

@@ -20,8 +20,8 @@ type Sample struct {
 	Releases  uint64        // places that requests gave back
 	Held      time.Duration // the time for which released places were in use, in sum
 	InUse     int           // places that are in use or being dialled
-	// Frozen says that something other than the limit holds requests back: a breaker, a pause, the
-	// adaptive limit or ejected endpoints. Nothing grows or shrinks meanwhile.
+	// Frozen says that something other than the limit holds requests back: a breaker, a pause or
+	// ejected endpoints. Nothing grows or shrinks meanwhile.
 	Frozen bool
 }
 

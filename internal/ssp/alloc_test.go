@@ -67,7 +67,6 @@ func TestSingleRequestAllocatesNothing(t *testing.T) {
 		"defaults": nil,
 		"every limit": func(o *Options) {
 			o.MaxInFlight = 10
-			o.Adaptive.Enabled = true
 			o.QPS = QPSOptions{Limit: 1e7}
 			o.NoBidBody = NoBidOpenRTB
 		},

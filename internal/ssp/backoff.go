@@ -176,3 +176,9 @@ func untilHTTPDate(v string, now time.Time) (time.Duration, bool) {
 	}
 	return 0, false
 }
+
+// storeMax stores n in v if it is larger.
+func storeMax(v *atomic.Int64, n int64) {
+	for was := v.Load(); n > was && !v.CompareAndSwap(was, n); was = v.Load() {
+	}
+}

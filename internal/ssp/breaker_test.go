@@ -124,9 +124,7 @@ func TestFailingSSPIsShedAndTheErrorSaysWhy(t *testing.T) {
 	})
 }
 
-// Only responses of an SSP that works, and timeouts after which it is to blame, are latencies for the
-// adaptive limit. A request that failed at once or was cancelled says nothing about the SSP's latency.
-func TestOutcomesThatCountForBreakerAndLatency(t *testing.T) {
+func TestOutcomesThatCountForTheBreaker(t *testing.T) {
 	type want string
 	const failed, worked, neither want = "failure", "success", "nothing"
 	later := func(e *upstream.Error) step { return after(time.Millisecond, fail(*e)) }
@@ -136,36 +134,35 @@ func TestOutcomesThatCountForBreakerAndLatency(t *testing.T) {
 		acquire error
 		timeout time.Duration // the leg's own
 		want    want
-		latency int64
 	}{
-		{"fill", fill(), nil, 0, worked, 1},
-		{"no bid", response(204, ""), nil, 0, worked, 1},
-		{"redirect", response(302, ""), nil, 0, worked, 1},
-		{"404", response(404, ""), nil, 0, worked, 0},
-		{"429 without Retry-After", response(429, ""), nil, 0, worked, 0},
-		{"500", response(500, ""), nil, 0, failed, 0},
-		{"503 without Retry-After", response(503, ""), nil, 0, failed, 0},
-		{"503 with one that asks for nothing", response(503, "", "Retry-After: 0"), nil, 0, failed, 0},
-		{"503 with Retry-After", response(503, "", "Retry-After: 1"), nil, 0, neither, 0},
-		{"429 with Retry-After", response(429, "", "Retry-After: 1"), nil, 0, neither, 0},
-		{"a timeout after a long deadline", never(), nil, 0, failed, 1},
-		{"a timeout that began a little late", never(), nil, 285 * msec, failed, 1},
-		{"a timeout after a short deadline", never(), nil, 200 * msec, neither, 0},
-		{"no place in time", nil, upstream.ErrDeadlineNotSent, 0, neither, 0},
-		{"cannot connect", nil, &refused, 0, failed, 0},
-		{"no TLS", nil, &upstream.Error{Outcome: upstream.TLSFailed}, 0, failed, 0},
-		{"connection lost", later(&cutMidResponse), nil, 0, failed, 0},
-		{"malformed response", later(&upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed}), nil, 0, failed, 0},
-		{"response over our limit", later(&upstream.Error{Outcome: upstream.ResponseTooLarge, Progress: upstream.MaybeProcessed}), nil, 0, worked, 0},
-		{"response over our budget", later(&upstream.Error{Outcome: upstream.Overloaded, Progress: upstream.MaybeProcessed}), nil, 0, neither, 0},
-		{"queue full", nil, &upstream.Error{Outcome: upstream.PendingFull}, 0, neither, 0},
-		{"queue slow", nil, &upstream.Error{Outcome: upstream.PendingTimeout}, 0, neither, 0},
-		{"draining", nil, &upstream.Error{Outcome: upstream.Draining}, 0, neither, 0},
-		{"cancelled", later(upstream.ErrCancelled), nil, 0, neither, 0},
+		{"fill", fill(), nil, 0, worked},
+		{"no bid", response(204, ""), nil, 0, worked},
+		{"redirect", response(302, ""), nil, 0, worked},
+		{"404", response(404, ""), nil, 0, worked},
+		{"429 without Retry-After", response(429, ""), nil, 0, worked},
+		{"500", response(500, ""), nil, 0, failed},
+		{"503 without Retry-After", response(503, ""), nil, 0, failed},
+		{"503 with one that asks for nothing", response(503, "", "Retry-After: 0"), nil, 0, failed},
+		{"503 with Retry-After", response(503, "", "Retry-After: 1"), nil, 0, neither},
+		{"429 with Retry-After", response(429, "", "Retry-After: 1"), nil, 0, neither},
+		{"a timeout after a long deadline", never(), nil, 0, failed},
+		{"a timeout that began a little late", never(), nil, 285 * msec, failed},
+		{"a timeout after a short deadline", never(), nil, 200 * msec, neither},
+		{"no place in time", nil, upstream.ErrDeadlineNotSent, 0, neither},
+		{"cannot connect", nil, &refused, 0, failed},
+		{"no TLS", nil, &upstream.Error{Outcome: upstream.TLSFailed}, 0, failed},
+		{"connection lost", later(&cutMidResponse), nil, 0, failed},
+		{"malformed response", later(&upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed}), nil, 0, failed},
+		{"response over our limit", later(&upstream.Error{Outcome: upstream.ResponseTooLarge, Progress: upstream.MaybeProcessed}), nil, 0, worked},
+		{"response over our budget", later(&upstream.Error{Outcome: upstream.Overloaded, Progress: upstream.MaybeProcessed}), nil, 0, neither},
+		{"queue full", nil, &upstream.Error{Outcome: upstream.PendingFull}, 0, neither},
+		{"queue slow", nil, &upstream.Error{Outcome: upstream.PendingTimeout}, 0, neither},
+		{"draining", nil, &upstream.Error{Outcome: upstream.Draining}, 0, neither},
+		{"cancelled", later(upstream.ErrCancelled), nil, 0, neither},
 	} {
 		testsupport.RunBubble(t, c.name, func(t *testing.T) {
 			p := &fakePool{steps: []step{c.step}, acquire: func(int, *upstream.Exchange) error { return c.acquire }}
-			cl := newClient(t, p, func(o *Options) { o.RetryMax, o.Adaptive.Enabled = 0, true })
+			cl := newClient(t, p, func(o *Options) { o.RetryMax = 0 })
 			cl.getIn(t.Context(), c.timeout)
 			requests, failures := cl.ssp.breaker.Tally()
 			got := neither
@@ -176,7 +173,6 @@ func TestOutcomesThatCountForBreakerAndLatency(t *testing.T) {
 				got = worked
 			}
 			testsupport.Equal(t, got, c.want, "counts as %s (%d of %d)", failures, requests)
-			testsupport.Equal(t, cl.ssp.adaptive.latencies.Count(), c.latency, "%d latencies were recorded")
 		})
 	}
 }

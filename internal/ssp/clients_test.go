@@ -167,48 +167,6 @@ func TestOnlyRecentResponsesDecideAboutAPause(t *testing.T) {
 	})
 }
 
-// A client whose requests take long lowers the limit of requests in flight for no other client. If the
-// requests of all clients take long, the limit falls.
-func TestSlowRequestsOfAClientLowerNoLimit(t *testing.T) {
-	for name, c := range map[string]struct {
-		slow    int // clients of 10
-		lowered bool
-	}{"one of ten": {1, false}, "all": {10, true}} {
-		testsupport.RunBubble(t, name, func(t *testing.T) {
-			cl := newClient(t, &fakePool{steps: []step{scriptedByQuery(failures)}}, func(o *Options) {
-				o.Adaptive.Enabled, o.MaxInFlight, o.Adaptive.Floor = true, 1000, 5
-			})
-			all := identitiesOf(t, cl, 10)
-			round := func(query func(client int) string) {
-				done := make(chan result)
-				n := 0
-				for i, id := range all {
-					for range 1 + 30*max(0, 1-i) { // the first client has most of the load
-						n++
-						go func() { done <- cl.getAs(id, query(i)) }()
-					}
-				}
-				for range n {
-					<-done
-				}
-			}
-			for range 200 {
-				round(func(int) string { return "ok" })
-			}
-			for range 100 {
-				round(func(i int) string {
-					if i < c.slow {
-						return "slow"
-					}
-					return "ok"
-				})
-			}
-			limit := cl.ssp.Snapshot().ConcurrencyLimit
-			testsupport.True(t, (limit < 1000) == c.lowered, "the limit is %d of 1000, want it lowered: %v", limit, c.lowered)
-		})
-	}
-}
-
 // One of ten clients sends most of the requests. They take three times as long as those of the others, or a
 // hundredth of the time, or they all fail and are retried. The others' requests are hedged as late as without
 // that client, and are retried.

@@ -142,27 +142,10 @@ func (s *SSP) admit(r *Request, now time.Duration) *upstream.Error {
 }
 
 func (s *SSP) overloaded() *upstream.Error {
-	of := overload{limit: s.inFlight.Limit()}
-	if o := &s.opts; o.Adaptive.Enabled && (o.MaxInFlight == 0 || of.limit < o.MaxInFlight) {
-		of.takes = time.Duration(s.adaptive.latency.Load()).Round(time.Millisecond)
-		of.base = time.Duration(s.adaptive.base.Load()).Round(time.Millisecond)
-		of.lowered = true
-	}
-	return s.overloads.err(of, func() *upstream.Error {
-		if of.lowered {
-			return upstream.Errorf(upstream.Overloaded, upstream.NotSent,
-				"%d of %d requests to it are in flight, lowered because it takes %v instead of %v; see ssps[].adaptive.floor (%d)",
-				of.limit, of.limit, of.takes, of.base, s.opts.Adaptive.floorUnder(s.opts.MaxInFlight))
-		}
-		return upstream.Errorf(upstream.Overloaded, upstream.NotSent, "%d of %d requests to it are in flight; see ssps[].max_in_flight", of.limit, of.limit)
+	limit := s.inFlight.Limit()
+	return s.overloads.err(limit, func() *upstream.Error {
+		return upstream.Errorf(upstream.Overloaded, upstream.NotSent, "%d of %d requests to it are in flight; see ssps[].max_in_flight", limit, limit)
 	})
-}
-
-// overload is what the error of a request beyond the limit in flight says.
-type overload struct {
-	limit       int
-	lowered     bool // by adaptive, because the SSP takes longer than base
-	takes, base time.Duration
 }
 
 // send makes attempts until one gets a response, or until a retry is not allowed.

@@ -46,15 +46,3 @@ func TestATimeoutUnderLagIsNotTheSSPsFailure(t *testing.T) {
 		})
 	}
 }
-
-// The limit that adaptive finds follows the time that the SSP took, and not the wait for CPU.
-func TestLagIsNoLatencyOfTheSSP(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		m, starve := starving(t)
-		c := newClient(t, &fakePool{steps: []step{after(200*msec, fill())}}, func(o *Options) { o.Lag, o.Adaptive.Enabled = m, true })
-		starve(110 * msec)
-		c.get().want(upstream.Fill)
-		_, latency := c.ssp.adaptive.latencies.Take(0)
-		testsupport.True(t, time.Duration(latency) >= 95*msec && time.Duration(latency) <= 105*msec, "the latency is %v, want about 100 ms", time.Duration(latency))
-	})
-}

@@ -9,18 +9,12 @@ import (
 // learn updates the learned state with the outcome of an admitted request. It ignores a failure at
 // an endpoint that is out while others serve: later requests go to the others. See breaker.
 func (s *SSP) learn(ex *upstream.Exchange, c *call, o upstream.Outcome, err *upstream.Error) {
-	t := &ex.Times
-	now := s.since(t.Done)
 	v := s.resultOf(ex, c, o, err)
 	if c.aside && v == upstream.Failure {
 		return
 	}
 	if v != upstream.Neutral {
-		s.breaker.record(now, c.client, v == upstream.Failure)
-	}
-	responded := o.HasResponse() && o.Row().Blame == upstream.BlameNone && !c.paused
-	if s.opts.Adaptive.Enabled && (responded || o == upstream.Deadline && v == upstream.Failure) {
-		s.adaptive.observe(now, c.client, t.Done.Sub(t.Acquired)-ex.Span.Lag(t.Done))
+		s.breaker.record(s.since(ex.Times.Done), c.client, v == upstream.Failure)
 	}
 }
 

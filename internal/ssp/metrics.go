@@ -32,7 +32,7 @@ var (
 	descQPSLimited       = desc("qps_limited_total", "Requests to an SSP over qps.limit: refused, or only counted in a dry run.")
 	descQPSLimit         = desc("qps_limit", "Requests a second that may be sent to an SSP (qps.limit), 0 for no limit.")
 	descInFlight         = desc("ssp_in_flight_requests", "Requests to an SSP that are in flight, waiting ones included.")
-	descConcurrencyLimit = desc("concurrency_limit", "Requests to an SSP that may be in flight: max_in_flight, or the current adaptive limit. 0 for no limit.")
+	descConcurrencyLimit = desc("concurrency_limit", "Requests to an SSP that may be in flight: max_in_flight, 0 for no limit.")
 	descRetryAfter       = desc("ssp_retry_after_responses_total", "Responses 429 and 503 of an SSP that carry Retry-After. Effect paused: requests to the SSP pause. Effect ignored: too few clients got one in the last 10 s, or too few of the last second's responses were 429, see retry_after_share.", "effect")
 	descBuffered         = desc("ssp_buffered_bytes", "Bytes of an SSP's requests and responses that are held.")
 	descBufferedLimit    = desc("ssp_buffered_bytes_limit", "Bytes of an SSP's requests and responses that may be held (ssps[].max_buffered_bytes). Further ones end as overloaded.")

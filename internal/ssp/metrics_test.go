@@ -46,7 +46,7 @@ func TestEverySeriesExistsFromTheStart(t *testing.T) {
 	problems, err := testutil.GatherAndLint(reg)
 	testsupport.True(t, err == nil && len(problems) == 0, "%v, %v", problems, err)
 	wantMetrics(t, reg, `
-# HELP adbuffer_concurrency_limit Requests to an SSP that may be in flight: max_in_flight, or the current adaptive limit. 0 for no limit.
+# HELP adbuffer_concurrency_limit Requests to an SSP that may be in flight: max_in_flight, 0 for no limit.
 # TYPE adbuffer_concurrency_limit gauge
 adbuffer_concurrency_limit{ssp="backup"} 7
 adbuffer_concurrency_limit{ssp="openx"} 0

@@ -29,7 +29,6 @@ type Options struct {
 	// MaxBufferedBytes bounds the bodies of requests and responses that are held at once. Requests
 	// leave a quarter of it for responses. 0 = only Request.Budget bounds them.
 	MaxBufferedBytes int64
-	Adaptive         AdaptiveOptions
 	Breaker          BreakerOptions
 	RetryAfterMax    time.Duration // 0 = Retry-After never pauses
 	// RetryAfterShare is a share from 0 to 1. More than this share of the groups of clients must have
@@ -53,14 +52,8 @@ type Options struct {
 	PipelineAll bool
 }
 
-// AdaptiveOptions are the settings `adaptive`, which lower the limit of requests in flight while the SSP is
-// slow. Package config says what the tags mean.
-type AdaptiveOptions struct {
-	Enabled bool `yaml:"enabled"`
-	Floor   int  `yaml:"floor" default:"8" min:"1" max:"10000000"` // never lower than this
-}
-
 // BreakerOptions are the settings `breaker`, which sheds a share of the requests to an SSP that fails.
+// Package config says what the tags mean.
 type BreakerOptions struct {
 	Enabled      bool          `yaml:"enabled" default:"true"`
 	Window       time.Duration `yaml:"window" default:"10s" min:"100ms" max:"10m"`

@@ -19,7 +19,7 @@ type Snapshot struct {
 	P99Seconds float64 `json:"p99_seconds"`
 
 	InFlight         int `json:"in_flight"`
-	ConcurrencyLimit int `json:"concurrency_limit"` // current; 0 = none
+	ConcurrencyLimit int `json:"concurrency_limit"` // max_in_flight; 0 = none
 
 	BufferedBytes      int64 `json:"buffered_bytes"` // of requests and responses
 	BufferedBytesLimit int64 `json:"buffered_bytes_limit"`
@@ -47,12 +47,11 @@ type Snapshot struct {
 func (s *SSP) Latency() *metrics.Histogram { return s.stats.duration }
 
 // HoldsBack reports whether something other than the pool keeps requests from the SSP: the breaker, a
-// pause that the SSP asked for, the adaptive limit, or an operator.
+// pause that the SSP asked for, or an operator.
 func (s *SSP) HoldsBack(at time.Time) bool {
 	now := s.since(at)
-	limit := s.inFlight.Limit()
 	sheds := !s.opts.Breaker.DryRun && s.breaker.shedRatio(now) > 0
-	return sheds || s.backoff.left(now) > 0 || s.opts.Adaptive.Enabled && limit > 0 && s.inFlight.Now() >= limit || s.Refusing()
+	return sheds || s.backoff.left(now) > 0 || s.Refusing()
 }
 
 // Snapshot returns the current state of the SSP.

@@ -1,7 +1,7 @@
 // Package ssp is one SSP: limits, breaker, retries and hedges around its pool.
 //
 // A request passes these checks in order: the SSP's Retry-After (backoff), the breaker, queries per
-// second (qps), and requests in flight (max_in_flight, adaptive). Then it acquires a place from the
+// second (qps), and requests in flight (max_in_flight). Then it acquires a place from the
 // pool, takes its token of the queries per second, and is sent. After an error it is sent again if
 // that is safe (retry). A slow request gets a second attempt beside the first if hedging is on
 // (hedge).
@@ -30,10 +30,10 @@ type SSP struct {
 	source     []byte
 	uncoded    *httpheader.Policy // opts.Policy, for requests with Plain set
 	blameAfter time.Duration
-	backoff    backoff // settings, with the state in learned
-	breaker    breaker // settings, with the state in learned
-	qps        *qps    // shared with successors while the qps settings are the same
-	overloads  refusal[overload]
+	backoff    backoff      // settings, with the state in learned
+	breaker    breaker      // settings, with the state in learned
+	qps        *qps         // shared with successors while the qps settings are the same
+	overloads  refusal[int] // by the limit in flight
 
 	*counters
 	*learned
@@ -64,7 +64,7 @@ func (s *SSP) SourceBytes() []byte { return s.source }
 // Pool returns the SSP's pool.
 func (s *SSP) Pool() *pool.Pool { return s.pool }
 
-// MaxInFlight returns max_in_flight, 0 for none. The adaptive limit may be lower, see Snapshot.
+// MaxInFlight returns max_in_flight, 0 for none.
 func (s *SSP) MaxInFlight() int { return s.opts.MaxInFlight }
 
 // Removes returns the members of bodies that the SSP does not get, or nil.

@@ -33,19 +33,16 @@ type learned struct {
 	pause     pause        // of backoff
 	window    rates.Window // of breaker
 	forgot    atomic.Uint64
-	adaptive  adaptive
 	budget    retryBudget
 	lateAfter quantile // of latencies; an attempt that takes longer is late and is hedged
 }
 
-// newLearned returns an empty learned, and sets the limit of requests in flight.
+// newLearned returns an empty learned.
 func newLearned(o *Options, k *counters) *learned {
 	l := new(learned)
 	l.pause.max.Store(int64(o.RetryAfterMax))
 	l.pause.recent.Init(time.Second, k.now())
 	l.window.Init(o.Breaker.Window, k.now())
-	k.inFlight.SetLimit(o.MaxInFlight)
-	l.adaptive.init(o.Adaptive, o.MaxInFlight, &k.inFlight)
 	l.budget.init()
 	l.lateAfter.init(o.Hedge.Quantile)
 	return l
@@ -58,6 +55,7 @@ func (s *SSP) applyOptions() {
 		limit = math.MaxInt64
 	}
 	s.buffered.SetLimit(limit)
+	s.inFlight.SetLimit(s.opts.MaxInFlight)
 	s.source = []byte("ssp/" + s.opts.Name)
 	s.blameAfter = s.opts.BlameAfter
 	if t := s.opts.RequestTimeout; t > 0 {
@@ -68,10 +66,10 @@ func (s *SSP) applyOptions() {
 	s.breaker = breaker{opts: s.opts.Breaker, Window: &s.window, shedCounts: &s.shed, lender: s.lender, forgot: &s.forgot}
 }
 
-// With returns the SSP with other settings, on the same pool. Counters, breaker, pause, adaptive
-// limit, rate and all other learned state continue. Requests that have begun on s end with its
-// settings, and are counted. Three limits hold for all requests from now on: requests in flight,
-// buffered bytes, and the length of a pause.
+// With returns the SSP with other settings, on the same pool. Counters, breaker, pause, rate
+// and all other learned state continue. Requests that have begun on s end with its settings, and are
+// counted. Three limits hold for all requests from now on: requests in flight, buffered bytes, and the
+// length of a pause.
 //
 // An SSP has one successor, made by With or MovedTo. Its name stays.
 func (s *SSP) With(o Options) *SSP {
@@ -79,7 +77,6 @@ func (s *SSP) With(o Options) *SSP {
 	next.pool, next.lender, next.learned = s.pool, s.lender, s.learned
 	now := s.now()
 	next.window.SetLength(o.Breaker.Window, now)
-	next.adaptive.set(o.Adaptive, o.MaxInFlight, now)
 	next.lateAfter.set(o.Hedge.Quantile)
 	next.pause.limit(o.RetryAfterMax, now)
 	next.applyOptions()
@@ -97,7 +94,6 @@ func (s *SSP) MovedTo(o Options, p *pool.Pool) *SSP {
 
 func (s *SSP) movedTo(o Options, l lender) *SSP {
 	next := s.successor(o)
-	s.adaptive.detach()
 	next.lender, next.learned = l, newLearned(&o, s.counters)
 	next.applyOptions()
 	return next

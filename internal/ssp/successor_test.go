@@ -146,71 +146,6 @@ func TestPauseThatAnEarlierRequestStartsIsWithinTheNewMaximum(t *testing.T) {
 	}
 }
 
-func TestLoweredAdaptiveLimitStaysWithinTheNewSettings(t *testing.T) {
-	adaptive := func(floor, ceiling int) func(o *Options) {
-		return func(o *Options) {
-			o.Adaptive, o.MaxInFlight = AdaptiveOptions{Enabled: true, Floor: floor}, ceiling
-		}
-	}
-	c := newClient(t, &fakePool{}, adaptive(4, 100))
-	for i, step := range []struct {
-		with func(o *Options)
-		want int
-	}{
-		{adaptive(4, 80), 80},   // not lowered: it follows max_in_flight
-		{nil, 0},                // set to 20 below
-		{adaptive(4, 200), 20},  // lowered: it stays
-		{adaptive(30, 200), 30}, // but not below the floor
-		{adaptive(4, 10), 10},   // nor above max_in_flight
-		{adaptive(4, 0), 0},     // the limit was not lowered, so no limit remains
-		{func(o *Options) { o.MaxInFlight = 50 }, 50}, // off
-		{adaptive(4, 60), 60},
-	} {
-		if step.with == nil {
-			c.ssp.inFlight.SetLimit(20)
-			continue
-		}
-		was := c.becomes(step.with)
-		testsupport.Equal(t, c.ssp.inFlight.Limit(), step.want, "step %[2]d: the limit is %[1]d", i)
-		if i == 6 { // requests that began earlier no longer count
-			for n := range 10 * adaptiveMinSamples {
-				was.adaptive.observe(time.Hour+time.Duration(n)*adaptiveWindow, 0, time.Duration(n+1)*time.Second)
-			}
-			testsupport.Equal(t, c.ssp.inFlight.Limit(), 50, "the limit is %d, but adaptive is off")
-		}
-	}
-}
-
-// The latencies from before adaptive was off say nothing about the SSP of now.
-func TestAdaptiveSwitchedOnAgainMeasuresAnew(t *testing.T) {
-	adaptive := func(on bool) func(o *Options) {
-		return func(o *Options) { o.Adaptive, o.MaxInFlight = AdaptiveOptions{Enabled: on, Floor: 4}, 100 }
-	}
-	c := newClient(t, &fakePool{}, adaptive(true))
-	observe := func(n int, at, latency time.Duration) {
-		for range n {
-			c.ssp.adaptive.observe(at, 0, latency)
-		}
-	}
-	observe(adaptiveMinSamples, time.Hour, 10*msec)
-	observe(adaptiveMinSamples-1, time.Hour, time.Minute) // a window that does not end
-	c.becomes(adaptive(false))
-	c.becomes(adaptive(true))
-	observe(adaptiveMinSamples, 2*time.Hour, 100*msec)
-	base, limit := time.Duration(c.ssp.adaptive.base.Load()), c.ssp.inFlight.Limit()
-	testsupport.True(t, base == 100*msec && limit == 100, "an SSP that takes 100ms counts as one that takes %v; its limit is %d, want 100", base, limit)
-}
-
-func TestChangedSettingsEndAProbe(t *testing.T) {
-	c := newClient(t, &fakePool{}, func(o *Options) { o.Adaptive, o.MaxInFlight = AdaptiveOptions{Enabled: true, Floor: 4}, 100 })
-	a := &c.ssp.adaptive
-	a.probe, a.limitBefore = measuring, 40
-	c.ssp.inFlight.SetLimit(20)
-	c.becomes(func(o *Options) { o.Adaptive, o.MaxInFlight = AdaptiveOptions{Enabled: true, Floor: 5}, 100 })
-	got := c.ssp.inFlight.Limit()
-	testsupport.True(t, got == 40 && a.probe == notProbing, "the limit is %d, want 40, as before the probe", got)
-}
-
 func TestAnotherHedgeQuantileUsesTheLearnedLatencies(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		c := learnt(t, &fakePool{steps: []step{after(20*msec, fill())}}, nil)
@@ -264,7 +199,7 @@ func TestFullBucketIsFullForRequestsThatBeganBeforeIt(t *testing.T) {
 func TestAnotherPoolForgetsLearnedStateAndKeepsCounters(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		with := func(o *Options) {
-			o.Adaptive, o.MaxInFlight, o.QPS = AdaptiveOptions{Enabled: true, Floor: 4}, 100, QPSOptions{Limit: 1, Burst: 3}
+			o.MaxInFlight, o.QPS = 100, QPSOptions{Limit: 1, Burst: 3}
 		}
 		c := newClient(t, &fakePool{steps: []step{response(503, "", "Retry-After: 20")}}, with)
 		c.get().want(upstream.ServerError)
@@ -273,19 +208,13 @@ func TestAnotherPoolForgetsLearnedStateAndKeepsCounters(t *testing.T) {
 			c.ssp.breaker.record(c.ssp.now(), sameClient, true)
 		}
 		c.ssp.breaker.shed.Add(5)
-		c.ssp.inFlight.SetLimit(10)
-		was := c.ssp
-		c.ssp = was.movedTo(options(with), &fakePool{steps: []step{fill()}, host: "other.example"})
+		c.ssp = c.ssp.movedTo(options(with), &fakePool{steps: []step{fill()}, host: "other.example"})
 		c.get().want(upstream.Fill)
 		got := c.ssp.Snapshot()
 		testsupport.True(t, got.BreakerFailures == 0 && got.BackoffSeconds == 0 && got.ConcurrencyLimit == 100, "%+v, want no learned state", got)
 		testsupport.True(t, got.Sent == 2 && got.Outcomes["server_error"] == 1 && got.Outcomes["ssp_backoff"] == 1 && got.BreakerShed == 5, "%+v, want the counts to continue", got)
 		c.get().want(upstream.Fill)
 		c.get().want(upstream.QPSLimit) // the new SSP object shares the rate
-		for i := range 10 * adaptiveMinSamples {
-			was.adaptive.observe(time.Hour+time.Duration(i)*adaptiveWindow, 0, time.Duration(i+1)*time.Second)
-		}
-		testsupport.Equal(t, c.ssp.inFlight.Limit(), 100, "requests on the old pool moved the limit to %d")
 	})
 }
 

@@ -115,7 +115,7 @@ ssps:
   - {name: piped, endpoints: [%q], protocol: http1-pipelined, pool: {max_conns: 1, pipeline_methods: all}}
   - {name: broken, endpoints: [%q], breaker: {min_requests: 5, window: 1m}}
   - {name: quits, endpoints: [%q], qps: {limit: 20, scope: fleet}}
-  - {name: nobid, endpoints: [%q], adaptive: {enabled: true}}
+  - {name: nobid, endpoints: [%q]}
   - {name: pair, endpoints: [%q, %q], ejection: {base_time: 1s}, breaker: {enabled: false}}
   - {name: dead, endpoints: ["http://%s/bid"], retry: {max: 3}, breaker: {enabled: false}}
 routes:

@@ -133,7 +133,6 @@ ssps:
     endpoints: [%[3]q]
     no_bid_body: openrtb
     qps: {scope: fleet, limit: 10000, burst: 10000}
-    adaptive: {enabled: true}
     hedge: {enabled: true}
   - {name: copy, endpoints: [%[3]q]}
   - {name: named, endpoints: ["https://localhost:9/"], %[4]s, health_check: {path: /health}, pool: {max_requests_per_conn: 1000}}
