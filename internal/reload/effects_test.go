@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"adbuffer/internal/config"
+	"adbuffer/internal/httpheader"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/sspsim"
 	"adbuffer/internal/testsupport"
@@ -213,7 +214,7 @@ func tableOf(t *testing.T, cfg *config.Config) (text string) {
 	ssps := map[string]*ssp.SSP{}
 	names := map[*ssp.SSP]string{}
 	for _, c := range cfg.SSPs {
-		s := new(ssp.SSP)
+		s := ssp.New(ssp.Options{Name: c.Name, Policy: httpheader.NewPolicy(httpheader.PolicyOptions{})}, nil)
 		ssps[c.Name], names[s] = s, c.Name
 	}
 	for _, r := range newTable(cfg, ssps, nil).Routes {
