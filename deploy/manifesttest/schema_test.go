@@ -35,7 +35,7 @@ func TestTheSchemaAcceptsValidFilesAndRefusesWrongTypes(t *testing.T) {
 		testsupport.NoError(t, err)
 		return schema.Validate(value)
 	}
-	effective, _, status := e2e.Run(t, nil, "check", "--show-secrets", "../../config/adbuffer.yaml")
+	effective, _, status := e2e.Run(t, nil, "check", "--show-secrets", "../../config/reference.yaml")
 	testsupport.MustTrue(t, status == 0, "check: exit status %d:\n%s", status, effective)
 	valid := map[string][]byte{
 		"effective":  []byte(effective),

@@ -134,7 +134,7 @@ func TestTheDebianPackageHasItsFiles(t *testing.T) {
 		"/usr/share/bash-completion/completions/adbuffer": "-rw-r--r-- root/root", "/usr/share/zsh/vendor-completions/_adbuffer": "-rw-r--r-- root/root",
 		"/usr/share/fish/vendor_completions.d/adbuffer.fish": "-rw-r--r-- root/root",
 		"/usr/share/doc/adbuffer/copyright":                  "-rw-r--r-- root/root",
-		"/usr/share/doc/adbuffer/CHANGELOG.md":               "-rw-r--r-- root/root", "/usr/share/doc/adbuffer/examples/adbuffer.yaml": "-rw-r--r-- root/root",
+		"/usr/share/doc/adbuffer/CHANGELOG.md":               "-rw-r--r-- root/root", "/usr/share/doc/adbuffer/examples/reference.yaml": "-rw-r--r-- root/root",
 	} {
 		if found[path] != want {
 			t.Errorf("%s: %q, want %q", path, found[path], want)

@@ -35,7 +35,7 @@ var restricted = []struct {
 }{
 	{"github.com/spf13/viper", false, []string{"adbuffer/internal/config"}},
 	{"github.com/valyala/fasthttp", false, []string{"adbuffer/internal/http1server"}},
-	{"net/http", true, []string{"adbuffer/internal/metrics"}}, // the handler of /metrics
+	{"net/http", true, []string{"adbuffer/internal/metrics", "adbuffer/internal/tracing"}}, // the handler of /metrics; the exporter of spans follows no redirect
 	{"golang.org/x/net/http2", true, []string{"adbuffer/internal/http2", "adbuffer/internal/http2server", "adbuffer/internal/http2codec"}},
 }
 

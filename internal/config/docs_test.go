@@ -17,11 +17,11 @@ import (
 
 const configDir = "../../config"
 
-// keyDocs returns the comment above each key of config/adbuffer.yaml by path, with
+// keyDocs returns the comment above each key of config/reference.yaml by path, with
 // "[]" for the index of a list. The first element that has a key documents it.
 func keyDocs(t *testing.T) map[string]string {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(configDir, "adbuffer.yaml"))
+	data, err := os.ReadFile(filepath.Join(configDir, "reference.yaml"))
 	testsupport.NoError(t, err)
 	var doc yaml.Node
 	testsupport.NoError(t, yaml.Unmarshal(data, &doc))
@@ -68,7 +68,7 @@ func shipped(t *testing.T) []string {
 	dir, err := filepath.Abs(configDir)
 	testsupport.NoError(t, err)
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
-	testsupport.MustTrue(t, err == nil && len(files) >= 2, "found %v (%v), want adbuffer.yaml and minimal.yaml at least", files, err)
+	testsupport.MustTrue(t, err == nil && len(files) >= 2, "found %v (%v), want reference.yaml and minimal.yaml at least", files, err)
 	t.Chdir(t.TempDir())
 	writeCert(t, ".", "cert")
 	return files
@@ -93,7 +93,7 @@ func TestTheDocumentedFileHasEveryKeyAndItsRealDefault(t *testing.T) {
 			return // the keys of an SSP, documented there
 		}
 		doc := docs[path]
-		testsupport.True(t, doc != "", "config/adbuffer.yaml has no comment above %s", path)
+		testsupport.True(t, doc != "", "config/reference.yaml has no comment above %s", path)
 		if isSection(k.typ) {
 			return
 		}
@@ -103,7 +103,7 @@ func TestTheDocumentedFileHasEveryKeyAndItsRealDefault(t *testing.T) {
 	})
 }
 
-// The words with which comments of config/adbuffer.yaml state the effect of a change.
+// The words with which comments of config/reference.yaml state the effect of a change.
 var statedEffects = map[string]Effect{"needs a restart": Restart, "takes a new pool": NewPool, "replaces open connections": NewConnections}
 
 // A comment states the effect of a change unless it applies in place. The comment of a section
@@ -169,13 +169,13 @@ func statedDefault(path string, k key) string {
 // Values in the documented file are the defaults. The exceptions are examples: names, endpoints,
 // headers and routes.
 func TestValuesInTheDocumentedFileAreTheDefaults(t *testing.T) {
-	documented := mustLoad(t, filepath.Join(configDir, "adbuffer.yaml"))
+	documented := mustLoad(t, filepath.Join(configDir, "reference.yaml"))
 	bare := mustParse(t, `
 ssps: [{name: openx, endpoints: ["http://127.0.0.1:9000/bid"]}]
 routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 `)
 	ignore := cmp.Options{cmpopts.IgnoreFields(Settings{}, "Headers"), compareUnexported}
-	testsupport.Equal(t, cmp.Diff(bare.SSPs[0].Settings, documented.SSPs[0].Settings, ignore), "", "ssps[0] of config/adbuffer.yaml differs from the defaults (-default +file):\n%s")
+	testsupport.Equal(t, cmp.Diff(bare.SSPs[0].Settings, documented.SSPs[0].Settings, ignore), "", "ssps[0] of config/reference.yaml differs from the defaults (-default +file):\n%s")
 	documented.SSPs, documented.Routes = bare.SSPs, bare.Routes
-	testsupport.Equal(t, cmp.Diff(bare, documented, compareUnexported), "", "config/adbuffer.yaml differs from the defaults (-default +file):\n%s")
+	testsupport.Equal(t, cmp.Diff(bare, documented, compareUnexported), "", "config/reference.yaml differs from the defaults (-default +file):\n%s")
 }

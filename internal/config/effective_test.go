@@ -25,7 +25,7 @@ func wantRoundTrip(t *testing.T, cfg *Config) {
 }
 
 func TestEffectiveConfigLoadsToAnEqualConfig(t *testing.T) {
-	wantRoundTrip(t, mustLoad(t, filepath.Join(configDir, "adbuffer.yaml")))
+	wantRoundTrip(t, mustLoad(t, filepath.Join(configDir, "reference.yaml")))
 	wantRoundTrip(t, mustLoad(t, filepath.Join(configDir, "minimal.yaml")))
 	wantRoundTrip(t, mustParse(t, `
 server: {listen: "unix:/run/a b.sock", socket_mode: "0600", trusted_proxies: [], idle_timeout: 1h0m0.5s}

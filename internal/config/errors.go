@@ -194,6 +194,12 @@ func (r *report) isBad(path string) bool {
 	return r.bad[""]
 }
 
+// isSet reports whether the file or a variable sets the key at path.
+func (r *report) isSet(path string) bool {
+	_, set := r.marks[path]
+	return set
+}
+
 // nearest returns the mark of path, or else of the closest section around it.
 func (r *report) nearest(path string) mark {
 	for p := path; p != ""; p = parent(p) {

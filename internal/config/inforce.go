@@ -96,14 +96,15 @@ func (c *Config) upstreamConns() (n int) {
 	return n
 }
 
-// inForce warns of each setting that the machine lowers.
+// inForce warns of each key of the configuration that the machine lowers. A default that it lowers is
+// what an operator expects of a small machine: the log at the start has the limits in force.
 func (w *warner) inForce(cfg *Config) {
 	m := &w.machine.Machine
-	if l := m.maxConnections(cfg); l.why != "" {
+	if l := m.maxConnections(cfg); l.why != "" && w.isSet(l.setting) {
 		w.add(l.setting, "%d are in force on this machine, not %d: %s, also for up to %d connections to SSPs (the sum of pool.max_conns, and one for each endpoint with a health_check) and for %d other files; raise ulimit -n, or lower server.max_connections or pool.max_conns",
 			l.Value, l.asked, l.why, cfg.upstreamConns(), m.spareFiles())
 	}
-	if l := m.maxBufferedBytes(cfg); l.why != "" {
+	if l := m.maxBufferedBytes(cfg); l.why != "" && w.isSet(l.setting) {
 		w.add(l.setting, "%d bytes are in force on this machine, not %d: %s; give it more memory or lower this",
 			l.Value, l.asked, l.why)
 	}

@@ -45,7 +45,7 @@ func TestLimitsInForceFitTheMachine(t *testing.T) {
 				}
 			}
 			var texts []string
-			for _, w := range warnings(cfg, machine{Machine: c.machine}) {
+			for _, w := range warnings(cfg, machine{Machine: c.machine}, everyKey) {
 				if strings.Contains(w.Text, "in force on this machine") {
 					texts = append(texts, w.Text)
 				}

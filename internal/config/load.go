@@ -80,7 +80,7 @@ func Parse(data []byte, env Env) (*Config, []Warning, error) {
 	}
 	m := thisMachine()
 	cfg.Machine = m.Machine
-	return cfg, slices.Concat(vars.unknown(), sharedWarnings(warnings(cfg, m), cfg, r)), nil
+	return cfg, slices.Concat(vars.unknown(), sharedWarnings(warnings(cfg, m, r.isSet), cfg, r)), nil
 }
 
 // complete fills in the defaults of all keys that settings lacks.

@@ -61,7 +61,7 @@ func TestAnEndpointThatIsTheOwnListenerWarns(t *testing.T) {
 	} {
 		text := "server: {listen: \"" + c.listen + "\"}\nssps: [{name: a, endpoints: [\"" + c.endpoint + "\"]}]\nroutes: [{name: r, match: {path: /}, ssps: [a]}]\n"
 		var got []string
-		for _, w := range warnings(mustParse(t, text), m) {
+		for _, w := range warnings(mustParse(t, text), m, everyKey) {
 			if strings.Contains(w.Text, "adbuffer itself") {
 				got = append(got, w.String())
 			}
@@ -76,7 +76,7 @@ func TestAnEndpointThatIsTheOwnListenerWarns(t *testing.T) {
 
 func TestAnEndpointThatIsTheAdminListenerWarns(t *testing.T) {
 	cfg := mustParse(t, "ssps: [{name: a, endpoints: [\"http://127.0.0.1:9090/\"]}]\nroutes: [{name: r, match: {path: /}, ssps: [a]}]\n")
-	wantWarnings(t, warnings(cfg, machine{}), "ssps[0].endpoints[0]: leads to this adbuffer itself, at admin.listen (127.0.0.1:9090): it serves operators, and no ads")
+	wantWarnings(t, warnings(cfg, machine{}, everyKey), "ssps[0].endpoints[0]: leads to this adbuffer itself, at admin.listen (127.0.0.1:9090): it serves operators, and no ads")
 }
 
 func TestThisMachineKnowsItsAddresses(t *testing.T) {

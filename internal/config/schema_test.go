@@ -27,7 +27,7 @@ const referencePattern = `\$\{`
 
 // schema describes the file that an operator writes. Types and names come from
 // the struct types, ranges and defaults from their tags, descriptions from the
-// comments of config/adbuffer.yaml.
+// comments of config/reference.yaml.
 func schema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	root := reflect.TypeFor[document]()

@@ -1,6 +1,6 @@
 // Package config turns YAML into one valid, unchanging Config. It is the only user of viper.
 //
-// A key is one struct field here and one commented line in config/adbuffer.yaml. The comment there is
+// A key is one struct field here and one commented line in config/reference.yaml. The comment there is
 // the operator's documentation of the key. The JSON Schema has it too. A section that another package takes
 // as it is has a type of that package. The field's tags have the other facts:
 //

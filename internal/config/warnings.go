@@ -33,8 +33,8 @@ const (
 
 // warnings lists the warnings about a valid config on the machine, in the order of the
 // keys.
-func warnings(cfg *Config, m machine) []Warning {
-	w := &warner{machine: m}
+func warnings(cfg *Config, m machine, isSet func(path string) bool) []Warning {
+	w := &warner{machine: m, isSet: isSet}
 	w.server(cfg)
 	w.certificate("server.tls.cert_file", cfg.Server.TLS.CertFile, cfg.Server.TLS.KeyFile, "clients")
 	w.certificate("admin.tls.cert_file", cfg.Admin.TLS.CertFile, cfg.Admin.TLS.KeyFile, "its clients")
@@ -88,6 +88,7 @@ func namesOf(names []string) string {
 
 type warner struct {
 	machine machine
+	isSet   func(path string) bool // reports whether the configuration sets the key
 	list    []Warning
 }
 

@@ -116,7 +116,7 @@ func TestWarnings(t *testing.T) {
 			"routes[3].match: is never reached: route second matches all of its requests first"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wantWarnings(t, warnings(mustParse(t, c.text), machine{Machine: Machine{OpenFiles: 100_000}}), c.want...)
+			wantWarnings(t, warnings(mustParse(t, c.text), machine{Machine: Machine{OpenFiles: 100_000}}, everyKey), c.want...)
 		})
 	}
 }
@@ -144,22 +144,22 @@ func adminWarning(listen string) string {
 func TestH2CBesideTLSWarns(t *testing.T) {
 	cfg := mustParse(t, twoSSPs)
 	cfg.Server.H2C, cfg.Server.TLS.CertFile = true, "server.pem"
-	wantWarnings(t, warnings(cfg, machine{}), "server.h2c: is not used with server.tls, over which clients choose HTTP/2 by ALPN")
+	wantWarnings(t, warnings(cfg, machine{}, everyKey), "server.h2c: is not used with server.tls, over which clients choose HTTP/2 by ALPN")
 }
 
 func TestSourceAddressesOfAnotherMachineWarn(t *testing.T) {
 	cfg := mustParse(t, twoSSPs)
 	cfg.SSPs[0].SourceAddresses = []netip.Addr{netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("192.0.2.8")}
-	wantWarnings(t, warnings(cfg, machine{addrs: []netip.Addr{netip.MustParseAddr("192.0.2.7")}}), "ssps[0].source_addresses[2]: no interface of this machine has 192.0.2.8; every dial from it would fail")
-	wantWarnings(t, warnings(cfg, machine{}))
+	wantWarnings(t, warnings(cfg, machine{addrs: []netip.Addr{netip.MustParseAddr("192.0.2.7")}}, everyKey), "ssps[0].source_addresses[2]: no interface of this machine has 192.0.2.8; every dial from it would fail")
+	wantWarnings(t, warnings(cfg, machine{}, everyKey))
 }
 
 func TestShortTokenWarns(t *testing.T) {
 	cfg := mustParse(t, twoSSPs)
 	cfg.Admin.Token = newSecret("hunter2")
-	wantWarnings(t, warnings(cfg, machine{}), "admin.token_file: the token has 7 bytes and can be guessed; 16 random bytes cannot")
+	wantWarnings(t, warnings(cfg, machine{}, everyKey), "admin.token_file: the token has 7 bytes and can be guessed; 16 random bytes cannot")
 	cfg.Admin.Token = newSecret("0123456789abcdef")
-	wantWarnings(t, warnings(cfg, machine{}))
+	wantWarnings(t, warnings(cfg, machine{}, everyKey))
 }
 
 func TestAParentCgroupThatAllowsLessCPUThanGOMAXPROCSWarns(t *testing.T) {
@@ -168,18 +168,18 @@ func TestAParentCgroupThatAllowsLessCPUThanGOMAXPROCSWarns(t *testing.T) {
 		cpus  float64
 		warns bool
 	}{{4, 1.5, true}, {3, 2, true}, {2, 1.5, false}, {2, 2, false}} {
-		got := warnings(mustParse(t, twoSSPs), machine{procs: c.procs, cpus: c.cpus, cpusFrom: "/sys/fs/cgroup/pod"})
+		got := warnings(mustParse(t, twoSSPs), machine{procs: c.procs, cpus: c.cpus, cpusFrom: "/sys/fs/cgroup/pod"}, everyKey)
 		testsupport.True(t, len(got) > 0 == c.warns, "%+v: %v", c, got)
 	}
 	want := "server.overload: the cgroup /sys/fs/cgroup/pod allows 1.5 CPUs, and GOMAXPROCS is 4: Go knows only the limit of the process's own cgroup; the kernel will stop adbuffer for a part of each period; set GOMAXPROCS to 2"
-	wantWarnings(t, warnings(mustParse(t, twoSSPs), machine{procs: 4, cpus: 1.5, cpusFrom: "/sys/fs/cgroup/pod"}), want)
-	wantWarnings(t, warnings(mustParse(t, twoSSPs), machine{procs: 4}))
+	wantWarnings(t, warnings(mustParse(t, twoSSPs), machine{procs: 4, cpus: 1.5, cpusFrom: "/sys/fs/cgroup/pod"}, everyKey), want)
+	wantWarnings(t, warnings(mustParse(t, twoSSPs), machine{procs: 4}, everyKey))
 }
 
 func TestUnknownOpenFilesLimitWarnsOfNothing(t *testing.T) {
 	cfg := mustParse(t, twoSSPs)
 	cfg.Server.MaxConnections = 10_000_000
-	wantWarnings(t, warnings(cfg, machine{}))
+	wantWarnings(t, warnings(cfg, machine{}, everyKey))
 }
 
 // Fifty SSPs gave fifty equal warnings.
@@ -209,4 +209,16 @@ func TestAFaultOfSeveralSSPsIsOneWarning(t *testing.T) {
 		}
 		testsupport.True(t, strings.Join(got, "\n") == want, "got  %v\nwant %s", got, want)
 	}
+}
+
+// everyKey is for warnings about a configuration of which each key is set.
+func everyKey(string) bool { return true }
+
+// A default that the machine lowers is no warning: the operator has not asked for it.
+func TestADefaultThatTheMachineLowersIsNoWarning(t *testing.T) {
+	cfg := mustParse(t, "ssps: [{name: a, endpoints: [\"http://127.0.0.1:9000/\"]}]\nroutes: [{name: r, match: {path: /}, ssps: [a]}]\n")
+	small := machine{Machine: Machine{OpenFiles: 1024, Memory: 64 << 20, MemoryFrom: "of the test"}}
+	cfg.Machine = small.Machine
+	wantWarnings(t, warnings(cfg, small, func(string) bool { return false }))
+	testsupport.Equal(t, len(warnings(cfg, small, everyKey)), 2, "%d warnings about keys that are set")
 }

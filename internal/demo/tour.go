@@ -98,6 +98,6 @@ func (d *Demo) Invite(quiet bool) {
     curl -s '%[2]s/metrics' | grep ^adbuffer_pool_saturation
   how large the pools should be
     adbuffer plan --admin %[2]s
-Then write a configuration: config/minimal.yaml is the shortest, config/adbuffer.yaml describes every setting.
+Then write a configuration: config/minimal.yaml is the shortest, config/reference.yaml describes every setting.
 `, "http://"+d.App.TrafficAddr().String(), "http://"+d.App.AdminAddr().String(), load)
 }

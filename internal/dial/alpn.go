@@ -9,7 +9,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Mode is the protocol towards an SSP, with the values of `protocol` in config/adbuffer.yaml.
+// Mode is the protocol towards an SSP, with the values of `protocol` in config/reference.yaml.
 type Mode string
 
 // The modes.

@@ -18,7 +18,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Options are the settings of one SSP's dialer. The comments name them as config/adbuffer.yaml does.
+// Options are the settings of one SSP's dialer. The comments name them as config/reference.yaml does.
 type Options struct {
 	Endpoints upstream.Endpoints // endpoints; at least one
 	Mode      Mode               // protocol; HTTP2 is for https, H2C for http

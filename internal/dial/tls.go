@@ -18,7 +18,7 @@ import (
 )
 
 // TLS holds adbuffer's identity towards an SSP, and the rules for checking the SSP's identity. The
-// comments name the settings as config/adbuffer.yaml does.
+// comments name the settings as config/reference.yaml does.
 type TLS struct {
 	ServerName         string           // tls.server_name; "" = the endpoint's host
 	CAFile             string           // tls.ca_file, PEM; "" = the system's authorities

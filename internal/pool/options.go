@@ -8,7 +8,7 @@ import (
 	"adbuffer/internal/upstream"
 )
 
-// Options are the settings of a pool. config/adbuffer.yaml says what each setting does, and what
+// Options are the settings of a pool. config/reference.yaml says what each setting does, and what
 // raising it buys and costs.
 type Options struct {
 	SSP string // for messages and metrics

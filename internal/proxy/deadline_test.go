@@ -15,7 +15,7 @@ import (
 
 const msec = time.Millisecond
 
-// deadlineDefaults are the defaults of config/adbuffer.yaml.
+// deadlineDefaults are the defaults of config/reference.yaml.
 var deadlineDefaults = DeadlineOptions{
 	Default: 300 * msec, Max: 5 * time.Second, Header: "X-Adbuffer-Timeout-Ms", OpenRTBTmax: true, Reserve: 5 * msec, MinBudget: 5 * msec,
 }

@@ -19,7 +19,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// Options are the settings of the traffic side; config/adbuffer.yaml explains each of them. Reload
+// Options are the settings of the traffic side; config/reference.yaml explains each of them. Reload
 // can change all but MaxHeaderBytes and TLS while requests run.
 type Options struct {
 	http1server.Options // of clients' connections

@@ -181,7 +181,7 @@ var (
 	refused        = upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Err: errors.New("connection refused")}
 )
 
-// options are the defaults of config/adbuffer.yaml, as changed by with.
+// options are the defaults of config/reference.yaml, as changed by with.
 func options(with func(o *Options)) Options {
 	o := Options{
 		Name: "openx", Scheme: "https", Path: "/bid", Query: "v=2",

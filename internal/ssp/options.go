@@ -9,7 +9,7 @@ import (
 	"adbuffer/internal/openrtb"
 )
 
-// Options are the settings of an SSP. config/adbuffer.yaml explains each of them.
+// Options are the settings of an SSP. config/reference.yaml explains each of them.
 type Options struct {
 	Name string
 	// Scheme, Path and Query are common to all endpoints: "https", the raw path, and the raw query

@@ -11,11 +11,11 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// serveDocumented runs `adbuffer serve --config config/adbuffer.yaml`, the file
+// serveDocumented runs `adbuffer serve --config config/reference.yaml`, the file
 // that documents every key, with its SSP openx at s.
 func serveDocumented(t testing.TB, s *sspsim.SSP, path string) *e2e.Process {
 	t.Helper()
-	return e2e.Serve(t, "../../../config/adbuffer.yaml", append(e2e.Patient(),
+	return e2e.Serve(t, "../../../config/reference.yaml", append(e2e.Patient(),
 		"ADBUFFER_SSPS_OPENX_ENDPOINTS_0=http://"+s.Addr()+path,
 		"ADBUFFER_ROUTES_VIDEO_SSPS_OPENX_TIMEOUT=10s", // 120ms is little for a slow machine
 		"ADBUFFER_SSPS_OPENX_TIMEOUTS_CONNECT=10s",
