@@ -120,7 +120,7 @@ func (s *Server) Close(ctx context.Context) {
 
 func (s *Server) handler() http.Handler {
 	open := http.NewServeMux() // needs no token anywhere
-	open.Handle("GET /metrics", s.connections.limitScrapes(s.opts.Metrics))
+	open.Handle("GET /metrics", s.connections.limitScrapes(s.cachedScrapes(s.opts.Metrics)))
 	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "alive") })
 	open.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if err := s.opts.Ready(); err != nil {

@@ -187,6 +187,28 @@ func TestOnLoopbackAForeignHostIsRefused(t *testing.T) {
 	newConsole(t, beyond, nil).want(200, "GET", "/metrics", "", "Host", "evil.example")
 }
 
+func TestOnlyOperatorsGetMetricsThatAreNotCached(t *testing.T) {
+	var got string
+	metrics := func(o *Options) {
+		o.Metrics = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header.Get("Cache-Control") })
+	}
+	local, remote := newConsole(t, loopback, metrics), newConsole(t, beyond, metrics)
+	for _, row := range []struct {
+		name   string
+		c      *console
+		fields []string
+		want   string
+	}{
+		{"on loopback", local, nil, "no-cache"},
+		{"a page of another origin", local, []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors"}, ""},
+		{"beyond loopback", remote, nil, ""},
+		{"beyond loopback with the token", remote, []string{"Authorization", "Bearer " + token}, "no-cache"},
+	} {
+		row.c.want(200, "GET", "/metrics", "", append(row.fields, "Cache-Control", "no-cache")...)
+		testsupport.Equal(t, got, row.want, "%[3]s: Cache-Control is %[1]q, want %[2]q", row.name)
+	}
+}
+
 func TestAPageOfAnotherOriginChangesNothing(t *testing.T) {
 	c := newConsole(t, loopback, nil)
 	for _, fields := range [][]string{

@@ -21,7 +21,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		if !s.loopback && !s.hasToken(r) && !hasCertificate(r) {
+		if !s.hasAccess(r) {
 			text(w, http.StatusForbidden, "this needs the token of admin.token_file (Authorization: Bearer …) or a client certificate of admin.client_ca_file")
 			return
 		}
@@ -32,6 +32,23 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		if isEmbedded(r) {
 			text(w, http.StatusForbidden, "a web page of another origin may only link to this")
 			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// hasAccess reports whether the client may see more than a monitoring system needs.
+func (s *Server) hasAccess(r *http.Request) bool {
+	return s.loopback || s.hasToken(r) || hasCertificate(r)
+}
+
+// cachedScrapes removes Cache-Control from the scrapes of web pages of another origin, and of clients
+// that have no access to more than /metrics. So only operators make next gather metrics as often as
+// they ask.
+func (s *Server) cachedScrapes(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.hasAccess(r) || isEmbedded(r) {
+			r.Header.Del("Cache-Control")
 		}
 		next.ServeHTTP(w, r)
 	})

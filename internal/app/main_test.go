@@ -194,7 +194,10 @@ func (v *service) want(path, ssp string) {
 // admin gets path from the admin listener.
 func (v *service) admin(path string) string {
 	v.t.Helper()
-	res, err := v.client.Get("http://" + v.app.AdminAddr().String() + path)
+	req, err := http.NewRequest(http.MethodGet, "http://"+v.app.AdminAddr().String()+path, nil)
+	testsupport.NoError(v.t, err)
+	req.Header.Set("Cache-Control", "no-cache") // otherwise /metrics may be a second old
+	res, err := v.client.Do(req)
 	testsupport.NoError(v.t, err)
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)

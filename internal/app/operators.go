@@ -13,6 +13,8 @@ import (
 	"adbuffer/internal/admin"
 	"adbuffer/internal/adminview"
 	"adbuffer/internal/config"
+	"adbuffer/internal/cpushare"
+	"adbuffer/internal/metrics"
 	"adbuffer/internal/reload"
 )
 
@@ -30,8 +32,17 @@ func (a *App) adminOptions() admin.Options {
 
 // metrics returns the handler of /metrics. A scrape sees one config version.
 func (a *App) metrics() http.Handler {
-	return a.registry.Handler(func(f func()) { a.versions.Look(func(*reload.Version) { f() }) }, zap.NewStdLog(a.log))
+	return a.registry.Handler(metrics.PageOptions{
+		During: func(f func()) { a.versions.Look(func(*reload.Version) { f() }) }, Errors: zap.NewStdLog(a.log),
+		Acquire: func() (metrics.Turn, error) {
+			turn, err := a.share.Acquire(cpushare.Scrape, 0, time.Now().Add(scrapePatience))
+			return &turn, err
+		},
+	})
 }
+
+// scrapePatience is how long a text of /metrics may wait for its turn to be made.
+const scrapePatience = 5 * time.Second
 
 func (a *App) pools(only string) any { return a.views.Pools(a.service(), a.proxy.Snapshot(), only) }
 

@@ -10,15 +10,15 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// An SSP has 215 lines: one message for each series, and what promhttp makes of it.
+// An SSP has 215 lines: one message for each series, and what expfmt makes of it.
 func TestAScrapeAllocatesLittleForEachSSP(t *testing.T) {
-	one, many := newOf(t, plain(1, false)).metrics(), newOf(t, plain(51, false)).metrics()
+	one, many := newOf(t, plain(1, false)), newOf(t, plain(51, false))
 	for _, accept := range []string{"text/plain;version=0.0.4", "application/openmetrics-text;version=1.0.0", protobuf} {
-		allocations := func(h http.Handler) float64 {
+		allocations := func(a *App) float64 {
 			r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 			r.Header.Set("Accept", accept)
 			r.Header.Set("Accept-Encoding", "gzip")
-			return testing.AllocsPerRun(10, func() { h.ServeHTTP(discard{http.Header{}}, r) })
+			return testing.AllocsPerRun(10, func() { a.metrics().ServeHTTP(discard{http.Header{}}, r) })
 		}
 		n := (allocations(many) - allocations(one)) / 50
 		testsupport.True(t, n <= 560, "%s: %v allocations for each SSP, want at most 560", accept, n)

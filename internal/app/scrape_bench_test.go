@@ -70,6 +70,9 @@ func BenchmarkScrapeOf50SSPs(b *testing.B) {
 			b.ReportAllocs()
 			before := testsupport.CPUTime(b)
 			for b.Loop() {
+				if !strings.HasPrefix(name, "client_golang") {
+					h = a.metrics() // otherwise one text serves many scrapes
+				}
 				h.ServeHTTP(discard{http.Header{}}, r)
 			}
 			b.ReportMetric(float64(testsupport.CPUTime(b)-before)/float64(b.N)/1e6, "cpu-ms/op")
@@ -95,11 +98,11 @@ func TestAScrapeIsWhatClientGolangMakesOfTheCollectors(t *testing.T) {
 		v.get("/none")
 	}
 	v.wantMetric(`requests_total{outcome="no_route",route="none"}`, "20")
-	ours, theirs := v.app.metrics(), promhttp.HandlerFor(v.app.registry.Registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
+	theirs := promhttp.HandlerFor(v.app.registry.Registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 	for _, accept := range []string{"text/plain;version=0.0.4", "application/openmetrics-text;version=1.0.0"} {
 		var different string
 		for range 50 { // some values change with time
-			got, want := ownSeries(t, ours, accept), ownSeries(t, theirs, accept)
+			got, want := ownSeries(t, v.app.metrics(), accept), ownSeries(t, theirs, accept)
 			different = difference(got, want)
 			if different == "" {
 				break
@@ -116,7 +119,7 @@ func ownSeries(t *testing.T, h http.Handler, accept string) (all []string) {
 	r.Header.Set("Accept", accept)
 	h.ServeHTTP(w, r)
 	for line := range strings.Lines(w.Body.String()) {
-		if strings.Contains(line, "adbuffer_") {
+		if strings.Contains(line, "adbuffer_") && !strings.HasPrefix(line, "adbuffer_background_cpu_") { // each scrape changes those
 			all = append(all, line)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 var (
 	descs        metrics.Descs
 	descSeconds  = descs.New("adbuffer_background_cpu_seconds_total", "CPU time of work that no client request asked for, by kind of work: TLS handshakes of clients (client_handshake), at the admin listener (admin_handshake) and with SSPs (ssp_handshake), texts of /metrics (scrape), and large compressed bodies (decode). Measured with the wall clock while the work computes.", "work")
-	descWaiting  = descs.New("adbuffer_background_waiting", "Such works that wait for their turn, by kind of work.", "work")
-	descTimeouts = descs.New("adbuffer_background_timeouts_total", "Such works that were given up because their turn did not come in time, by kind of work.", "work")
+	descWaiting  = descs.New("adbuffer_background_waiting", "Such works that wait for their turn.")
+	descTimeouts = descs.New("adbuffer_background_timeouts_total", "Such works that were given up because their turn did not come in time: handshakes, texts of /metrics, and bodies.")
 	descLimit    = descs.New("adbuffer_background_cpu_limit_cores", "Cores that such work may use now: server.background_cpu while requests wait for CPU, more while CPU is idle.")
 )
 
@@ -27,11 +27,14 @@ func (s *Share) Metrics() prometheus.Collector {
 		s.mu.Lock()
 		n, allowed := s.counts, s.allowed
 		s.mu.Unlock()
+		waiting, timeouts := 0, uint64(0)
 		for w := range works {
 			to.FloatCounter(descSeconds, n[w].seconds, w.String())
-			to.Gauge(descWaiting, float64(n[w].waiting), w.String())
-			to.Counter(descTimeouts, n[w].timeouts, w.String())
+			waiting += n[w].waiting
+			timeouts += n[w].timeouts
 		}
+		to.Gauge(descWaiting, float64(waiting))
+		to.Counter(descTimeouts, timeouts)
 		to.Gauge(descLimit, allowed)
 	})
 }

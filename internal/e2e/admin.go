@@ -32,6 +32,7 @@ func (ab *Process) TrySendAdmin(method, path, body string, fields ...string) (st
 	if err != nil {
 		return 0, "", err
 	}
+	req.Header.Set("Cache-Control", "no-cache") // otherwise /metrics may be a second old
 	for i := 0; i < len(fields); i += 2 {
 		req.Header.Set(fields[i], fields[i+1])
 	}

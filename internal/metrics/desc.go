@@ -2,7 +2,7 @@
 //
 // Histograms and counters are adbuffer's own, because every request uses them. Collectors of
 // client_golang create, hash, check and sort an object for each series. Registry.Gather skips that:
-// a source makes the messages of client_golang's data model, and promhttp and expfmt write them in
+// a source makes the messages of client_golang's data model, and expfmt writes them in
 // each format. BenchmarkScrapeOf50SSPs in package app measures both ways; ARCHITECTURE.md has
 // the figures.
 package metrics

@@ -2,17 +2,11 @@ package metrics
 
 import (
 	"cmp"
-	"log"
 	"maps"
-	"net/http"
 	"slices"
 	"sync"
-	"time"
 
-	"github.com/klauspost/compress/gzhttp"
-	"github.com/klauspost/compress/gzip"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
 )
 
@@ -47,7 +41,10 @@ func (r *Registry) Register(c prometheus.Collector) error {
 }
 
 // Gather returns the current series of all collectors. Metrics are sorted by name.
-func (r *Registry) Gather() ([]*dto.MetricFamily, error) {
+func (r *Registry) Gather() ([]*dto.MetricFamily, error) { return r.gather(freeTurn{}.Pause) }
+
+// gather is Gather that calls pause again and again.
+func (r *Registry) gather(pause func()) ([]*dto.MetricFamily, error) {
 	r.mu.Lock()
 	sources := r.sources
 	r.mu.Unlock()
@@ -71,47 +68,4 @@ func (r *Registry) Gather() ([]*dto.MetricFamily, error) {
 	all = slices.AppendSeq(all, maps.Values(own))
 	slices.SortFunc(all, func(a, b *dto.MetricFamily) int { return cmp.Compare(a.GetName(), b.GetName()) })
 	return all, err
-}
-
-// Handler returns the handler of /metrics. during runs a function while the objects that sources
-// read stay valid; the response is sent after it.
-func (r *Registry) Handler(during func(func()), errors *log.Logger) http.Handler {
-	gather := prometheus.GathererFunc(func() (families []*dto.MetricFamily, err error) {
-		during(func() { families, err = r.Gather() })
-		return families, err
-	})
-	// The fastest level is enough: the text is repetitive, and still shrinks to a twelfth.
-	zip, err := gzhttp.NewWrapper(gzhttp.CompressionLevel(gzip.BestSpeed), gzhttp.ContentTypeFilter(func(string) bool { return true }))
-	if err != nil {
-		panic("BUG: " + err.Error())
-	}
-	text := promhttp.HandlerFor(gather, promhttp.HandlerOpts{
-		ErrorLog: errors, ErrorHandling: promhttp.ContinueOnError, EnableOpenMetrics: true, DisableCompression: true,
-	})
-	return zip(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { text.ServeHTTP(&pacedWriter{ResponseWriter: w}, q) }))
-}
-
-// A scrape pauses after so many series that it gathers, and after so many bytes that it writes: each
-// takes 0.2 ms of CPU. So requests do not wait for a core until the scrape is complete.
-const (
-	pacedSeries = 128
-	pacedBytes  = 32 << 10
-)
-
-// pause lets the core serve requests that are ready.
-func pause() { time.Sleep(time.Microsecond) }
-
-// pacedWriter is the writer of a scrape.
-type pacedWriter struct {
-	http.ResponseWriter
-	sincePause int // bytes
-}
-
-func (w *pacedWriter) Write(b []byte) (int, error) {
-	w.sincePause += len(b)
-	if w.sincePause >= pacedBytes {
-		w.sincePause = 0
-		pause()
-	}
-	return w.ResponseWriter.Write(b)
 }

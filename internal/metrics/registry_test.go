@@ -87,7 +87,7 @@ func get(h http.Handler, fields ...string) *httptest.ResponseRecorder {
 }
 
 func (r *Registry) handler(t *testing.T) http.Handler {
-	return r.Handler(func(f func()) { f() }, log.New(testWriter{t}, "", 0))
+	return r.Handler(PageOptions{During: func(f func()) { f() }, Errors: log.New(testWriter{t}, "", 0)})
 }
 
 // testWriter fails the test for each line that is logged.
@@ -169,6 +169,40 @@ func TestGzipOnlyWhereItIsAccepted(t *testing.T) {
 		b, err := io.ReadAll(body)
 		testsupport.True(t, err == nil && string(b) == plain, "%q: %v, %d bytes, want %d", accept, err, len(b), len(plain))
 	}
+}
+
+// A hundred scrapes a second, in all forms, make one snapshot a second, and four at once at first. A
+// scrape after a pause sees new values.
+func TestAFloodOfScrapesMakesOneTextASecond(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		r := NewRegistry()
+		gathered := 0
+		var all Descs
+		d := all.New("test_gathered", "Gathered.")
+		testsupport.NoError(t, r.Register(NewSource(all, func(to Sink) {
+			gathered++
+			to.Gauge(d, float64(gathered))
+		})))
+		turns := 0
+		h := r.Handler(PageOptions{During: func(f func()) { f() }, Acquire: func() (Turn, error) { turns++; return freeTurn{}, nil }})
+		accepts := []string{text, openMetrics, protobuf, "application/openmetrics-text;version=1.0.0;escaping=values", "text/plain;version=0.0.4;escaping=dots", "a/b"}
+		for i := range 1000 {
+			w := get(h, "Accept", accepts[i%len(accepts)], "Accept-Encoding", []string{"gzip", ""}[i/len(accepts)%2])
+			testsupport.Equal(t, w.Code, 200, "status %d")
+			time.Sleep(10 * time.Millisecond)
+		}
+		testsupport.Between(t, gathered, 12, 14, "%d snapshots for 1,000 scrapes in 10 s")
+		get(h, "Cache-Control", "no-cache")
+		get(h, "Cache-Control", "No-Cache")
+		testsupport.Between(t, gathered, 14, 16, "%d snapshots after two more without a cache")
+		testsupport.AtMost(t, turns, 14*6+2, "%d turns for 14 snapshots in 6 forms, want at most %d")
+		time.Sleep(time.Hour)
+		want := fmt.Sprintf("test_gathered %d\n", gathered+1)
+		got := get(h).Body.String()
+		testsupport.True(t, strings.HasSuffix(got, want), "after a pause a scrape is %q, want %q at its end", got, want)
+		time.Sleep(time.Minute) // the page forgets its snapshot
+		testsupport.True(t, h.(*page).current == nil, "a snapshot is held for longer than a second")
+	})
 }
 
 // The order of each metric's series differs from client_golang's; the messages are the same.
