@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"adbuffer/internal/cpushare"
+	"adbuffer/internal/handshake"
 	"adbuffer/internal/socket"
 )
 
@@ -37,6 +38,7 @@ func (l *tlsListener) Accept() (net.Conn, error) {
 type handshakeConn struct {
 	net.Conn
 	turns *cpushare.Handshake // nil after the handshake
+	bytes handshake.ClientBytes
 	once  sync.Once
 	gone  chan struct{} // closed by drop
 }
@@ -47,7 +49,14 @@ func (c *handshakeConn) Read(b []byte) (int, error) {
 		return c.Conn.Read(b)
 	}
 	c.turns.Yield()
+	if !c.bytes.Replied { // what follows may be a request
+		var err error
+		if b, err = c.bytes.Room(b); err != nil {
+			return 0, err
+		}
+	}
 	n, err := c.Conn.Read(b)
+	c.bytes.Arrived(n)
 	if err == nil {
 		err = c.turns.Arrived(b[:n], time.Now().Add(turnPatience))
 	}
@@ -58,6 +67,7 @@ func (c *handshakeConn) Read(b []byte) (int, error) {
 func (c *handshakeConn) Write(b []byte) (int, error) {
 	if c.turns != nil {
 		c.turns.Yield()
+		c.bytes.Wrote()
 	}
 	return c.Conn.Write(b)
 }

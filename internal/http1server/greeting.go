@@ -3,6 +3,7 @@ package http1server
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -21,6 +22,8 @@ type greeting struct {
 	begun  bool
 	// turns bounds the CPU of the TLS handshake while it is running; nil at other times.
 	turns *cpushare.Handshake
+	bytes handshake.ClientBytes
+	held  int // bytes of the handshake that Handler.Hold counts
 }
 
 // proxied is a connection that begins with a PROXY header. ReadHeader reads the header,
@@ -72,6 +75,7 @@ func (c *Conn) handshake() error {
 	err := c.tls.Handshake()
 	c.greeting.turns.Yield()
 	c.greeting.turns = nil
+	c.holdHandshake(-c.greeting.held)
 	s.handshaking.Add(-1)
 	if err != nil {
 		c.unfinished.flight.Store(0)
@@ -117,16 +121,53 @@ func (s *tlsSocket) Read(b []byte) (int, error) {
 	if !c.ReadAhead() {
 		turns.Yield()
 	}
+	b, err := c.greeting.bytes.Room(b)
+	if err != nil {
+		return 0, err
+	}
 	n, err := c.readSocket(b)
+	if err == nil {
+		err = c.handshakeArrived(n)
+	}
 	if err == nil {
 		err = turns.Arrived(b[:n], c.deadlines.by)
 	}
 	return n, err
 }
 
+// A client's part of a handshake may be larger than freeHandshakeBytes only while the parts of all clients
+// hold at most one handshakeShare-th of max_buffered_bytes. Most clients send less.
+const (
+	freeHandshakeBytes = 8 << 10
+	handshakeShare     = 8
+)
+
+// handshakeArrived counts n bytes of the handshake. It fails if they are too many for one client, while all
+// clients hold too many.
+func (c *Conn) handshakeArrived(n int) error {
+	g, s := &c.greeting, c.server
+	g.bytes.Arrived(n)
+	c.holdHandshake(n)
+	limit := s.options().MaxBufferedBytes / handshakeShare
+	if all := s.handshakeBytes.Load(); g.bytes.Part() > freeHandshakeBytes && all > limit {
+		return fmt.Errorf("%w: it has more than %d bytes, and those of all clients hold %d bytes, an eighth of server.max_buffered_bytes", handshake.ErrTooLarge, freeHandshakeBytes, all)
+	}
+	return nil
+}
+
+// holdHandshake counts n bytes of the handshake until it ends.
+func (c *Conn) holdHandshake(n int) {
+	c.greeting.held += n
+	c.server.handshakeBytes.Add(int64(n))
+	c.server.handler.Hold(n)
+}
+
 func (s *tlsSocket) Write(b []byte) (int, error) {
-	if c := s.client; c.greeting.turns != nil && c.greeting.turns.Yield() {
-		c.unfinished.flight.Store(time.Now().UnixNano())
+	if c := s.client; c.greeting.turns != nil {
+		c.greeting.bytes.Wrote()
+		if c.greeting.turns.Yield() {
+			c.unfinished.flight.Store(time.Now().UnixNano())
+		}
 	}
 	return s.Conn.Write(b)
 }

@@ -26,6 +26,8 @@ func (notFound) Handle(c *Conn) (Request, *Response) {
 	return nothing{}, &Response{Status: 404, Length: -1, Close: refusal != nil}
 }
 
+func (notFound) Hold(int) {}
+
 func (notFound) Refused(netip.Addr, *Refusal) *Response { return &Response{Status: 404} }
 
 // nothing is a Request that has nothing to release.

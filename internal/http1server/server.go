@@ -30,6 +30,8 @@ type Handler interface {
 	Handle(c *Conn) (Request, *Response)
 	// Open takes a request over HTTP/2, as http2server.Owner's Open does.
 	Open(c *Conn, s *http2server.Stream, b *http2codec.RequestBlock, last bool) (http2server.Request, *http2server.Response)
+	// Hold reports that unfinished TLS handshakes hold n bytes more, or less if n is negative.
+	Hold(n int)
 	// Unsent reports that the frames which wait until the client of c reads take n bytes more, or less if
 	// n is negative. Their sum becomes 0 before c ends.
 	Unsent(c *Conn, n int)
@@ -79,9 +81,11 @@ type Server struct {
 
 	traffic     socket.Traffic
 	handshakes  handshake.Counts
-	handshaking atomic.Int64    // TLS handshakes that run now
-	cpu         *cpushare.Share // Options.CPU
-	http2Errors atomic.Uint64
+	handshaking atomic.Int64 // TLS handshakes that run now
+	// handshakeBytes are the bytes that clients have sent in the TLS handshakes that run now.
+	handshakeBytes atomic.Int64
+	cpu            *cpushare.Share // Options.CPU
+	http2Errors    atomic.Uint64
 
 	draining    atomic.Bool
 	open        atomic.Int64

@@ -47,6 +47,9 @@ func (s *unsents) remove(u *unsent) {
 	delete(s.all, u.conn)
 }
 
+// Hold implements http1server.Handler.
+func (p *Proxy) Hold(n int) { p.budget.Hold(int64(n)) }
+
 // Unsent implements http1server.Handler.
 func (p *Proxy) Unsent(c *http1server.Conn, n int) {
 	u := p.unsents.of(c)
