@@ -144,9 +144,6 @@ func (p *Pool) takeHTTP1(ex *upstream.Exchange, now time.Time) (*lease, <-chan s
 			continue
 		}
 		for m := p.conns.popIdle(e, true, now); m != nil; m = p.conns.popIdle(e, true, now) {
-			if m == e.canary {
-				p.conns.endCanary(m)
-			}
 			l := p.conns.acquire(choice{m: m}, ex.Alone, now)
 			if m.conn.Idle() { // a system call, but such requests are rare
 				return l, nil, nil

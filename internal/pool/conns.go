@@ -56,7 +56,6 @@ func (c *connections) serving() int { return len(c.members) - c.draining - c.unu
 type wish struct {
 	avoid         string
 	alone, resent bool
-	once          bool // must not meet a connection that the SSP has closed
 	elsewhere     bool // no endpoint but another active one will do, if there is one
 	isolated      bool // needs an exclusive connection
 }
@@ -155,18 +154,6 @@ func (c *connections) pickOther(e *endpoint, w wish, now time.Time) *member {
 // pickOf returns a connection of e that has a free place, or nil. It prefers multiplexed
 // connections, then the most recently used idle connection.
 func (c *connections) pickOf(e *endpoint, w wish, now time.Time) *member {
-	m := c.freeOf(e, w, now)
-	if m != nil && m == e.canary {
-		c.endCanary(m)
-		if w.once {
-			c.drain(m, upstream.ClosedIdle)
-			return c.freeOf(e, w, now)
-		}
-	}
-	return m
-}
-
-func (c *connections) freeOf(e *endpoint, w wish, now time.Time) *member {
 	if c.trial {
 		if m := c.popIdle(e, true, now); m != nil {
 			c.trial = false
@@ -300,9 +287,6 @@ func (c *connections) recount(m *member) {
 // not change the reason. m must not be in idle.
 func (c *connections) drain(m *member, why upstream.CloseReason) {
 	if !m.draining {
-		if m == m.ep.canary {
-			c.endCanary(m)
-		}
 		m.draining, m.why = true, why
 		c.draining++
 		c.countOpen(m.ep, -1)

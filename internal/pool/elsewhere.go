@@ -92,7 +92,7 @@ func (p *Pool) serveElsewhereLocked(now time.Time) {
 			i++
 			continue
 		}
-		to := p.conns.pick(wish{avoid: w.avoid, alone: w.alone, resent: w.resent, once: true, elsewhere: true}, now)
+		to := p.conns.pick(wish{avoid: w.avoid, alone: w.alone, resent: w.resent, elsewhere: true}, now)
 		if to.m == nil {
 			without = w.avoid
 			continue
@@ -119,7 +119,7 @@ func (p *Pool) dialElsewhereEndedLocked(now time.Time) {
 func (p *Pool) endElsewhereLocked(w *waiter, now time.Time) {
 	p.queue.leaveElsewhere(w)
 	if p.queue.n == 0 {
-		to := p.conns.pick(wish{avoid: w.avoid, alone: w.alone, resent: w.resent, once: true}, now)
+		to := p.conns.pick(wish{avoid: w.avoid, alone: w.alone, resent: w.resent}, now)
 		if to.m != nil {
 			p.giveToLocked(w, to, waitResult{}, now)
 			return

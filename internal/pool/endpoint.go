@@ -16,7 +16,6 @@ type endpoint struct {
 	stats *endpointStats
 
 	idle    idleList
-	canary  *member   // the idle connection that stays longest; nil if there is none
 	shared  []*member // multiplexed connections that take requests
 	open    int       // connections that are not draining
 	dialing int       // dials under way to one of its addresses

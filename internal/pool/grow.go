@@ -44,7 +44,7 @@ func (g *growth) sharedFull() bool {
 // tooFew reports whether min_idle needs more connections than the open ones and the dials under
 // way.
 func (g *growth) tooFew() bool {
-	return g.conns.serving()-g.conns.isolation.single-g.conns.idleRule.canaries+g.dialing() < g.minIdle()
+	return g.conns.serving()-g.conns.isolation.single+g.dialing() < g.minIdle()
 }
 
 // minIdle returns how many connections stay open without requests.

@@ -115,15 +115,6 @@ func wantConsistent(t testing.TB, p *Pool, s *fakeSSP) {
 		testsupport.True(t, open && !m.draining && !m.exclusive(), "a member in the shared list is not multiplexed, or drains: %+v", m)
 	}
 	testsupport.Equal(t, aging, p.conns.shared.aging, "%d multiplexed connections are aging; the pool counts %d", p.conns.shared.aging)
-	canaries := 0
-	for _, e := range p.conns.endpoints.all {
-		if e.canary != nil {
-			canaries++
-			_, open := p.conns.members[e.canary]
-			testsupport.True(t, open && e.canary.inUse <= 0, "a canary is closed or in use: %+v", e.canary)
-		}
-	}
-	testsupport.Equal(t, canaries, p.conns.idleRule.canaries, "%d endpoints have a canary; the pool counts %d", p.conns.idleRule.canaries)
 	var opened, closed uint64
 	for i := range p.stats.openedBy {
 		opened += p.stats.openedBy[i].Load()

@@ -59,16 +59,9 @@ func (l *idleList) endCheck(batch []*member, at, dropped int) {
 }
 
 // keep makes m, which is exclusive and not in use, idle. If max_idle connections are idle already,
-// it closes m, or a canary.
+// or the SSP is about to close m, it closes m.
 func (c *connections) keep(m *member) {
-	switch {
-	case m.idleLimit <= 0: // the SSP closes it
-		c.drain(m, upstream.ClosedIdle)
-		return
-	case c.kept < c.opts.MaxIdle:
-	case c.idleRule.canaries > 0 && c.kept > 0:
-		c.drainIdle(1)
-	default:
+	if m.idleLimit <= 0 || c.kept >= c.opts.MaxIdle {
 		c.drain(m, upstream.ClosedIdle)
 		return
 	}

@@ -59,7 +59,7 @@ func (p *Pool) failWaitersLocked(giveUp func(*waiter) error) {
 func (p *Pool) serveIsolatedLocked(now time.Time) {
 	for q := &p.conns.isolation.queue; q.n > 0 && p.conns.mayIsolate(); {
 		w := q.first()
-		to := p.conns.pick(wish{avoid: w.avoid, resent: w.resent, once: true, isolated: true}, now)
+		to := p.conns.pick(wish{avoid: w.avoid, resent: w.resent, isolated: true}, now)
 		if to.m == nil {
 			return
 		}

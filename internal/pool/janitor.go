@@ -41,6 +41,7 @@ func (p *Pool) sweep(now time.Time) {
 
 	p.mu.Lock()
 	p.learned.sweepEnded()
+	p.conns.idleRule.growLater(now)
 	p.conns.endpoints.ContinueSlowStart(now)
 	p.reviveLocked(now)
 	p.growLocked(now)
@@ -91,9 +92,6 @@ func (p *Pool) checkedLocked(m *member, now time.Time) (dropped bool) {
 	case m.conn.CloseReason() != upstream.NotClosed:
 		p.learned.sweptClosed(m, now.Sub(m.used))
 		p.drainClosedLocked(m, now)
-	case p.conns.outlasted(m, now):
-		p.learned.outlasted(p.conns.idleRule.canaryTimeout())
-		p.conns.drain(m, upstream.ClosedIdle)
 	case p.unneededLocked(m.ep):
 		p.conns.drain(m, upstream.ClosedDrain)
 	default:

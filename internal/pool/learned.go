@@ -24,13 +24,19 @@ type learnedIdle struct {
 	// advised is an idle_timeout below limit; 0 = none.
 	advised time.Duration
 
-	swept  []time.Duration // of the sweep under way; at most learnedAges
-	longer int             // canaries that outlasted the limit, since an idle connection was closed
-	early  time.Time       // when an age of 0 was last recorded
+	swept []time.Duration // of the sweep under way; at most learnedAges
+	early time.Time       // when an age of 0 was last recorded
+
+	// The hour after which the limit grows; see idleRule.growLater.
+	hourBegan time.Time
+	closes    bool // the SSP has closed an idle connection since the last sweep
+	unclosed  bool // within the hour, a connection was idle for the limit, and the SSP did not close it
 }
 
 const (
 	learnedAges = 256
+	// learnedHolds is how long the limit stays without a close by the SSP.
+	learnedHolds = time.Hour
 	// learnedLeast is how many closes are needed to learn a limit. An SSP that restarts closes a
 	// few connections too.
 	learnedLeast = 5
@@ -98,16 +104,19 @@ func (l *learnedIdle) sweepEnded() {
 	l.swept = l.swept[:0]
 }
 
-// outlasted records that a canary stayed open for longer than the limit.
-func (l *learnedIdle) outlasted(idle time.Duration) {
-	l.longer++
-	if l.longer < canariesNeeded {
-		return
+// outlasted records that the pool closes m, and why. m shows that the limit may be longer if m was idle for
+// as long as connections stay open.
+func (l *learnedIdle) outlasted(m *member, why upstream.CloseReason, now time.Time) {
+	if why == upstream.ClosedIdle && now.Sub(m.used) >= l.advised && m.requests > 0 {
+		l.unclosed = true
 	}
-	l.longer = 0
+}
+
+// raise makes the limit at least as long as the given time.
+func (l *learnedIdle) raise(limit time.Duration) {
 	for i, age := range l.ages[:min(l.n, learnedAges)] {
 		if age > 0 { // 0 has another reason
-			l.ages[i] = max(age, idle)
+			l.ages[i] = max(age, limit)
 		}
 	}
 	l.learn()
@@ -116,7 +125,7 @@ func (l *learnedIdle) outlasted(idle time.Duration) {
 func (l *learnedIdle) note(ages ...time.Duration) {
 	for _, age := range ages {
 		if age > 0 {
-			l.longer = 0
+			l.closes = true
 		}
 		l.ages[l.n%learnedAges] = age
 		l.n++
@@ -133,6 +142,62 @@ func (l *learnedIdle) learn() {
 	slices.Sort(sorted)
 	l.limit = sorted[int(learnedQuantile*float64(len(sorted)))]
 	l.advised = IdleTimeoutBelow(l.limit)
+}
+
+// idleRule decides when idle connections close: after idle_timeout or, if the pool sizes itself, sooner if
+// the SSP closes them sooner. Guarded by Pool.mu.
+type idleRule struct {
+	opts    *Options
+	learned *learnedIdle
+}
+
+// timeout returns after how long an idle connection closes; 0 = never.
+func (r *idleRule) timeout() time.Duration {
+	if !r.opts.Auto.Enabled || r.opts.Auto.DryRun {
+		return r.opts.IdleTimeout
+	}
+	return r.learnedTimeout()
+}
+
+// learnedTimeout returns what timeout is without a dry run.
+func (r *idleRule) learnedTimeout() time.Duration {
+	advised, configured := r.learned.advised, r.opts.IdleTimeout
+	if advised == 0 || configured > 0 && configured < advised {
+		return configured
+	}
+	return advised
+}
+
+// growLater lets the learned limit grow by a quarter after each hour in which the SSP closed no idle
+// connection, though connections were idle for as long as the pool keeps them. Connections that the pool
+// closes first do not show that the SSP's limit has become longer. If it has not, the SSP closes a few
+// connections after the growth, and the limit is what it was. The limit does not grow beyond what
+// idle_timeout needs.
+func (r *idleRule) growLater(now time.Time) {
+	l := r.learned
+	switch {
+	case l.closes || l.advised == 0 || r.learnedTimeout() == r.opts.IdleTimeout:
+		l.hourBegan, l.unclosed = now, false
+	case now.Sub(l.hourBegan) >= learnedHolds:
+		if l.unclosed {
+			l.raise(l.limit + l.limit/4)
+		}
+		l.hourBegan, l.unclosed = now, false
+	}
+	l.closes = false
+}
+
+// IdleTimeoutBelow returns an idle_timeout with which adbuffer closes before an SSP that closes after
+// limit: 5 % and at least a second below, rounded. It is 0 if limit is 0, which means unknown.
+func IdleTimeoutBelow(limit time.Duration) time.Duration {
+	below := min(limit*19/20, limit-time.Second).Truncate(time.Second)
+	if below < time.Second { // the SSP closes within two seconds
+		below = max(limit/2, 10*time.Millisecond).Truncate(10 * time.Millisecond)
+	}
+	if limit == 0 {
+		return 0
+	}
+	return below
 }
 
 // knownAge returns the minimum age at which the SSP can have closed a connection whose FIN was

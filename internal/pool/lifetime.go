@@ -20,9 +20,6 @@ const replaceWithin = time.Minute
 // expired returns why m should take no more requests, or NotClosed.
 func (c *connections) expired(m *member, now time.Time) upstream.CloseReason {
 	timeout := c.idleRule.timeout()
-	if m == m.ep.canary {
-		timeout = max(timeout, c.idleRule.canaryTimeout())
-	}
 	switch {
 	case !m.retireAt.IsZero() && !now.Before(m.retireAt):
 		return m.retireWhy
@@ -49,16 +46,17 @@ func (m *member) renew(o *Options, now time.Time) {
 	}
 }
 
-// expireIdle drains the idle connections that are too old or were idle for too long, except canaries: the
-// check after this ends their time. The list is not ordered by age, so it checks all of them.
+// expireIdle drains the idle connections that are too old or were idle for too long. The list is not
+// ordered by age, so it checks all of them.
 func (c *connections) expireIdle(now time.Time) {
 	for _, e := range c.endpoints.all {
 		e.idle.list = slices.DeleteFunc(e.idle.list, func(m *member) bool {
 			why := c.expired(m, now)
-			if why == upstream.NotClosed || why == upstream.ClosedIdle && c.staysAsCanary(m, now) {
+			if why == upstream.NotClosed {
 				return false
 			}
 			c.kept--
+			c.idleRule.learned.outlasted(m, why, now)
 			c.drain(m, why)
 			return true
 		})
@@ -79,16 +77,13 @@ func (c *connections) expireShared(now time.Time) {
 		m := c.shared.list[i]
 		switch why := c.expired(m, now); {
 		case why == upstream.NotClosed:
-		case why == upstream.ClosedIdle && c.outlasted(m, now): // it reports a close by the SSP itself
-			c.idleRule.learned.outlasted(c.idleRule.canaryTimeout())
-			c.drain(m, why)
-		case why == upstream.ClosedIdle && c.staysAsCanary(m, now):
 		case m.inUse > 0 && !c.shared.roomy(m) && now.Sub(m.retireAt) < replaceWithin:
 			if !m.aging {
 				m.aging = true
 				c.shared.aging++
 			}
 		default:
+			c.idleRule.learned.outlasted(m, why, now)
 			c.drain(m, why)
 		}
 	}

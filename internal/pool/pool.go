@@ -59,7 +59,7 @@ type Pool struct {
 	//   - governor (dialgovernor.go, address.go): when and where to dial; states of addresses.
 	//   - checker (checker.go): which health checks run. Their connections are theirs.
 	//   - demotion, besideDialed (beside.go): HTTP/1 instead of HTTP/2 for a while; HTTP/1 beside HTTP/2.
-	//   - learned, needs: what the pool has learned about idle limits and load. conns.idleRule (canary.go)
+	//   - learned, needs: what the pool has learned about idle limits and load. conns.idleRule (learned.go)
 	//     applies the idle limit.
 	//   - the alarms and times below, and closed.
 	mu sync.Mutex
@@ -168,7 +168,7 @@ func (p *Pool) takeLocked(ex *upstream.Exchange, again bool, now time.Time) (*le
 	isolated := ex.Isolated && p.opts.isolates()
 	q := p.queueOf(isolated)
 	var to choice
-	w := wish{avoid: ex.Avoid, alone: ex.Alone || ex.Isolated, resent: ex.Resent, once: !ex.Request.Method.Idempotent(), isolated: isolated}
+	w := wish{avoid: ex.Avoid, alone: ex.Alone || ex.Isolated, resent: ex.Resent, isolated: isolated}
 	if ex.Refused && !isolated {
 		if l, waits, err := p.takeElsewhereLocked(ex, w, now); l != nil || waits != nil || err != nil {
 			return l, waits, err

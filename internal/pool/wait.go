@@ -103,7 +103,7 @@ func (p *Pool) serveLocked(now time.Time) {
 	p.serveIsolatedLocked(now)
 	for p.queue.n > 0 {
 		w := p.queue.first()
-		to := p.conns.pick(wish{avoid: w.avoid, alone: w.alone, resent: w.resent, once: true}, now) // no canary: the place may go to another waiter
+		to := p.conns.pick(wish{avoid: w.avoid, alone: w.alone, resent: w.resent}, now)
 		if to.m == nil {
 			break
 		}
