@@ -10,7 +10,6 @@ VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo d
 COMMIT     ?= $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS    := -s -w -X adbuffer/internal/app.Version=$(VERSION) -X adbuffer/internal/app.Commit=$(COMMIT)
 PACKAGES   := nginx-light nghttp2-server nghttp2-client curl prometheus chromium buildah busybox-static ca-certificates systemd systemd-container redis-server openssl jq nodejs perl python3 python3-venv python3-httpx python3-h2 slowhttptest nghttp2-proxy h2o qemu-user-static
-PEERS      := nginx-light haproxy caddy wrk apache2-utils nghttp2-client curl python3-venv
 
 # Packages tested at once: one more than there are processors, since many tests wait.
 AT_ONCE     = $(shell expr $$(nproc) + 1)
@@ -23,7 +22,7 @@ MODULES     = $(patsubst %/go.mod,%,$(shell git ls-files '*/go.mod'))
 # package of the program a second time.
 test lint bench-once: export GOFLAGS := -pgo=off
 
-.PHONY: all story picture profile build image release release-test demo test deps lint bench bench-once bench-cores compare fuzz loadtest clean
+.PHONY: all picture profile build image release release-test demo test deps lint bench bench-once bench-cores compare fuzz clean
 
 all: build
 
@@ -82,14 +81,6 @@ compare: ## benchmarks of this tree against main: make compare PKG=./internal/ht
 
 fuzz: ## each fuzz target for a while: make fuzz FUZZTIME=1m
 	scripts/fuzz "$${FUZZTIME:-10s}"
-
-loadtest: ## all reports and promises, scaled down to about fifteen minutes, and a page of their tables
-	@scripts/install $(PEERS)
-	npm ci --no-audit --no-fund --prefix loadtest/peers/fastify
-	ENVOY=$$(scripts/envoy) && export ENVOY && $(GO) run ./loadtest all --scale $${SCALE:-0.1} --require nginx,haproxy,caddy,fastify --out loadtest/results
-
-story: ## a pool becomes too small: what the metrics, the alerts and the page show, in seven minutes
-	$(GO) run ./loadtest story --out loadtest/results
 
 clean:
 	rm -rf bin dist

@@ -9,10 +9,13 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"adbuffer/loadtest/internal/chaos"
 	"adbuffer/loadtest/internal/rig"
+	"adbuffer/loadtest/internal/tests"
 )
 
 func main() {
@@ -59,25 +62,90 @@ func run(ctx context.Context, args []string, stdout, stderr *os.File) int {
 func newRoot(stdout, stderr *os.File) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "loadtest",
-		Short: "Measure adbuffer, compare it, and show it",
-		Long: `loadtest answers three questions with one command each: how much one core carries
-(peers), how big pools must be (pools), and whether adbuffer is better than other
-proxies (peers, and the field reports keepalive, pipeline, pools, rules, adproxy).
-sick, cold, churn, burst, endpoints, fairness, overload, soak and chaos report which promises of adbuffer
-hold.`,
+		Short: "Load adbuffer, and compare it with other proxies",
+		Long: `loadtest measures how much one core carries and what a request costs, in adbuffer and
+in other proxies (peers), and repeats five field reports (field). soak, chaos, overload
+and sizing report which promises of adbuffer hold. run sends a load from a file.`,
 		Example: `  go run ./loadtest run loadtest/scenarios/steady.yaml   load from a file
-  go run ./loadtest keepalive                            one field report
-  go run ./loadtest all --scale 0.1 --out loadtest/results
-  go run ./loadtest report --results loadtest/results    a Markdown page of them`,
+  go run ./loadtest field --only keepalive               one field report
+  go run ./loadtest peers --readme README.md             the table of the README`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newRun(stdout, stderr), newAll(&suite{stdout: stdout, stderr: stderr}), newReport(stdout))
-	for _, t := range loadTests() {
-		root.AddCommand(newTest(&suite{stdout: stdout, stderr: stderr}, t))
+	root.AddCommand(newRun(stdout, stderr))
+	for _, t := range append(tests.Commands(), chaos.Command()) {
+		root.AddCommand(newTest(stdout, stderr, t))
 	}
 	return root
+}
+
+// errBroken means that a promise did not hold. The report names it.
+var errBroken = errors.New("a promise was broken; see BROKEN above")
+
+// newTest returns the command of a load test. It prints the report of the test.
+func newTest(stdout, stderr *os.File, t tests.Command) *cobra.Command {
+	var (
+		scale    float64
+		adbuffer string
+		asJSON   bool
+	)
+	cmd := &cobra.Command{Use: t.Name, Short: t.Short, Long: t.Question + "\n\n" + t.Long, Example: t.Example, Args: cobra.NoArgs}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if t.Check != nil {
+			if err := t.Check(cmd.Flags()); err != nil {
+				return err
+			}
+		}
+		if scale <= 0 || scale > 100 {
+			return fmt.Errorf("--scale %v: must be above 0 and at most 100", scale)
+		}
+		return withRig(stderr, adbuffer, func(r *rig.Rig) error {
+			r.Scale = scale
+			r.Separate()
+			err := r.Do(cmd.Context(), func() {
+				r.Build()
+				r.Report(t.Short, t.Question)
+				t.Test(r)
+			})
+			if err != nil {
+				return err
+			}
+			r.Rep.Seconds = time.Since(r.Rep.Started).Seconds()
+			if asJSON {
+				err = r.Rep.JSON(stdout)
+			} else {
+				_, err = fmt.Fprint(stdout, r.Rep.Markdown())
+			}
+			if err == nil && !r.Rep.Held() {
+				err = errBroken
+			}
+			return err
+		})
+	}
+	cmd.Flags().Float64Var(&scale, "scale", 1, "size of the test; 1 is that of the original measurement")
+	cmd.Flags().StringVar(&adbuffer, "adbuffer", "", "adbuffer's `executable`; default: built from this module")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the results as JSON")
+	if t.Flags != nil {
+		t.Flags(cmd.Flags())
+	}
+	return cmd
+}
+
+// withRig runs fn with a rig of scale 1, which prints what it does. Its error is a failure.
+func withRig(stderr *os.File, adbuffer string, fn func(*rig.Rig) error) error {
+	r, err := rig.New(func(format string, args ...any) {
+		fmt.Fprintf(stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
+	})
+	if err != nil {
+		return failure{err}
+	}
+	defer r.Close()
+	r.Adbuffer = adbuffer
+	if err := fn(r); err != nil {
+		return failure{err}
+	}
+	return nil
 }

@@ -1,12 +1,10 @@
 package results
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,14 +46,6 @@ func Percent(share float64) string {
 		return "–"
 	}
 	return fmt.Sprintf("%.2f %%", 100*share)
-}
-
-// Ratio formats a quotient with three decimals.
-func Ratio(v float64) string {
-	if math.IsNaN(v) {
-		return "–"
-	}
-	return fmt.Sprintf("%.3f", v)
 }
 
 // Markdown returns the report, for files and for terminals.
@@ -156,36 +146,15 @@ func (t *Table) Markdown() string {
 	return b.String()
 }
 
-// Write turns the results in a folder into report.md in another, and returns its path.
-func Write(from, to string) (string, error) {
-	if from == "" || to == "" {
-		return "", errors.New("a report needs a folder")
-	}
-	reports, err := LoadAll(from)
-	if err != nil {
-		return "", err
-	}
-	if err := os.MkdirAll(to, 0o755); err != nil {
-		return "", err
-	}
-	text := "# Load tests of adbuffer\n\nRows marked † cannot be trusted; the list below their table says why. Rows " +
-		"marked (theirs) are\n" +
-		"figures of field reports, measured on other machines.\n\n"
-	for _, r := range reports {
-		text += r.Markdown()
-	}
-	file := filepath.Join(to, "report.md")
-	return file, os.WriteFile(file, []byte(text), 0o644)
-}
-
 // The lines of a README between which the measurements stand.
 const (
 	measuredBegin = "<!-- measured by: go run ./loadtest peers -->"
 	measuredEnd   = "<!-- end of what was measured -->"
 )
 
-// WriteMeasured puts the summaries of reports between the markers of a Markdown file.
-func WriteMeasured(reports []*Report, file string) error {
+// WriteMeasured puts the tables that a README shows, and how they were measured, between the markers of a
+// Markdown file.
+func (r *Report) WriteMeasured(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -196,26 +165,12 @@ func WriteMeasured(reports []*Report, file string) error {
 		return fmt.Errorf("%s: needs the lines %q and %q", file, measuredBegin, measuredEnd)
 	}
 	measured := ""
-	for _, r := range reports {
-		measured += r.summary()
-	}
-	if measured == "" {
-		return fmt.Errorf("%s: there are no results of peers to write; run it with --out first", file)
-	}
-	return os.WriteFile(file, []byte(before+measuredBegin+"\n\n"+measured+measuredEnd+after), 0o644)
-}
-
-// summary returns the tables that a README shows, and how they were measured. It returns "" if there are
-// none.
-func (r *Report) summary() (text string) {
 	for _, t := range r.Tables {
 		if t.Summary {
-			text += t.Markdown()
+			measured += t.Markdown()
 		}
 	}
-	if text == "" {
-		return ""
-	}
-	return fmt.Sprintf("%s%s, scale %s, %v; %s.\n\n", text, r.Started.UTC().Format("2006-01-02"), Number(r.Scale),
-		r.Machine, r.versions())
+	measured += fmt.Sprintf("%s, scale %s, %v; %s.\n\n", r.Started.UTC().Format("2006-01-02"), Number(r.Scale), r.Machine,
+		r.versions())
+	return os.WriteFile(file, []byte(before+measuredBegin+"\n\n"+measured+measuredEnd+after), 0o644)
 }

@@ -6,16 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 )
 
 // Report is the result of one load test.
 type Report struct {
-	Kind     string            `json:"kind"` // the command that made it
 	Title    string            `json:"title"`
 	Question string            `json:"question"` // the question of the test, in a sentence
 	Started  time.Time         `json:"started"`
@@ -119,46 +115,9 @@ func (r *Report) Misses(reason string) {
 	}
 }
 
-// JSON writes the report in the format of Save.
+// JSON writes the report as JSON.
 func (r *Report) JSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", " ")
 	return e.Encode(r)
-}
-
-// Save writes r to DIR/KIND.json.
-func (r *Report) Save(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	var b strings.Builder
-	if err := r.JSON(&b); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, r.Kind+".json"), []byte(b.String()), 0o644)
-}
-
-// LoadAll reads every report in a folder, in the order in which the tests were started.
-func LoadAll(dir string) ([]*Report, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
-	if err != nil {
-		return nil, err
-	}
-	var out []*Report
-	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			return nil, err
-		}
-		r := new(Report)
-		if err := json.Unmarshal(b, r); err != nil {
-			return nil, fmt.Errorf("%s: %w", f, err)
-		}
-		out = append(out, r)
-	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("%s: no results: run a load test with --out %s first", dir, dir)
-	}
-	slices.SortStableFunc(out, func(a, b *Report) int { return a.Started.Compare(b.Started) })
-	return out, nil
 }

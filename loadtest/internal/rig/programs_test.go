@@ -37,7 +37,7 @@ func TestProgramsForwardOnEachRoute(t *testing.T) {
 // What every template says of a route with everything.
 func TestEachTemplateHasEveryRoute(t *testing.T) {
 	cert := &Certificate{CA: "/ca.pem", Cert: "/cert.pem", Key: "/cert.pem.key"}
-	routes := []*Route{{Name: "one", Upstreams: []string{"https://127.0.0.1:7001", "https://127.0.0.1:7002"}, CAFile: "/upstream.pem", HTTP2: true, TLS: cert, Eject: true, Adaptive: true, Addr: "127.0.0.1:7003"},
+	routes := []*Route{{Name: "one", Upstreams: []string{"https://127.0.0.1:7001", "https://127.0.0.1:7002"}, CAFile: "/upstream.pem", HTTP2: true, TLS: cert, Adaptive: true, Addr: "127.0.0.1:7003"},
 		{Name: "two", Upstreams: []string{"http://127.0.0.1:7004"}, Addr: "127.0.0.1:7005"}}
 	files, err := configurations.ReadDir("programs")
 	testsupport.MustTrue(t, err == nil && len(files) == 4, "%d templates, %v", len(files), err)

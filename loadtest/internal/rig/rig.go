@@ -57,25 +57,16 @@ func New(say func(format string, args ...any)) (*Rig, error) {
 
 // Close ends all processes, the last one first, releases the ports and removes the directory.
 func (r *Rig) Close() {
-	r.StopAll()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for _, p := range slices.Backward(r.procs) {
+		p.Stop()
+	}
 	for _, release := range r.reserved {
 		release()
 	}
 	r.reserved = nil
 	os.RemoveAll(r.Dir)
-}
-
-// StopAll stops all processes in reverse order of start.
-func (r *Rig) StopAll() {
-	r.mu.Lock()
-	procs := r.procs
-	r.procs = nil
-	r.mu.Unlock()
-	for _, p := range slices.Backward(procs) {
-		p.Stop()
-	}
 }
 
 // Do performs a test to its end or to its first error. A test that is interrupted has the error of ctx.
@@ -135,9 +126,8 @@ func (r *Rig) Time(full, least time.Duration) time.Duration {
 }
 
 // Report starts the report of the test.
-func (r *Rig) Report(kind, title, question string) {
-	r.Say("%s: %s", kind, title)
-	r.Rep = &results.Report{Kind: kind, Title: title, Question: question, Started: time.Now(), Scale: r.Scale,
+func (r *Rig) Report(title, question string) {
+	r.Rep = &results.Report{Title: title, Question: question, Started: time.Now(), Scale: r.Scale,
 		Machine: results.ThisMachine(), Versions: map[string]string{}}
 	out, err := exec.Command(r.Adbuffer, "version").Output()
 	if err != nil {

@@ -1,7 +1,6 @@
 package rig
 
 import (
-	"fmt"
 	"net/url"
 	"os"
 	"slices"
@@ -22,10 +21,9 @@ type SSP struct {
 
 	Speaks    sspsim.Protocol // protocol of the simulated SSP; "" is HTTP/1.1 in cleartext
 	Behaviour sspsim.Behaviour
-	Endpoints int  // 0 is 1
-	Spare     bool // the last endpoint has priority 1
 	Seed      uint64
 	Cores     string // "" is Rig.LoadCores
+	Spare     bool   // the last of its URLs has priority 1
 }
 
 // IsSpare reports whether the endpoint of an index is the spare.
@@ -105,13 +103,10 @@ func (s *Stage) startSSP(ssp *SSP, anywhere bool) {
 	if cores == "" && !anywhere {
 		cores = s.LoadCores
 	}
-	for i := range max(1, ssp.Endpoints) {
-		sim := s.Rig.startSSP(fmt.Sprintf("%s-%d", ssp.Name, i), cores,
-			simulation{Protocol: ssp.Speaks, Behaviour: ssp.Behaviour, Seed: ssp.Seed + uint64(i)})
-		s.stops = append(s.stops, sim.Stop)
-		s.SSPs = append(s.SSPs, sim)
-		ssp.URLs, ssp.CAFile = append(ssp.URLs, sim.URL), sim.CAFile
-	}
+	sim := s.Rig.startSSP(ssp.Name, cores, simulation{Protocol: ssp.Speaks, Behaviour: ssp.Behaviour, Seed: ssp.Seed})
+	s.stops = append(s.stops, sim.Stop)
+	s.SSPs = append(s.SSPs, sim)
+	ssp.URLs, ssp.CAFile = []string{sim.URL}, sim.CAFile
 }
 
 func (s *Stage) loadURL(text, caFile string) {
@@ -128,9 +123,6 @@ func (s *Stage) loadURL(text, caFile string) {
 func (s *Stage) startAdbuffer(t Setup) {
 	c := t.Config
 	c.SSPs = t.SSPs
-	if c.TLS && c.Cert == nil {
-		c.Cert = s.Certificate("adbuffer", "127.0.0.1")
-	}
 	cores := s.ProxyCores
 	if t.Anywhere {
 		cores = c.Cores
@@ -157,11 +149,8 @@ func (s *Stage) startProgram(t Setup) {
 	route := t.Route
 	if route.Process == nil {
 		if len(t.SSPs) > 0 {
-			ssp := t.SSPs[0]
-			route.CAFile, route.Spare = ssp.CAFile, ssp.Spare
-			for _, u := range ssp.URLs {
-				route.Upstreams = append(route.Upstreams, strings.TrimSuffix(u, "/bid"))
-			}
+			route.CAFile = t.SSPs[0].CAFile
+			route.Upstreams = []string{strings.TrimSuffix(t.SSPs[0].URLs[0], "/bid")}
 		}
 		s.StartProgram(t.Program, s.ProxyCores, "", route)
 		s.stops = append(s.stops, route.Process.Stop)

@@ -13,13 +13,20 @@ import (
 	"adbuffer/loadtest/internal/rig"
 )
 
-// overload sends more than one core carries, then more of one key than its share.
+func overloadCommand() Command {
+	return Command{Name: "overload", Short: "More than one core carries, beside Envoy",
+		Question: "Does goodput survive overload, and are the right requests refused?",
+		Long: `Offers half to four times what one core carries: goodput, late responses, refusals by priority, beside
+Envoy (overload manager), which is taken from $ENVOY or $PATH. Then a noisy neighbour takes a third
+of the core, and 10 000 clients connect at once to a cold core.`,
+		Test: overload, Example: "  ENVOY=$(scripts/envoy) go run ./loadtest overload --scale 0.5"}
+}
+
+// overload sends more than one core carries, has a neighbour on the core, and starts cold.
 func overload(e *rig.Rig) {
 	sweep(e)
 	neighbour(e)
 	coldCore(e)
-	noisyKey(e)
-	manyKeys(e)
 }
 
 const (
@@ -216,68 +223,4 @@ func coldCore(e *rig.Rig) {
 	e.Rep.Promise("clients that connect at once on a cold core make no dial fail, and no endpoint is blamed",
 		blamed == 0 && dials == 0 && ejected == 0, nil, "%v failed dials, %v ejections, %v requests blamed on the SSP.",
 		dials, ejected, blamed)
-}
-
-// Ten keys use 55 % of an SSP's places; another key sends a multiple of one of them.
-const (
-	keys     = 10
-	keyRate  = 20 // requests a second
-	keyPool  = "max_conns: 36, max_pending: 256, pending_timeout: 200ms"
-	keyTakes = 100 * time.Millisecond // so the SSP carries 360 requests a second
-)
-
-func keyedSSP() []*rig.SSP {
-	return []*rig.SSP{{Name: "ssp", Protocol: "http1", Pool: keyPool, Behaviour: steady(keyTakes),
-		More: []string{"breaker: {enabled: false}"}}}
-}
-
-// noisyKey measures what the other keys lose, with fair queueing and without.
-func noisyKey(e *rig.Rig) {
-	t := e.Rep.Table(fmt.Sprintf("%d keys with %d requests/s each to an SSP that carries 360/s, and one noisy key", keys, keyRate),
-		"the noisy key sends", "server.fairness.key", "its requests served", "the other keys lost", "the worst one lost")
-	for _, times := range []float64{10, 100} {
-		for _, key := range []string{"", "query:pub"} {
-			e.Next("overload: a key sends %v times its share, key %q", times, key)
-			templates := []load.Template{{Name: "noisy", Method: "GET", Path: "/fillbuffer?pub=noisy", Weight: times}}
-			var pubs []string // the other keys
-			for i := range keys {
-				pubs = append(pubs, fmt.Sprintf("pub%d", i))
-				templates = append(templates, load.Template{Name: pubs[i], Method: "GET", Path: "/fillbuffer?pub=" + pubs[i]})
-			}
-			plan := rig.OpenLoop(2048, keyRate*(keys+times), 2*time.Second, e.Time(20*time.Second, 3*time.Second), templates...)
-			plan.Poisson = true
-			f := e.Once(rig.Setup{SSPs: keyedSSP(), Config: rig.Config{Deadline: "1s",
-				Server: []string{fmt.Sprintf("fairness: {key: %q}", key)}}}, rig.Generate(plan, true))
-			worst := 0.0
-			for _, pub := range pubs {
-				worst = max(worst, f.Class(pub).FailedShare())
-			}
-			t.Add(f.Doubts, fmt.Sprintf("%v× its share", times), fmt.Sprintf("%q", key), results.Percent(1-f.Class("noisy").FailedShare()),
-				results.Percent(rounds{f}.counts(pubs...).FailedShare()), results.Percent(worst))
-			if key != "" {
-				e.Rep.Promise(fmt.Sprintf("a key that sends %v times its share costs each other key less than 1 %%", times), worst < 0.01,
-					f.Doubts, "The worst of them lost %s.", results.Percent(worst))
-			}
-		}
-	}
-}
-
-// manyKeys sends a key with each request, more than the places carry.
-func manyKeys(e *rig.Rig) {
-	s := e.Start(rig.Setup{SSPs: keyedSSP(), Config: rig.Config{Deadline: "1s",
-		Server: []string{`fairness: {key: "query:pub"}`}}})
-	defer s.Stop()
-	heap := func(path string, n int) float64 {
-		plan := rig.ClosedLoop(512, n, 0, rig.Get(path))
-		s.Measure(rig.Generate(plan, true))
-		rig.Sleep(e.Ctx, settled)
-		return s.Adbuffer.Metric("go_memstats_heap_alloc_bytes")
-	}
-	n := e.Count(100_000, 20_000)
-	e.Next("overload: %d keys", n)
-	before := heap("/fillbuffer?pub=one", n)
-	after := heap("/fillbuffer?pub="+load.Number, n)
-	e.Rep.Table(fmt.Sprintf("%d requests of one key, then as many of a key each", n), "heap with one key", "heap with many").
-		Add(nil, results.MiB(int64(before)), results.MiB(int64(after)))
-	e.Rep.Promise(fmt.Sprintf("%d keys take less than 1 MiB", n), after-before < 1<<20, nil, "The heap grew by %v KiB.", int(after-before)/1024)
 }

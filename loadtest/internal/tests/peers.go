@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"adbuffer/loadtest/internal/load"
-	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
 )
 
@@ -145,7 +144,7 @@ func comparePeers(e *rig.Rig, o peersOptions) {
 		c.writeProfile()
 	}
 	if o.readme != "" {
-		e.Check(results.WriteMeasured([]*results.Report{r}, o.readme))
+		e.Check(r.WriteMeasured(o.readme))
 	}
 }
 

@@ -127,7 +127,7 @@ func (c *comparison) summarize() {
 		"HTTP/1: ratios to HAProxy (median of %d rounds' ratios, least–most)", c.rounds),
 		"proxy", "64 clients", "1 000 clients", "TLS", "HTTP/2, 64 × 1", "HTTP/2, 8 × 8", "new TLS connections",
 		"p99, saturated", "p99.9 at 15 000/s")
-	costs.Summary, relative.Summary = true, true
+	costs.Summary = true
 	for _, peer := range peerNames() {
 		if !slices.ContainsFunc(c.rows, func(r *peerRow) bool { return r.peer == peer }) {
 			continue

@@ -29,6 +29,9 @@ type sizingOptions struct {
 	only    string        // only the courses whose names have this text
 }
 
+// never is the time in seconds of an event that did not happen.
+const never = 1e9
+
 const (
 	sizingTimeout  = 300 * time.Millisecond
 	sizingCapacity = 100 // requests at once, where the SSP has a capacity
@@ -186,7 +189,6 @@ Envoy is taken from $ENVOY or $PATH. --low adds a low load, in which no limit ma
 has no effect. The exit status is 1 if a promise was broken.`,
 		Test:    func(e *rig.Rig) { sizing(e, o) },
 		Example: "  ENVOY=$(scripts/envoy) go run ./loadtest sizing\n  go run ./loadtest sizing --low 1h",
-		Alone:   true,
 		Flags: func(f *pflag.FlagSet) {
 			f.IntVar(&o.courses, "courses", 20, "courses of the simulation, of which the median counts")
 			f.StringVar(&o.only, "only", "", "only the courses with this `text` in their names")

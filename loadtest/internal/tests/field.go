@@ -1,0 +1,55 @@
+package tests
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"adbuffer/loadtest/internal/rig"
+)
+
+// fieldReport repeats a field report: what somebody measured before adbuffer existed.
+type fieldReport struct {
+	name string
+	test func(*rig.Rig)
+}
+
+var fieldReports = []fieldReport{{"keepalive", keepAlive}, {"pipeline", pipeline}, {"pools", pools}, {"rules", rules}, {"adproxy", adProxy}}
+
+func fieldCommand() Command {
+	var only, names []string
+	for _, f := range fieldReports {
+		names = append(names, f.name)
+	}
+	return Command{Name: "field", Short: "Five field reports, with adbuffer between client and SSP",
+		Question: "Do five field reports come out better with adbuffer between client and SSP?",
+		Long: `Repeats what others have measured, straight to an SSP and through adbuffer; --only selects reports:
+  keepalive  500 sequential requests from curl, Node and the generator, on a connection each and on one
+  pipeline   10 000 requests: 100 pipelines of 100, 100 workers, and all at once
+  pools      throughput by pool size and latency, held against N / X, and a queue that overflows;
+             below --scale 0.5 there are three sizes and three latencies
+  rules      keep-alive on and off with ab and wrk, and the ports of the client
+  adproxy    ab without keep-alive on fastify, on a fasthttp program and on adbuffer`,
+		Test: func(e *rig.Rig) {
+			for _, f := range fieldReports {
+				if len(only) == 0 || slices.Contains(only, f.name) {
+					f.test(e)
+				}
+			}
+		},
+		Example: "  go run ./loadtest field --scale 0.1\n  go run ./loadtest field --only keepalive,pipeline",
+		Flags: func(f *pflag.FlagSet) {
+			f.StringSliceVar(&only, "only", nil, "reports to repeat; default: all of "+strings.Join(names, ","))
+		},
+		Check: func(*pflag.FlagSet) error {
+			for _, name := range only {
+				if !slices.Contains(names, name) {
+					return fmt.Errorf("--only %q: must be one of %s", name, strings.Join(names, ","))
+				}
+			}
+			return nil
+		},
+	}
+}
