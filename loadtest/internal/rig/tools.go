@@ -104,12 +104,16 @@ func parseAB(out string) (*Figures, error) {
 //go:embed wrk.lua
 var wrkScript string
 
-// WRK loads with GETs of one thread of wrk.
+// WRK loads with one thread of wrk, which sends one request again and again.
 func WRK(t load.Template, conns int, length time.Duration) Load {
 	seconds := wholeSeconds(length)
 	return tool(seconds, func(s *Stage) ([]string, func(string) (*Figures, error)) {
 		file := filepath.Join(s.Rig.Dir, "wrk.lua")
-		s.Check(os.WriteFile(file, []byte(wrkScript), 0o600))
+		script := wrkScript
+		if t.Method == "POST" {
+			script += fmt.Sprintf("wrk.method, wrk.body = 'POST', [[%s]]\n", t.Literal)
+		}
+		s.Check(os.WriteFile(file, []byte(script), 0o600))
 		argv := []string{"wrk", "-t1", fmt.Sprintf("-c%d", conns), fmt.Sprintf("-d%ds", seconds), "--timeout", "5s", "-s", file}
 		return s.onLoadCores(append(argv, s.request(t)...)...), parseWRK
 	})

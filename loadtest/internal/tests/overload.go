@@ -61,7 +61,7 @@ func refused(s load.Summary) float64 {
 // responds for the SSPs. The generator can have a connection for each request within its timeout; with
 // fewer, requests would wait in the generator. HAProxy has no counterpart: it has no limit by its CPU.
 func sweep(e *rig.Rig) {
-	up := constantUpstream(e)
+	up := constantUpstream(e, kilobyte)
 	t := e.Rep.Table(fmt.Sprintf("offered load, in multiples of what one core carries; clients wait for %v", sweepDeadline),
 		"proxy", "load", "offered/s", "goodput/s", "of the peak", "p99 ms", "served late", "critical refused", "normal refused",
 		"CPU µs/response")
@@ -176,7 +176,7 @@ const bursts = `while :; do end=$(($(date +%s%N) + 20000000)); while [ $(date +%
 
 // neighbour loads 70 % of a core, beside a process that takes a third of it in bursts, and scrapes.
 func neighbour(e *rig.Rig) {
-	up := constantUpstream(e)
+	up := constantUpstream(e, kilobyte)
 	setup := beforeUpstream(up)
 	setup.Config.Server = append(setup.Config.Server, "overload: {enabled: true}")
 	s := e.Start(setup)

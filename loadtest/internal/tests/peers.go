@@ -81,7 +81,8 @@ func peersCommand() Command {
 request, requests/s, latencies and memory, at saturation (driven by wrk and h2load) and at
 fixed rates (by the generator), each proxy alone on core 0, everything else on core 1. Rounds
 of all proxies take turns. A proxy must first return exactly the upstream's response, and a row
-with errors is void. Envoy is taken from $ENVOY or $PATH. The exit status is 1 if a promise was
+with errors is void. Further rows ask eight SSPs for each request, merged and not merged: CPU µs a
+leg, which is one SSP's part of the request. Envoy is taken from $ENVOY or $PATH. The exit status is 1 if a promise was
 broken. --readme writes the table of a README: medians of the rounds, with the least and the most.`,
 		Test: func(e *rig.Rig) { comparePeers(e, o) },
 		Example: "  go run ./loadtest peers --scale 0.3\n  go run ./loadtest peers --rounds 5 --readme README.md\n" +
@@ -136,6 +137,9 @@ func comparePeers(e *rig.Rig, o peersOptions) {
 		}
 		e.Next("peers: starting %s", p.name)
 		c.add(p, c.startPeer(p))
+		if p.name == "adbuffer" {
+			c.addFanOuts()
+		}
 	}
 	c.measureRows()
 	c.show()
@@ -150,7 +154,7 @@ func comparePeers(e *rig.Rig, o peersOptions) {
 
 // startUpstreams starts the upstreams that all proxies share.
 func (c *comparison) startUpstreams() {
-	c.up = map[string]*rig.Route{"h1": constantUpstream(c.Rig)}
+	c.up = map[string]*rig.Route{"h1": constantUpstream(c.Rig, kilobyte), "fan-out h1": constantUpstream(c.Rig, fanOutBid)}
 	if !c.Has("nginx") {
 		c.Rep.Misses("nginx as an upstream with TLS: no rows over TLS")
 		return
@@ -159,8 +163,9 @@ func (c *comparison) startUpstreams() {
 	serve := fmt.Sprintf("location / { return 200 '%s'; }", c.body)
 	h1 := &rig.Route{Name: "up1", TLS: cert, Clients: "http1", Serve: serve}
 	h2 := &rig.Route{Name: "up2", TLS: cert, Serve: serve}
-	c.StartProgram("nginx", c.LoadCores, "", h1, h2)
-	c.up["h1tls"], c.up["h2tls"] = h1, h2
+	bids := &rig.Route{Name: "up3", TLS: cert, Serve: fmt.Sprintf("location / { return 200 '%s'; }", fanOutBid)}
+	c.StartProgram("nginx", c.LoadCores, "", h1, h2, bids)
+	c.up["h1tls"], c.up["h2tls"], c.up["fan-out h2tls"] = h1, h2, bids
 }
 
 // add adds the rows of a program: one for each protocol of its SSPs, and one for each way of its clients.
@@ -170,7 +175,7 @@ func (c *comparison) add(p peer, servers map[string]*rig.Stage) {
 		return rig.Calmly(rig.OpenLoop(c.conns, rate, 500*time.Millisecond, c.length, c.request), false)
 	}
 	for _, protocol := range p.upstreams {
-		row := &peerRow{peer: p.name, way: protocol, stage: servers[protocol]}
+		row := &peerRow{peer: p.name, way: protocol, stage: servers[protocol], check: c.returnsExactly(servers[protocol])}
 		row.loads[saturated] = rig.WRK(c.request, c.conns, c.length)
 		if c.rate > 0 {
 			row.loads[fixed] = at(c.rate)
@@ -182,7 +187,8 @@ func (c *comparison) add(p peer, servers map[string]*rig.Stage) {
 	}
 	for _, w := range c.clientWays() {
 		if p.clients && (!strings.HasPrefix(w.name, "h2 ") || c.Has("h2load")) {
-			c.rows = append(c.rows, &peerRow{peer: p.name, way: w.name, stage: servers[w.protocol], loads: peerLoads{w.load}})
+			c.rows = append(c.rows, &peerRow{peer: p.name, way: w.name, stage: servers[w.protocol], loads: peerLoads{w.load},
+				check: c.returnsExactly(servers[w.protocol])})
 		}
 	}
 	c.rows = slices.DeleteFunc(c.rows, func(r *peerRow) bool { return r.stage == nil })
@@ -202,6 +208,17 @@ var asAdbuffer = map[string][2]string{
 	"h1": {"http1", "max_conns: 1024"}, "clients": {"http1", "max_conns: 1024"},
 	"pipelined": {"http1-pipelined", "max_conns: 2, pipeline_depth: 64"},
 	"h1tls":     {"http1", "max_conns: 1024"}, "h2tls": {"http2", "max_conns: 2"},
+}
+
+// sspOf returns an upstream as an SSP of adbuffer, for a protocol of the comparison.
+func (c *comparison) sspOf(protocol string, up *rig.Route) *rig.SSP {
+	as := asAdbuffer[protocol]
+	ssp := &rig.SSP{Name: "ssp", URLs: []string{"http://" + up.Addr + "/bid"}, Protocol: as[0],
+		Pool: as[1] + ", max_pending: 4096, pending_timeout: 1s"}
+	if up.TLS != nil {
+		ssp.URLs[0], ssp.CAFile = "https://"+up.Addr+"/bid", up.TLS.CA
+	}
+	return ssp
 }
 
 // startPeer starts a program. It returns a stage for each protocol towards upstreams. That of "clients" has
@@ -226,10 +243,7 @@ func (c *comparison) startPeer(p peer) map[string]*rig.Stage {
 			route.TLS = c.cert
 		}
 		if p.name == "adbuffer" {
-			as := asAdbuffer[protocol]
-			setups[protocol] = rig.Setup{OneCore: true, Config: rig.Config{Deadline: "2s", Cert: route.TLS},
-				SSPs: []*rig.SSP{{Name: "ssp", URLs: []string{route.Upstreams[0] + "/bid"}, CAFile: route.CAFile,
-					Protocol: as[0], Pool: as[1] + ", max_pending: 4096, pending_timeout: 1s"}}}
+			setups[protocol] = rig.Setup{OneCore: true, Config: rig.Config{Deadline: "2s", Cert: route.TLS}, SSPs: []*rig.SSP{c.sspOf(protocol, up)}}
 			continue
 		}
 		routes = append(routes, route)
@@ -245,6 +259,10 @@ func (c *comparison) startPeer(p peer) map[string]*rig.Stage {
 	return out
 }
 
+func (c *comparison) returnsExactly(s *rig.Stage) func() error {
+	return func() error { return forwards(c.Ctx, s, c.request, c.body) }
+}
+
 // measureRows measures rounds of all rows in turn, so that changes of the machine's speed affect all alike.
 // The idle clients come once, at the end.
 func (c *comparison) measureRows() {
@@ -255,8 +273,8 @@ func (c *comparison) measureRows() {
 			}
 			c.Next("peers: %s %s, round %d of %d", row.peer, row.way, n+1, c.rounds)
 			if n == 0 {
-				if err := forwards(c.Ctx, row.stage, c.request, c.body); err != nil {
-					row.void = "does not return the upstream's response: " + err.Error()
+				if err := row.check(); err != nil {
+					row.void = "does not return what upstreams respond: " + err.Error()
 					continue
 				}
 			}

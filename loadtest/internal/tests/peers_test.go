@@ -55,6 +55,32 @@ func TestOnlyTheExactResponseOfTheUpstreamPasses(t *testing.T) {
 	}
 }
 
+func TestAFanOutNeedsTheBidsOfAllSSPs(t *testing.T) {
+	for bids, passes := range map[int]bool{7: false, 8: true, 9: false} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			testsupport.Equal(t, q.Method+q.URL.Path, "POST/all", "%s")
+			w.Write([]byte(strings.Repeat(`{"id":"1","impid":"1"}`, bids)))
+		}))
+		err := fansOut(t.Context(), &rig.Stage{Addr: strings.TrimPrefix(s.URL, "http://")}, fanOutRequest("/all"))
+		testsupport.True(t, (err == nil) == passes, "%d bids: %v", bids, err)
+		s.Close()
+	}
+}
+
+func TestFanOutsShowTheCostOfALeg(t *testing.T) {
+	void := measured("adbuffer", "pipelined/all")
+	void.void = "3 of 9 requests failed"
+	c := &comparison{Rig: &rig.Rig{Rep: new(results.Report)}, rows: []*peerRow{measured("adbuffer", "h1", 20), measured("adbuffer", "h1/all", 80, 160, 240),
+		measured("adbuffer", "h1/merged", 320), void}}
+	c.showFanOuts()
+	var got []string
+	for _, row := range c.Rep.Tables[0].Rows {
+		got = append(got, strings.Join(row.Cells[:min(3, len(row.Cells))], " | "))
+	}
+	want := []string{"adbuffer HTTP/1.1 | 20 (10–30) | 1", "adbuffer HTTP/1.1, merge: openrtb | 40 | 2", "adbuffer pipelined | void"}
+	testsupport.True(t, slices.Equal(got, want), "%q, want %q", got, want)
+}
+
 func TestRequestsThatFailVoidARowOrOneFigure(t *testing.T) {
 	figures := func(failed uint64) rig.Load {
 		return func(*rig.Stage) (*rig.Figures, error) {

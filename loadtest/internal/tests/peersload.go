@@ -47,6 +47,7 @@ type peerRow struct {
 	peer, way string
 	stage     *rig.Stage
 	loads     peerLoads
+	check     func() error // returns why responses are wrong
 
 	rounds [len(peerLoads{})]rounds // by load
 	doubts []string                 // about the fast load of rounds in which it has no figures

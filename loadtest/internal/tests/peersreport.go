@@ -52,6 +52,7 @@ func (c *comparison) show() {
 	for _, w := range c.clientWays() {
 		c.table("Clients: "+w.title, w.name, false)
 	}
+	c.showFanOuts()
 	if len(c.holding) > 0 {
 		t := c.Rep.Table(fmt.Sprintf("memory with %d idle clients", c.idle), "proxy", "before", "with them",
 			"KiB a client")

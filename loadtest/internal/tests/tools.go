@@ -12,9 +12,9 @@ import (
 // kilobyte is the JSON with which upstreams respond.
 var kilobyte = `{"` + strings.Repeat("x", 996) + `"}`
 
-// constantUpstream starts the cheapest upstream, which responds with a kilobyte.
-func constantUpstream(e *rig.Rig) *rig.Route {
-	up := &rig.Route{Name: "constant", Serve: kilobyte}
+// constantUpstream starts the cheapest upstream, which responds to all requests with the same JSON.
+func constantUpstream(e *rig.Rig, body string) *rig.Route {
+	up := &rig.Route{Name: "constant", Serve: body}
 	e.StartProgram("constant", e.LoadCores, "", up)
 	return up
 }
@@ -32,7 +32,7 @@ func rules(e *rig.Rig) {
 	n := e.Count(100_000, 2_000)
 	r := e.Rep
 	e.Needs("ab")
-	up := constantUpstream(e)
+	up := constantUpstream(e, kilobyte)
 	reuse := load.Sysctl("net/ipv4/tcp_tw_reuse")
 	r.Note("net.ipv4.tcp_tw_reuse is %s (0 off, 1 on, 2 on for loopback), local ports %s.", reuse,
 		load.Sysctl("net/ipv4/ip_local_port_range"))
@@ -92,7 +92,7 @@ func adProxy(e *rig.Rig) {
 	e.Needs("ab")
 	r.Note("Constant responses: the prototypes' fixed JSON, and adbuffer's health_path, which is a response of its own.")
 	r.Note("Forwarded responses: 1 KB of JSON from an upstream on the load's core, which ab shares.")
-	up := constantUpstream(e)
+	up := constantUpstream(e, kilobyte)
 	t := r.Table(fmt.Sprintf("ab -n %d, no keep-alive", n), "server", "responses", "ab -c", "requests/s", "p50 ms",
 		"p95 ms", "p99 ms", "max ms", "CPU µs/request")
 	t.AddTheirs("Node + fastify", "constant", 100, 12925, 8, 10, 13, 106)
