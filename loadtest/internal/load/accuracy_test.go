@@ -29,7 +29,7 @@ func TestLatencyOfAKnownSSPIsMeasured(t *testing.T) {
 			s := startSSP(t, sspsim.Options{Protocol: c.ssp, Behaviour: sspsim.Behaviour{
 				Latency: sspsim.Constant(200 * time.Millisecond), Connections: sspsim.Connections{PipelineOverlap: true}}})
 			p := at(s.Addr(), 50, time.Second)
-			p.Protocol, p.Depth = c.protocol, c.depth
+			p.Protocol, p.Depth, p.Timeout = c.protocol, c.depth, time.Minute
 			trust(&p, s)
 			began := time.Now()
 			r := run(t, p)

@@ -86,6 +86,7 @@ func pipeline(e *rig.Rig) {
 	behaviour.Connections.PipelineOverlap = true
 	pool := limits(conns, n, "30s")
 	atOnce := map[string]float64{} // requests/s by adbuffer's protocol
+	var doubts []string            // about them
 	for _, path := range []struct{ name, program, protocol, pool string }{
 		{"direct", "direct", "", ""},
 		{fmt.Sprintf("adbuffer, pool of %d", conns), "", "http1", pool},
@@ -113,12 +114,12 @@ func pipeline(e *rig.Rig) {
 			t.Add(f.Doubts, way.name, path.name, f.Seconds, f.Rate, f.ClientCPU, f.Connections, f.SSP.Connections,
 				f.Latency.P99)
 			if plan.Connections == n {
-				atOnce[path.protocol] = f.Rate
+				atOnce[path.protocol], doubts = f.Rate, append(doubts, f.Doubts...)
 			}
 		}
 	}
 	pooled, pipelined := atOnce["http1"], atOnce["http1-pipelined"]
 	e.Rep.Promise("requests of clients that do not pipeline are pipelined to the SSP, and gain by it", pipelined > pooled,
-		nil, "All at once through adbuffer: %v requests/s over a pool of %v connections, %v/s over as many pipelines.",
+		doubts, "All at once through adbuffer: %v requests/s over a pool of %v connections, %v/s over as many pipelines.",
 		pooled, conns, pipelined)
 }

@@ -85,7 +85,7 @@ func pools(e *rig.Rig) {
 	t.AddTheirs("pool of 100, 1 s", "100 = N / X")
 	t.AddTheirs("pool of 100, 500 ms", "200 = N / X")
 	r.Promise("requests for which there is no place and no room in the queue are refused at once, with an error of "+
-		"their own", full == overflowClients-overflowPlaces-overflowQueue && f.Failed == full, nil,
+		"their own", full == overflowClients-overflowPlaces-overflowQueue && f.Failed == full, f.Doubts,
 		"Of %v requests at once for %v places and a queue of %v, %v succeeded, %v got 503 pending_full and %v "+
 			"failed otherwise.",
 		overflowClients, overflowPlaces, overflowQueue, f.Answered, full, f.Failed-full)
