@@ -218,7 +218,7 @@ func TestAClientOutlivesConnectionsOfAnotherNetwork(t *testing.T) {
 				c, err := from.Dial("tcp", m.addr())
 				testsupport.NoError(t, err)
 				t.Cleanup(func() { c.Close() })
-				tlsOver(c, "http/1.1").Handshake() //nolint:errcheck // without a place, it is refused
+				tlsOver(c, "http/1.1").Handshake() // without a place, it is refused
 			}
 			if client == nil {
 				client = tlsOver(m.dial(), "http/1.1")
