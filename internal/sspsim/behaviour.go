@@ -51,6 +51,8 @@ const (
 	OpenRTB Kind = "openrtb" // an OpenRTB bid response; the default
 	VAST    Kind = "vast"    // a VAST 4.2 document with one inline ad
 	Raw     Kind = "raw"     // filler bytes, exactly as many as Size says
+	// EmptyGzip is a gzip body of empty blocks: it decodes to nothing. Headers may name the coding.
+	EmptyGzip Kind = "empty_gzip"
 )
 
 // NoBidForm is the form of a response without a bid.
@@ -124,6 +126,11 @@ type Connections struct {
 	// new streams. A stream beyond the limit that the peer has acknowledged is refused. HTTP/2
 	// only.
 	MaxStreams int `json:"max_streams"`
+	// MaxField is the most bytes of a request's header field, name and value. The connection of a
+	// longer field ends at once, with a GOAWAY of the code ENHANCE_YOUR_CALM and with all its streams,
+	// as nginx ends it. 0 is no limit, and only then SETTINGS_MAX_HEADER_LIST_SIZE is announced.
+	// HTTP/2 only.
+	MaxField int `json:"max_field"`
 	// PipelineOverlap measures the latency of a pipelined request from the arrival of its bytes, so
 	// requests that arrive together wait together. Otherwise the SSP handles the requests of one
 	// HTTP/1 connection one after the other.
@@ -178,6 +185,7 @@ func (b Behaviour) check(e *InvalidError, path string) {
 	within(e, path+"connections.max_requests", b.Connections.MaxRequests, 0, 1<<30)
 	within(e, path+"connections.idle_timeout", b.Connections.IdleTimeout, 0, Duration(time.Hour))
 	within(e, path+"connections.max_streams", b.Connections.MaxStreams, -1, maxOpenStreams)
+	within(e, path+"connections.max_field", b.Connections.MaxField, 0, maxHeaderList)
 	b.Faults.check(e, path+"faults")
 	eachChance(reflect.ValueOf(b), "", func(key string, chance Chance) {
 		within(e, path+key+".share", chance.Share, 0, 1)
@@ -199,9 +207,9 @@ func (a Response) check(e *InvalidError, path string) {
 		e.add(path+".no_bid_form", "%q is not one of 204, empty, document", a.NoBidForm)
 	}
 	switch a.Kind {
-	case "", OpenRTB, VAST, Raw:
+	case "", OpenRTB, VAST, Raw, EmptyGzip:
 	default:
-		e.add(path+".kind", "%q is not one of openrtb, vast, raw", a.Kind)
+		e.add(path+".kind", "%q is not one of openrtb, vast, raw, empty_gzip", a.Kind)
 	}
 	a.Size.check(e, path+".size")
 	if !httpguts.ValidHeaderFieldValue(a.ContentType) {

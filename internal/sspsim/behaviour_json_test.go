@@ -23,7 +23,7 @@ func fullBehaviour() Behaviour {
 		Response: Response{NoBid: one, NoBidForm: NoBidDocument, BidFor: "DEU", Kind: VAST, Size: Size{P50: 1000, P95: 9000, Max: 20000},
 			ContentType: "text/xml", Echo: true, Headers: []Field{{"Alt-Svc", "clear"}, {"X", ""}},
 			HTTP10: one, ReadToEOF: one, Chunked: one, Trailers: one, Interim: one, Cookies: one},
-		Connections: Connections{MaxRequests: 100, Announce: true, IdleTimeout: Duration(90 * time.Second), MaxStreams: -1,
+		Connections: Connections{MaxRequests: 100, Announce: true, IdleTimeout: Duration(90 * time.Second), MaxStreams: -1, MaxField: 8192,
 			PipelineOverlap: true, HTTP1Only: one},
 		Faults: Faults{Refuse: true, BlackHole: true, Hang: one, Stall: one, Reset: one, CutHead: one, CutBody: one,
 			RefuseStream: one, ResetStream: ResetStream{one, "CANCEL", true}, GoAway: GoAway{one, "NO_ERROR", true},

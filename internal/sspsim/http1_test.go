@@ -1,15 +1,20 @@
 package sspsim
 
 import (
+	"compress/gzip"
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"adbuffer/internal/testsupport"
+
+	"golang.org/x/net/http2"
 )
 
 func TestZeroBehaviourBidsOnAConnectionThatStaysOpen(t *testing.T) {
@@ -223,6 +228,25 @@ func TestNoBidHasThreeForms(t *testing.T) {
 		again, _ := c.ask("again")
 		testsupport.Equal(t, again.StatusCode, v.status, "the second status is %d")
 	}
+}
+
+func TestEmptyGzipDecodesToNothing(t *testing.T) {
+	c := dial(t, startWith(t, Behaviour{Response: Response{Kind: EmptyGzip, Size: Size{Constant: 4010}}}))
+	_, body := c.ask("q")
+	z, err := gzip.NewReader(strings.NewReader(body))
+	testsupport.NoError(t, err)
+	decoded, err := io.ReadAll(z)
+	testsupport.True(t, len(body) == 4010 && len(decoded) == 0 && errors.Is(err, io.ErrUnexpectedEOF), "%d bytes decode to %q, %v", len(body), decoded, err)
+}
+
+func TestARequestMayGetNoResponse(t *testing.T) {
+	none := func(q *Request) { q.Respond.Code = NoResponse }
+	c := dial(t, start(t, Options{OnRequest: none}))
+	c.get("q")
+	_, err := c.rest()
+	testsupport.True(t, errors.Is(err, syscall.ECONNRESET), "HTTP/1: %v", err)
+	a := dialH2C(t, start(t, Options{Protocol: H2C, OnRequest: none})).ask(1)
+	testsupport.True(t, a.status == "" && a.reset != nil && *a.reset == http2.ErrCodeInternal, "HTTP/2: %+v", a)
 }
 
 func TestBidsDependOnTheBody(t *testing.T) {

@@ -268,8 +268,11 @@ func (h *http2Conn) applyLocked(p *script) {
 	}
 	h.lastLimit = int64(limit)
 	h.announced = append(h.announced, limit)
-	_ = h.writer.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: limit},
-		http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: maxHeaderList})
+	settings := []http2.Setting{{ID: http2.SettingMaxConcurrentStreams, Val: limit}}
+	if p.Connections.MaxField == 0 {
+		settings = append(settings, http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: maxHeaderList})
+	}
+	_ = h.writer.WriteSettings(settings...)
 	h.ssp.wg.Go(h.flush)
 }
 

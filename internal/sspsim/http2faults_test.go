@@ -1,6 +1,7 @@
 package sspsim
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -46,6 +47,16 @@ func TestHTTP2ResetStreamHasItsCodeAndMayComeAfterTheHead(t *testing.T) {
 		}
 		s.wantFault(t, "reset_stream")
 	}
+}
+
+func TestHTTP2LongFieldEndsTheConnection(t *testing.T) {
+	s := startH2C(t, Behaviour{Latency: Constant(time.Minute), Connections: Connections{MaxField: 100}})
+	h := dialH2C(t, s)
+	h.headers(1, true, ":method", "GET", ":scheme", "http", ":authority", "ssp", ":path", "/", "x", strings.Repeat("v", 99))
+	h.headers(3, true, ":method", "GET", ":scheme", "http", ":authority", "ssp", ":path", "/", "x", strings.Repeat("v", 100))
+	f, ok := h.next().(*http2.GoAwayFrame)
+	testsupport.MustTrue(t, ok && f.ErrCode == http2.ErrCodeEnhanceYourCalm, "got %v", f)
+	s.await(t, "the end of the connection, with stream 1 in flight", func(c Counters) bool { return c.Requests == 1 && c.OpenConnections == 0 })
 }
 
 func TestHTTP2GoAwayServesTheStreamsItNames(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/net/http/httpguts"
 	"golang.org/x/net/http2"
@@ -37,6 +38,12 @@ func (h *http2Conn) takeHeadersLocked(f *http2.MetaHeadersFrame) error {
 		window: h.initial, done: make(chan struct{})}
 	if err := st.parse(); err != nil {
 		return err
+	}
+	if limit := h.ssp.plan.Load().Connections.MaxField; limit > 0 &&
+		slices.ContainsFunc(st.Header, func(f Field) bool { return len(f.Name)+len(f.Value) > limit }) {
+		_ = h.writer.WriteGoAway(id, http2.ErrCodeEnhanceYourCalm, nil)
+		h.cutLocked()
+		return nil
 	}
 	h.streams[id] = st
 	if f.StreamEnded() {

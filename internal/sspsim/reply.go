@@ -24,17 +24,28 @@ var documents = map[Kind]*document{
 	VAST: {"application/xml", `<?xml version="1.0" encoding="UTF-8"?><VAST version="4.2"><Ad id="`,
 		`"><InLine><AdSystem>sspsim</AdSystem><AdTitle>`,
 		`</AdTitle><Impression>http://127.0.0.1/i</Impression><Creatives></Creatives></InLine></Ad></VAST>`},
-	Raw: {contentType: "application/octet-stream"},
+	Raw:       {contentType: "application/octet-stream"},
+	EmptyGzip: {contentType: "application/json", before: GzipHeader},
 }
+
+// GzipHeader is the header of a gzip body without a name, and EmptyBlock a deflate block that decodes to nothing.
+const (
+	GzipHeader = "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+	EmptyBlock = "\x00\x00\x00\xff\xff"
+)
 
 var noBidDocuments = map[Kind]*document{
 	OpenRTB: {"application/json", `{"id":`, `,"nbr":0}`, ""},
 	VAST:    {"application/xml", "", `<?xml version="1.0" encoding="UTF-8"?><VAST version="4.2"></VAST>`, ""},
 	Raw:     {contentType: "application/octet-stream"},
+
+	EmptyGzip: {contentType: "application/json"},
 }
 
 // padding fills a body, and X-Pad, the field of an oversized message head.
 var padding = strings.Repeat("x", 1000)
+
+var emptyBlocks = strings.Repeat(EmptyBlock, 200)
 
 // reply is one response before the framing of its protocol. A reply that is used again keeps its buffers.
 type reply struct {
@@ -123,6 +134,10 @@ func (p *script) writeDocument(r *reply, f *fate, q *Request, bidID []byte) {
 		body = syntax.AppendJSONString(body, []byte(id))
 	}
 	body = append(body, doc.after...)
+	padding := padding
+	if kind == EmptyGzip {
+		padding = emptyBlocks
+	}
 	for left := size - len(body) - len(doc.close); left > 0; left -= len(padding) {
 		body = append(body, padding[:min(left, len(padding))]...)
 	}

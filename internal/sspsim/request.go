@@ -31,12 +31,16 @@ type Request struct {
 	TLS *tls.ConnectionState `json:"-"`
 
 	// Respond is the response that OnRequest chooses for this request. Code 0 leaves the choice to the
-	// behaviour.
+	// behaviour, and the code NoResponse is no response.
 	Respond Status `json:"-"`
 
 	length    int64  // of Content-Length; -1 if absent
 	requestID string // the first X-Request-Id
 }
+
+// NoResponse is the code with which OnRequest ends a request without a response, as nginx does: by Faults.Reset
+// in HTTP/1, and by Faults.ResetStream in HTTP/2.
+const NoResponse = 444
 
 // Get returns the first value of the header field name, in any case, or "" if there is none.
 func (r *Request) Get(name string) string {
@@ -108,7 +112,12 @@ func (s *SSP) watch(q *Request, f fate) fate {
 	if s.opts.OnRequest != nil {
 		s.opts.OnRequest(q)
 	}
-	if q.Respond.Code != 0 {
+	switch {
+	case q.Respond.Code == NoResponse && q.Stream == 0:
+		f.fault = faultReset
+	case q.Respond.Code == NoResponse:
+		f.fault = faultResetStream
+	case q.Respond.Code != 0:
 		f.fault, f.status = faultStatus, q.Respond
 	}
 	return f

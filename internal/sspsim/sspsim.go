@@ -52,6 +52,8 @@ type Options struct {
 	Protocol Protocol
 	// RequireClientCert fails handshakes without a certificate of SSP.CA.
 	RequireClientCert bool
+	// ExtraCertificates are DER certificates that follow the SSP's own one in TLS handshakes.
+	ExtraCertificates [][]byte
 	// Behaviour at the start.
 	Behaviour Behaviour
 	// Seed of the random draws. Each connection has its own generator, seeded with this seed and

@@ -120,6 +120,7 @@ func (s *SSP) prepareTLS() error {
 	if err != nil {
 		return err
 	}
+	cert.Certificate = append(cert.Certificate, s.opts.ExtraCertificates...)
 	s.tls = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}}
 	switch s.opts.Protocol {
 	case TLSAuto:

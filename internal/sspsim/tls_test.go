@@ -32,6 +32,16 @@ func TestTLSCertificateHoldsForLoopbackNames(t *testing.T) {
 	s.await(t, "failed handshakes", func(c Counters) bool { return c.Handshakes == 3 && c.HandshakeErrors == 2 })
 }
 
+func TestExtraCertificatesFollowTheOwnOne(t *testing.T) {
+	ca, err := NewCA()
+	testsupport.NoError(t, err)
+	s := start(t, Options{Protocol: TLSHTTP1, ExtraCertificates: [][]byte{ca.cert.Raw, ca.cert.Raw}})
+	c, err := tls.Dial("tcp", s.Addr(), &tls.Config{RootCAs: s.CA().Pool()})
+	testsupport.NoError(t, err)
+	defer c.Close()
+	testsupport.Equal(t, len(c.ConnectionState().PeerCertificates), 3, "%d certificates")
+}
+
 func TestALPNFollowsTheProtocol(t *testing.T) {
 	for _, v := range []struct {
 		protocol   Protocol
