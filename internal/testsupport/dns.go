@@ -26,11 +26,20 @@ const (
 )
 
 // StartDNS starts a server at addr for the length of the test. err says why it cannot listen there.
-func StartDNS(t testing.TB, addr string) (s *DNS, err error) {
+func StartDNS(t testing.TB, addr string) (*DNS, error) {
 	t.Helper()
+	s, stop, err := ServeDNS(addr)
+	if err == nil {
+		t.Cleanup(stop)
+	}
+	return s, err
+}
+
+// ServeDNS starts a server at addr, which stop ends. err says why it cannot listen there.
+func ServeDNS(addr string) (s *DNS, stop func(), err error) {
 	c, err := net.ListenPacket("udp", addr)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	s = &DNS{Addr: c.LocalAddr().(*net.UDPAddr).AddrPort(), results: make(map[string]string), queries: make(map[string]int)}
 	ended := make(chan struct{})
@@ -47,11 +56,10 @@ func StartDNS(t testing.TB, addr string) (s *DNS, err error) {
 			}
 		}
 	}()
-	t.Cleanup(func() {
+	return s, func() {
 		c.Close()
 		<-ended
-	})
-	return s, nil
+	}, nil
 }
 
 // Set sets the result of a network, "ip4" or "ip6": addresses with spaces between them, "" for none, or DNSSilent

@@ -19,7 +19,9 @@ type Adbuffer struct {
 	*Process
 	Addr  string // host:port for clients
 	Admin string // host:port of the admin listener
-	File  string // path of the configuration
+	// AdminTLS is whether the admin listener speaks TLS.
+	AdminTLS bool
+	File     string // path of the configuration
 }
 
 // Build builds adbuffer from this module, unless the user named an executable. Its version names the
@@ -41,13 +43,14 @@ func (r *Rig) Build() {
 
 // StartAdbuffer starts adbuffer with the configuration in file and waits until it is ready. The
 // configuration must have log level info and ports 0. Unless it has server.overload itself, nothing is
-// refused for lack of CPU: saturation is what most tests measure.
-func (r *Rig) StartAdbuffer(file, cores string, env ...string) *Adbuffer {
+// refused for lack of CPU: saturation is what most tests measure. c.Argv is a command that executes its
+// arguments, or nil.
+func (r *Rig) StartAdbuffer(file string, c Command) *Adbuffer {
 	if !bytes.Contains(Must(os.ReadFile(file))(r), []byte("overload:")) {
-		env = append(env, "ADBUFFER_SERVER_OVERLOAD_ENABLED=false")
+		c.Env = append(c.Env, "ADBUFFER_SERVER_OVERLOAD_ENABLED=false")
 	}
-	a := &Adbuffer{File: file,
-		Process: r.StartProcess(Command{Name: "adbuffer", Argv: []string{r.Adbuffer, "serve", "--config", file}, Cores: cores, Env: env})}
+	c.Name, c.Argv = "adbuffer", slices.Concat(c.Argv, []string{r.Adbuffer, "serve", "--config", file})
+	a := &Adbuffer{File: file, Process: r.StartProcess(c)}
 	a.Await(40*time.Second, "get ready", func() bool {
 		lines := bufio.NewScanner(bytes.NewReader(a.Log()))
 		for lines.Scan() {
@@ -63,7 +66,8 @@ func (r *Rig) StartAdbuffer(file, cores string, env ...string) *Adbuffer {
 
 // Ask sends a GET of path to the admin listener and returns the body of the response.
 func (a *Adbuffer) Ask(path string) (string, error) {
-	text, err := ask("GET", "http://"+a.Admin+path, nil)
+	scheme := map[bool]string{false: "http://", true: "https://"}[a.AdminTLS]
+	text, err := ask("GET", scheme+a.Admin+path, nil)
 	return string(text), err
 }
 

@@ -13,10 +13,12 @@ type Config struct {
 	SSPs     []*SSP
 	Deadline string   // default deadline, which also raises the maximum; "" is 10s
 	Server   []string // more keys of server, one in each line
+	Admin    string   // more keys of admin in the flow style of YAML
 	// Routes are in the flow style of YAML. If there is none, one route on /fillbuffer lets the client
 	// choose among all SSPs.
-	Routes []string
-	Cert   *Certificate // for TLS towards clients; nil is cleartext
+	Routes   []string
+	Cert     *Certificate // for TLS towards clients; nil is cleartext
+	ClientCA string       // file of the authorities of clients' certificates; "" asks for none. It needs Cert.
 
 	// Text is the whole configuration of a scenario. {{url "name"}} and {{ca "name"}} insert the
 	// address and the CA file of an SSP.

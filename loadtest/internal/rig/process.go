@@ -3,9 +3,11 @@ package rig
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -19,6 +21,10 @@ type Process struct {
 	cmd   *exec.Cmd
 	log   string
 	ended chan struct{}
+
+	pipe    *os.File       // the reader of a named pipe, from which the log is copied; nil if the process writes the log itself
+	mu      sync.Mutex     // held to begin a copy or to wait for the last one
+	copying sync.WaitGroup // the goroutine that copies the log
 }
 
 // Command describes a process to start.
@@ -27,6 +33,7 @@ type Command struct {
 	Argv  []string
 	Env   []string // in addition to the environment of this process
 	Cores string   // in the syntax of taskset; "" is all
+	Piped bool     // its output is a named pipe, whose reader LoseLog closes for a while
 
 	stdout *os.File // nil is the file of the standard error
 }
@@ -41,7 +48,16 @@ func (r *Rig) StartProcess(c Command) *Process {
 	defer log.Close() // the process has its own descriptor
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), c.Env...)
-	cmd.Stdout, cmd.Stderr = log, log
+	p := &Process{Name: c.Name, rig: r, cmd: cmd, log: log.Name(), ended: make(chan struct{})}
+	cmd.Stderr = log
+	if c.Piped {
+		r.Check(syscall.Mkfifo(p.pipeName(), 0o600))
+		r.Check(p.copyLog())
+		pipe := Must(os.OpenFile(p.pipeName(), os.O_WRONLY, 0))(r)
+		defer pipe.Close()
+		cmd.Stderr = pipe
+	}
+	cmd.Stdout = cmd.Stderr
 	if c.stdout != nil {
 		cmd.Stdout = c.stdout
 	}
@@ -50,15 +66,52 @@ func (r *Rig) StartProcess(c Command) *Process {
 	if err := cmd.Start(); err != nil {
 		r.Check(fmt.Errorf("%s: %w", c.Name, err))
 	}
-	p := &Process{Name: c.Name, PID: cmd.Process.Pid, rig: r, cmd: cmd, log: log.Name(), ended: make(chan struct{})}
+	p.PID = cmd.Process.Pid
 	go func() {
 		_ = cmd.Wait() // its log shows the reason of its end
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.copying.Wait()
 		close(p.ended)
 	}()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.procs = append(r.procs, p)
 	return p
+}
+
+func (p *Process) pipeName() string { return p.log + ".pipe" }
+
+// copyLog copies from the named pipe to the log until the pipe ends.
+func (p *Process) copyLog() error {
+	log, err := os.OpenFile(p.log, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	// The open of a pipe without a writer would wait for one.
+	pipe, err := os.OpenFile(p.pipeName(), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		log.Close()
+		return err
+	}
+	p.pipe = pipe
+	p.copying.Go(func() {
+		_, _ = io.Copy(log, pipe)
+		log.Close()
+	})
+	return nil
+}
+
+// LoseLog leaves the named pipe of the process without a reader during a call. What the process writes meanwhile is
+// lost.
+func (p *Process) LoseLog(during func()) {
+	p.pipe.Close()
+	during()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.Running() {
+		p.rig.Check(p.copyLog())
+	}
 }
 
 // Stop terminates the process. It kills the process after two seconds.

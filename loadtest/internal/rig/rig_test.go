@@ -143,6 +143,26 @@ func TestErrorOfAProcessThatEndsEarlyHasItsOutput(t *testing.T) {
 	testsupport.True(t, err != nil && strings.Contains(err.Error(), "no such thing"), "%v", err)
 }
 
+// A process that ignores SIGPIPE cannot write while nobody reads its log.
+func TestALogHasNoReaderForAWhile(t *testing.T) {
+	succeed(t, func(r *Rig) {
+		file := r.Dir + "/step"
+		await := func(name string) string { return "while [ ! -e " + file + name + " ]; do sleep 0.01; done; " }
+		p := r.StartProcess(Command{Name: "sh", Piped: true, Argv: []string{"sh", "-c",
+			"trap '' PIPE; echo first; " + await("1") + "echo second || touch " + file + "2; " + await("3") + "echo third"}})
+		p.Await(testsupport.Patience, "write", func() bool { return string(p.Log()) == "first\n" })
+		p.LoseLog(func() {
+			r.Check(os.WriteFile(file+"1", nil, 0o600))
+			p.Await(testsupport.Patience, "fail to write", func() bool { _, err := os.Stat(file + "2"); return err == nil })
+		})
+		r.Check(os.WriteFile(file+"3", nil, 0o600))
+		status := Must(p.AwaitEnd(testsupport.Patience))(r)
+		if log := string(p.Log()); status != 0 || log != "first\nthird\n" {
+			t.Errorf("exit status %d, log %q", status, log)
+		}
+	})
+}
+
 func TestMissingProgramIsNotedOrEndsTheTest(t *testing.T) {
 	rep := &results.Report{Versions: map[string]string{}}
 	err := perform(t, func(r *Rig) {

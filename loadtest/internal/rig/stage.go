@@ -18,6 +18,7 @@ type SSP struct {
 	More     []string // more keys of the SSP, one in each line
 	URLs     []string // its endpoints; if there is none, Start starts simulated SSPs
 	CAFile   string
+	Weights  []int // of its endpoints; if there is none, all are equal
 
 	Speaks    sspsim.Protocol // protocol of the simulated SSP; "" is HTTP/1.1 in cleartext
 	Behaviour sspsim.Behaviour
@@ -123,15 +124,14 @@ func (s *Stage) loadURL(text, caFile string) {
 func (s *Stage) startAdbuffer(t Setup) {
 	c := t.Config
 	c.SSPs = t.SSPs
-	cores := s.ProxyCores
+	how := Command{Cores: s.ProxyCores}
 	if t.Anywhere {
-		cores = c.Cores
+		how.Cores = c.Cores
 	}
-	var env []string
 	if t.OneCore {
-		env = []string{"GOMAXPROCS=1"}
+		how.Env = []string{"GOMAXPROCS=1"}
 	}
-	s.Adbuffer = s.StartAdbuffer(s.Write("adbuffer-*.yaml", Must(c.YAML())(s.Rig)), cores, env...)
+	s.Adbuffer = s.StartAdbuffer(s.Write("adbuffer-*.yaml", Must(c.YAML())(s.Rig)), how)
 	s.stops = append(s.stops, s.Adbuffer.Stop)
 	s.Addr, s.PID = s.Adbuffer.Addr, s.Adbuffer.PID
 	s.trust(c.Cert)
