@@ -189,7 +189,7 @@ func TestChaosHoldsEveryPromise(t *testing.T) {
 	testsupport.MustEqual(t, code, exitOK, "exit %d\n%s\n%s", errs, out)
 	var r results.Report
 	testsupport.NoError(t, json.Unmarshal([]byte(out), &r))
-	if len(r.Verdicts) != 17 || len(r.Tables[0].Rows) < 15 {
+	if len(r.Verdicts) != 20 || len(r.Tables[0].Rows) < 15 {
 		t.Errorf("%d verdicts, %d kinds of responses", len(r.Verdicts), len(r.Tables[0].Rows))
 	}
 	for _, v := range r.Verdicts {

@@ -51,7 +51,7 @@ var allBehaviours = sync.OnceValue(func() (out []namedBehaviour) {
 
 func behavioursFor(k sspKind) []namedBehaviour {
 	if k.healthy {
-		return []namedBehaviour{{name: "healthy", behaviour: healthy}}
+		return []namedBehaviour{{name: "healthy", behaviour: k.calm()}}
 	}
 	http1 := k.speaks == sspsim.HTTP1 || k.speaks == sspsim.TLSHTTP1
 	fits := map[string]bool{"": true, "HTTP/1": http1, "HTTP/1, one request at a time": k.protocol == "http1", "HTTP/2": !http1,

@@ -5,6 +5,7 @@ package chaos
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -50,7 +51,11 @@ type run struct {
 	ssps      []*ssp
 	instances []*instance
 
-	cert *rig.Certificate // of the encrypted instances
+	cert      *rig.Certificate // of the encrypted instances
+	clientCA  string           // file of the authority of clients' certificates
+	extra     [][]byte         // certificates of a long chain
+	longChain *tls.Config      // of clients
+	resolver  *resolver        // nil if the machine has no mount namespaces
 
 	attacks []attack   // that the options select
 	mass    sync.Mutex // held by the one attack that uses many connections
@@ -125,6 +130,9 @@ func chaos(e *rig.Rig, o options) {
 			}
 		}
 	}()
+	stop := r.startResolver()
+	defer stop()
+	r.extra = rig.Must(sameNamed())(r.Rig)
 	r.startSSPs()
 	r.startInstances()
 	r.all()
@@ -157,6 +165,7 @@ func (r *run) all() {
 		start(func(rnd *rand.Rand) { r.changeBehaviours(ctx, s, rnd) })
 	}
 	start(func(rnd *rand.Rand) { r.failPrimaries(ctx, rnd) })
+	start(func(rnd *rand.Rand) { r.failResolver(ctx, rnd) })
 	for _, st := range r.instances {
 		start(func(rnd *rand.Rand) { r.change(ctx, st, rnd) })
 		clients := func(n int, use func(ctx context.Context, st *instance, rnd *rand.Rand) error) {
@@ -222,9 +231,12 @@ func (r *run) watch(ctx context.Context) {
 		// During a pause a scrape would add its page and its compressor to the heap that is judged.
 		r.whileRunning(func() {
 			for _, st := range r.instances {
-				// A process that is being replaced may not respond. Only samples of pauses are judged.
-				if s, sums, err := st.take(); err == nil {
+				s, sums, err := st.take()
+				switch {
+				case err == nil:
 					r.observe(st, s, sums)
+				case !st.handsOver && !st.starved(): // a process that is being replaced may not respond
+					r.broken.add(answers, "%v", err)
 				}
 			}
 		})

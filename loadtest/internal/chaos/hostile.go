@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/rig"
 )
 
@@ -25,10 +26,15 @@ type attack struct {
 	conns int
 	http2 bool
 	bare  bool // without the TLS handshake
+	// guarded is whether the attack is on an instance that asks for certificates.
+	guarded bool
 	// control sets options of the socket; nil sets none.
 	control func(network, addr string, c syscall.RawConn) error
 	do      func(h *hostile)
 }
+
+// hostileKind is the kind of hostile clients.
+const hostileKind = "a hostile client"
 
 // hostile is a hostile client on one connection.
 type hostile struct {
@@ -39,7 +45,7 @@ type hostile struct {
 	end time.Time // of an attack on many connections
 }
 
-func (h *hostile) draw(n int) []*request { return h.run.drawAll(n, h.st, "a hostile client", h.rnd) }
+func (h *hostile) draw(n int) []*request { return h.run.drawAll(n, h.st, hostileKind, h.rnd) }
 
 // drawPart returns a POST of which a hostile client sends a part.
 func (h *hostile) drawPart(length int) *request {
@@ -129,13 +135,29 @@ var http1Attacks = []attack{
 		}
 		h.hold()
 	}},
-	{name: "provokes 500", conns: 8, do: func(h *hostile) { h.repeat("/single/calm1", 500, 0, 5*time.Millisecond) }},
-	{name: "provokes 503 with Retry-After", conns: 2, do: func(h *hostile) { h.repeat("/single/calm1", 503, 0, 100*time.Millisecond) }},
+	{name: "provokes 500", conns: 8, do: func(h *hostile) {
+		h.repeat(5*time.Millisecond, func(a *request) { a.path, a.status = "/single/calm1", 500 })
+	}},
+	{name: "provokes 503 with Retry-After", conns: 2, do: func(h *hostile) {
+		h.repeat(100*time.Millisecond, func(a *request) { a.path, a.status = "/single/calm1", 503 })
+	}},
+	{name: "provokes resets", conns: 2, do: func(h *hostile) {
+		h.repeat(50*time.Millisecond, func(a *request) { a.path, a.status = "/single/calm1", sspsim.NoResponse })
+	}},
+	{name: "provokes PROTOCOL_ERROR", conns: 2, do: func(h *hostile) {
+		h.repeat(50*time.Millisecond, func(a *request) { a.path, a.status = "/single/calm2", sspsim.NoResponse })
+	}},
+	{name: "provokes GOAWAY by a field of 9 KB", conns: 2, do: func(h *hostile) {
+		h.repeat(50*time.Millisecond, func(a *request) {
+			a.path = "/single/calm2"
+			a.fields.Set("X-Long", strings.Repeat("v", 9<<10))
+		})
+	}},
 	{name: "states impossible deadlines", conns: 8, do: func(h *hostile) {
 		if h.n == 0 {
 			h.witnessCopies()
 		}
-		h.repeat("/mirrored", 0, 15*time.Millisecond, 5*time.Millisecond)
+		h.repeat(5*time.Millisecond, func(a *request) { a.path, a.inHeader, a.deadline = "/mirrored", true, 15*time.Millisecond })
 	}},
 	{name: "uploads to an SSP that hangs", conns: 300, do: func(h *hostile) {
 		a := h.drawPart(262_000)
@@ -150,23 +172,29 @@ func (h *hostile) hold() {
 	_, _ = io.Copy(io.Discard, h)
 }
 
-// repeat sends GETs of path, one after the other, until the attack ends. The SSP responds with status,
-// if it is not 0. deadline 0 means the default.
-func (h *hostile) repeat(path string, status int, deadline, pause time.Duration) {
-	_ = h.SetDeadline(h.end)
-	for {
+// untilEnd calls do again and again until the attack ends, and starts no call within pause of the previous one.
+func (h *hostile) untilEnd(pause time.Duration, do func()) {
+	for time.Now().Before(h.end) {
+		next := time.Now().Add(pause)
+		do()
+		time.Sleep(time.Until(next))
+	}
+}
+
+// repeat sends GETs that change has changed, one after the other, until the attack ends.
+func (h *hostile) repeat(pause time.Duration, change func(a *request)) {
+	h.untilEnd(pause, func() {
 		a := h.drawGET()
-		a.path, a.status = path, status
-		if deadline > 0 {
-			a.inHeader, a.deadline = true, deadline
-		}
-		if h.send(a) != nil {
-			return
-		}
-		if _, err := readResponse(h.in, a.method); err != nil {
-			return
-		}
-		time.Sleep(pause)
+		change(a)
+		h.ask(a.http1(false))
+	})
+}
+
+// ask sends a request and reads its response, until the attack ends.
+func (h *hostile) ask(text []byte) {
+	_ = h.SetDeadline(h.end)
+	if _, err := h.Write(text); err == nil {
+		_, _ = readResponse(h.in, "GET")
 	}
 }
 
@@ -237,9 +265,9 @@ func (h *hostile) wantRefused(a *request) {
 
 // chooseAttacks keeps the attacks that the options select.
 func (r *run) chooseAttacks() error {
-	r.attacks = slices.DeleteFunc(slices.Concat(http1Attacks, http2Attacks), func(a attack) bool { return !r.selects(a.name) })
+	r.attacks = slices.DeleteFunc(slices.Concat(http1Attacks, http2Attacks, cpuAttacks), func(a attack) bool { return !r.selects(a.name) })
 	known := len(r.attacks)
-	for _, m := range slices.Concat(allBehaviours(), groupBehaviours, []namedBehaviour{{name: noDescriptors}}) {
+	for _, m := range slices.Concat(allBehaviours(), groupBehaviours, []namedBehaviour{{name: noDescriptors}, {name: noLogReader}}, resolverFaults()) {
 		if r.selects(m.name) {
 			known++
 		}
@@ -256,7 +284,7 @@ func (r *run) selects(name string) bool { return strings.Contains(name, r.option
 // attack makes one attack from one address.
 func (r *run) attack(ctx context.Context, st *instance, rnd *rand.Rand) error {
 	a := r.attacks[rnd.IntN(len(r.attacks))]
-	d := dialer(net.IPv4(127, 0, 0, byte(2+rnd.IntN(8))))
+	d := dialer(net.IPv4(127, 0, 2, byte(rnd.IntN(8))))
 	d.Control = a.control
 	if a.conns == 0 {
 		r.attacksSeen.add(a.name, "")
@@ -265,6 +293,8 @@ func (r *run) attack(ctx context.Context, st *instance, rnd *rand.Rand) error {
 	switch {
 	case st.encrypted && a.conns > 100 && !a.bare:
 		return nil // the machine would do nothing but handshakes
+	case a.guarded && !st.guarded:
+		return nil
 	case time.Since(time.Unix(0, max(r.resumed.Load(), st.replaced.Load()))) < aloneFor:
 		return nil
 	case !r.mass.TryLock():
@@ -298,7 +328,7 @@ func (r *run) attackOnce(ctx context.Context, a attack, st *instance, d net.Dial
 	if a.bare {
 		protocol = ""
 	}
-	conn, err := r.dial(ctx, st, d, "a hostile client", protocol)
+	conn, err := r.dial(ctx, st, d, hostileKind, protocol)
 	if err != nil {
 		return err
 	}

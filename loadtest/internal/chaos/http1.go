@@ -54,9 +54,13 @@ func dialer(from net.IP) net.Dialer {
 	return net.Dialer{Timeout: patience, LocalAddr: &net.TCPAddr{IP: from}}
 }
 
+// mostHandshake is the most time that the handshakes of an honest client may take.
+const mostHandshake = 2 * time.Second
+
 // dial opens a connection to an instance. It names the kind of client in its error. protocol "" means
 // TCP alone.
 func (r *run) dial(ctx context.Context, st *instance, d net.Dialer, kind, protocol string) (conn net.Conn, err error) {
+	began, stalled := time.Now(), st.stalls.total()
 	if st.encrypted && protocol != "" {
 		config := st.tls.Clone()
 		config.NextProtos = []string{protocol}
@@ -67,7 +71,15 @@ func (r *run) dial(ctx context.Context, st *instance, d net.Dialer, kind, protoc
 	if err != nil {
 		return nil, fmt.Errorf("%s: connecting: %w", kind, err)
 	}
+	r.judgeHandshake(st, kind, began, st.stalls.total()-stalled)
 	return conn, nil
+}
+
+// judgeHandshake judges how long a client has waited for its connection.
+func (r *run) judgeHandshake(st *instance, kind string, began time.Time, stalled time.Duration) {
+	if took := time.Since(began) - stalled; kind != hostileKind && took > max(mostHandshake, r.options.patience) && !st.starved() {
+		r.broken.add(greeted, "%s: %s: %v, without %v in which the machine stood still", st.name, kind, took, stalled)
+	}
 }
 
 func (r *run) useHTTP1(ctx context.Context, st *instance, m clientKind, rnd *rand.Rand) error {

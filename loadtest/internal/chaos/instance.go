@@ -9,11 +9,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"adbuffer/internal/sspsim"
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/rig"
 )
@@ -23,6 +26,7 @@ import (
 type instance struct {
 	name      string
 	encrypted bool
+	guarded   bool // clients need certificates, the admin listener has TLS, and there are few places
 	handsOver bool
 	addr      string
 	admin     string
@@ -33,6 +37,7 @@ type instance struct {
 
 	stalls             stalls       // of the process that serves now
 	replaced           atomic.Int64 // when the process began to serve, in nanoseconds since 1970
+	resolved           atomic.Bool  // an SSP that has a name has responded
 	starving           atomic.Int64 // when the process had no descriptor left, in nanoseconds since 1970
 	blamed             float64      // failures of healthy SSPs in the last sample; written by watch
 	surplus            bool         // too many goroutines in the last sample; written by watch
@@ -52,15 +57,22 @@ const (
 
 func (r *run) startInstances() {
 	r.cert = r.Certificate("chaos", "127.0.0.1")
+	clients := rig.Must(sspsim.NewCA())(r.Rig)
+	r.clientCA = filepath.Join(r.Dir, "chaos-clients.pem")
+	r.Check(clients.WriteFile(r.clientCA))
+	own := rig.Must(clients.ClientCert("chaos"))(r.Rig)
+	long := own
+	long.Certificate = slices.Concat(own.Certificate, r.extra)
+	r.longChain = &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{long}}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(r.cert.Authority)
 	for _, st := range []*instance{
 		{name: "cleartext", addr: ""},
-		{name: "TLS", encrypted: true},
+		{name: "TLS", encrypted: true, guarded: true},
 		{name: "cleartext, handed over", handsOver: true},
 		{name: "TLS, handed over", encrypted: true, handsOver: true},
 	} {
-		st.tls = &tls.Config{RootCAs: roots, ServerName: "127.0.0.1"}
+		st.tls = &tls.Config{RootCAs: roots, ServerName: "127.0.0.1", Certificates: []tls.Certificate{own}}
 		st.addr = r.FreeAddr()
 		st.admin = r.FreeAddr()
 		st.file = r.Write("chaos-*.yaml", r.config(st, rand.New(rand.NewPCG(r.options.seed, 0))))
@@ -70,9 +82,15 @@ func (r *run) startInstances() {
 }
 
 func (r *run) startProcess(st *instance) *rig.Adbuffer {
-	return r.StartAdbuffer(st.file, "",
-		"ADBUFFER_SERVER_LISTEN="+st.addr, "ADBUFFER_ADMIN_LISTEN="+st.admin, "ADBUFFER_SERVER_REUSE_PORT="+fmt.Sprint(st.handsOver),
-		fmt.Sprintf("GOMEMLIMIT=%dMiB", memoryLimit), "ADBUFFER_SERVER_DRAIN_DELAY="+drainDelay.String(), "ADBUFFER_SERVER_DRAIN_TIMEOUT="+drainTimeout.String())
+	c := rig.Command{Piped: !st.handsOver, Env: []string{"GODEBUG=netdns=go",
+		"ADBUFFER_SERVER_LISTEN=" + st.addr, "ADBUFFER_ADMIN_LISTEN=" + st.admin, "ADBUFFER_SERVER_REUSE_PORT=" + fmt.Sprint(st.handsOver),
+		fmt.Sprintf("GOMEMLIMIT=%dMiB", memoryLimit), "ADBUFFER_SERVER_DRAIN_DELAY=" + drainDelay.String(), "ADBUFFER_SERVER_DRAIN_TIMEOUT=" + drainTimeout.String()}}
+	if st.resolves(r) {
+		c.Argv = r.resolver.command
+	}
+	a := r.StartAdbuffer(st.file, c)
+	a.AdminTLS = st.guarded
+	return a
 }
 
 // config returns an instance's configuration. rnd chooses the settings that reloads change.
@@ -81,7 +99,13 @@ func (r *run) config(st *instance, rnd *rand.Rand) string {
 	if st.encrypted {
 		c.Cert = r.cert
 	}
-	c.Server = append(c.Server, fmt.Sprintf("max_connections: %d", maxConnections), fmt.Sprintf("max_buffered_bytes: %d", maxBufferedBytes), "h2c: true", "read_timeout: "+readTimeout.String(), "write_timeout: 10s",
+	connections := maxConnections
+	if st.guarded {
+		connections = fewConnections
+		c.ClientCA = r.clientCA
+		c.Admin = fmt.Sprintf("tls: {cert_file: %q, key_file: %q}, client_ca_file: %q", r.cert.Cert, r.cert.Key, r.clientCA)
+	}
+	c.Server = append(c.Server, fmt.Sprintf("max_connections: %d", connections), fmt.Sprintf("max_buffered_bytes: %d", maxBufferedBytes), "h2c: true", "read_timeout: "+readTimeout.String(), "write_timeout: 10s",
 		fmt.Sprintf("fairness: {key: %q}", []string{"client_ip", "query:cb", "header:X-Request-Id"}[rnd.IntN(3)]))
 	if r.options.overload {
 		c.Server = append(c.Server, fmt.Sprintf("overload: {dry_run: %v}", rnd.IntN(4) == 0))
@@ -89,6 +113,9 @@ func (r *run) config(st *instance, rnd *rand.Rand) string {
 	var names, tiers []string
 	for _, s := range r.ssps {
 		ssp := s.config
+		if s.resolved && st.resolves(r) {
+			ssp.URLs = []string{r.resolver.url(ssp.URLs[0])}
+		}
 		if !s.healthy && s.apart == nil {
 			// A reload changes the limits of the pool in place, or replaces the pool.
 			ssp.Pool = strings.Replace(ssp.Pool, "max_conns: 64", fmt.Sprintf("max_conns: %d", 8+rnd.IntN(56)), 1)
@@ -114,6 +141,10 @@ func (r *run) config(st *instance, rnd *rand.Rand) string {
 		"{name: hung, match: {path: /hung}, ssps: [hung]}",
 		"{name: large, match: {path: /large}, ssps: [large]}",
 		"{name: group, match: {path: /group}, ssps: [group]}",
+		"{name: turns, match: {path: /turns}, ssps: [turns]}",
+		"{name: chain, match: {path: /chain}, ssps: [chain]}",
+		"{name: merged, match: {path: /merged}, mode: parallel-all, merge: openrtb, ssps: [calm1, blocks]}",
+		"{name: read, match: {path: /read, openrtb: [{path: id, exists: true}]}, ssps: [calm1]}",
 	}
 	text, err := c.YAML()
 	if err != nil {
@@ -136,6 +167,12 @@ func (r *run) change(ctx context.Context, st *instance, rnd *rand.Rand) {
 				r.handOver(st)
 			case n%6 == 1 && r.selects(noDescriptors):
 				r.starve(ctx, st)
+			case n%6 == 5 && !st.handsOver && r.selects(noLogReader):
+				r.behavioursSeen.add(noLogReader, "")
+				st.process.Load().LoseLog(func() {
+					r.reload(st, rnd) // which writes lines
+					rig.Sleep(ctx, time.Second)
+				})
 			default:
 				r.reload(st, rnd)
 			}
@@ -188,6 +225,9 @@ func (r *run) end(st *instance) {
 	}
 	r.drain(st, a)
 }
+
+// noLogReader is the name of the time in which nobody reads the log.
+const noLogReader = "nobody reads the log"
 
 // noDescriptors is the name of the time without descriptors.
 const noDescriptors = "no descriptor is left"

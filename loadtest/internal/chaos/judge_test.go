@@ -1,6 +1,10 @@
 package chaos
 
 import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
 	"fmt"
 	"net/http"
 	"strings"
@@ -332,6 +336,44 @@ func TestBlameOfAHealthySSPIsSeenOnce(t *testing.T) {
 	}
 }
 
+func TestSharesOfEndpointsAreJudged(t *testing.T) {
+	for _, row := range []struct {
+		first, second uint64
+		want          promise
+	}{{199, 0, none}, {200, 0, turns}, {161, 39, turns}, {160, 40, none}, {140, 60, none}, {139, 61, turns}, {0, 200, turns}} {
+		r := quiet("a")
+		r.judgeTurns(row.first, row.second)
+		wantBroken(t, r, row.want)
+	}
+}
+
+func TestHandshakesOfHonestClientsAreJudged(t *testing.T) {
+	r, st := quiet("a"), &instance{name: "i"}
+	now := time.Now()
+	st.stalls.tick.Store(now.Add(time.Hour).UnixNano()) // it measures nothing
+	r.judgeHandshake(st, "keep-alive", now.Add(-1900*time.Millisecond), 0)
+	r.judgeHandshake(st, hostileKind, now.Add(-time.Minute), 0)
+	wantBroken(t, r, none)
+	r.judgeHandshake(st, "keep-alive", now.Add(-2100*time.Millisecond), 0)
+	wantBroken(t, r, greeted)
+}
+
+// The server accepts the key share at once, and the authorities are all candidates for the issuer of a leaf.
+func TestHandshakesOfAttacksAreExpensive(t *testing.T) {
+	hello := expensiveHello()
+	share := binary.BigEndian.AppendUint16(nil, uint16(tls.CurveP521))
+	share = append(share, 0, 133, 4) // the length of the key, and an uncompressed point
+	testsupport.True(t, len(hello) == 5+int(binary.BigEndian.Uint16(hello[3:])) && bytes.Contains(hello, share), "%x", hello)
+	extra, err := sameNamed()
+	testsupport.NoError(t, err)
+	testsupport.Equal(t, len(extra), 98, "%d certificates")
+	for _, der := range extra {
+		c, err := x509.ParseCertificate(der)
+		testsupport.NoError(t, err)
+		testsupport.True(t, c.IsCA && c.Subject.String() == "CN=sspsim CA", "%v", c.Subject)
+	}
+}
+
 // A request says which response the SSP must send.
 func TestAClientProvokesAResponse(t *testing.T) {
 	r := quiet("a")
@@ -343,7 +385,7 @@ func TestAClientProvokesAResponse(t *testing.T) {
 }
 
 func TestOptionsSelectAttacksAndBehaviours(t *testing.T) {
-	for only, want := range map[string]bool{"": true, "broken head": true, "refuses all": true, "all primaries": true, noDescriptors: true, "nothing of all this": false} {
+	for only, want := range map[string]bool{"": true, "broken head": true, "refuses all": true, "all primaries": true, noDescriptors: true, noLogReader: true, "no response for IPv6": true, "P-521": true, "nothing of all this": false} {
 		r := quiet("a")
 		r.options.only = only
 		if err := r.chooseAttacks(); (err == nil) != want {

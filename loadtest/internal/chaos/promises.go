@@ -22,18 +22,21 @@ const (
 	orderly  promise = "processes end with status 0, and their logs report no bug"
 	kept     promise = "an honest HTTP/2 client that returns credit frame by frame keeps its connection"
 	blamed   promise = "a healthy SSP is not blamed for what a client does, nor for missing descriptors: no back-off, no open breaker, no connect_failed"
+	answers  promise = "the admin listener answers, whatever clients do"
+	turns    promise = "of two endpoints with weights 3 and 1 that close after each response, the second gets 20 to 30 % of the requests"
 	copied   promise = "mirror copies of other clients' requests go on while a client states impossible deadlines"
 )
 
 var (
 	modest  = promise(fmt.Sprintf("whatever clients do, a process holds at most %d MiB, and %d goroutines for each connection", mostMemory>>20, mostGoroutines))
+	greeted = promise(fmt.Sprintf("an honest client's TCP and TLS handshake takes at most %v", mostHandshake))
 	few     = promise(fmt.Sprintf("a request that an SSP does not process is sent at most %d times", mostSendings))
 	carried = promise(fmt.Sprintf("a spare carries 99 %% of the requests from %v after all primaries began to fail, hang or be slow", takeover))
 )
 
 // promises are all promises, in the order of the report.
 var promises = []promise{mixed, altered, twice, late, lost, unread, refused, spared, returned, flat, orderly, modest,
-	kept, blamed, copied, few, carried}
+	kept, blamed, copied, few, carried, answers, turns, greeted}
 
 // brokenPromises counts how often each promise was broken.
 type brokenPromises struct {

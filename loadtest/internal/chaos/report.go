@@ -29,11 +29,14 @@ func (r *run) report(rep *results.Report) {
 	}
 	r.judgeHealthy()
 	r.judgeGroup()
+	first, second := r.ssps[r.named("turns")].sims[0].Counters().Requests, r.ssps[r.named("turns")].sims[1].Counters().Requests
+	r.judgeTurns(first, second)
 	r.checkExcuses(sum)
 	words := map[promise]string{
 		late:    fmt.Sprintf("Allowance %v. %v.", r.options.allowance, &r.overrun),
 		lost:    fmt.Sprintf("%d requests ended without a response, and no SSP received one of them.", len(r.log.unanswered)),
 		spared:  fmt.Sprintf("%d of %d.", r.healthy.succeeded.Load(), r.healthy.sent.Load()),
+		turns:   fmt.Sprintf("%d and %d.", first, second),
 		carried: fmt.Sprintf("%d of %d.", r.group.carried.Load(), r.group.sent.Load()),
 	}
 	for _, p := range promises {
@@ -74,6 +77,13 @@ func (r *run) judgeHealthy() {
 	excused, _ := r.excused.of(string(spared))
 	if float64(succeeded+excused) < least*float64(sent) || sent == 0 {
 		r.broken.add(spared, "%d of %d succeeded, and %d were excused", succeeded, sent, excused)
+	}
+}
+
+// judgeTurns breaks a promise if an endpoint got too few or too many requests. Less than 200 of them are no evidence.
+func (r *run) judgeTurns(first, second uint64) {
+	if share := float64(second) / float64(first+second); first+second >= 200 && (share < 0.2 || share > 0.3) {
+		r.broken.add(turns, "%d and %d requests", first, second)
 	}
 }
 

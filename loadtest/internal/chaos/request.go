@@ -41,12 +41,13 @@ type mode struct {
 // modes has each mode as often as its share.
 var modes = func() (all []mode) {
 	for _, m := range []mode{
-		{path: "/single", share: 8, heads: true},
+		{path: "/single", share: 7, heads: true},
 		{path: "/split", share: 3, heads: true},
 		{path: "/waterfall", share: 3, heads: true, fansOut: true},
 		{path: "/first", share: 2, fansOut: true},
 		{path: "/all", share: 2, fansOut: true},
 		{path: "/group", share: 2, heads: true},
+		{path: "/turns", share: 1, heads: true},
 	} {
 		all = append(all, slices.Repeat([]mode{m}, m.share)...)
 	}

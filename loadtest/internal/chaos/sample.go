@@ -74,6 +74,7 @@ func blames(name, labels string) bool {
 
 const (
 	maxConnections   = 1100
+	fewConnections   = 80
 	maxBufferedBytes = 64 << 20
 	// memoryLimit is the Go memory limit of a process, in MiB. adbuffer sets it itself in a container of
 	// mostMemory, and max_buffered_bytes is less than a quarter of it.

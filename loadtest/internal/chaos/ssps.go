@@ -33,14 +33,17 @@ type sspKind struct {
 	healthy  bool
 	// apart is the behaviour of an SSP that has a route of its own and is not in the mixed traffic.
 	apart     *sspsim.Behaviour
-	endpoints int // the last of several is the spare
+	endpoints int // the last of several is the spare, unless they have weights
+	weights   []int
+	resolved  bool // adbuffer looks up its address, where it can
+	chained   bool // a long chain of certificates follows its own one
 }
 
 const poolLimits = "idle_timeout: 2s, max_age: 20s, max_conns: 64"
 
 var sspKinds = []sspKind{
-	{name: "calm1", speaks: sspsim.HTTP1, protocol: "http1", healthy: true},
-	{name: "calm2", speaks: sspsim.TLSHTTP2, protocol: "http2", healthy: true},
+	{name: "calm1", speaks: sspsim.HTTP1, protocol: "http1", healthy: true, resolved: true},
+	{name: "calm2", speaks: sspsim.TLSHTTP2, protocol: "auto", healthy: true},
 	{name: "plain", speaks: sspsim.HTTP1, protocol: "http1"},
 	{name: "pipelined", speaks: sspsim.HTTP1, protocol: "http1-pipelined", pool: ", max_pending: 256, pipeline_depth: 8, pipeline_methods: all"},
 	{name: "tls", speaks: sspsim.TLSHTTP1, protocol: "http1"},
@@ -52,6 +55,33 @@ var sspKinds = []sspKind{
 	{name: "hung", speaks: sspsim.H2C, protocol: "h2c", apart: &sspsim.Behaviour{Faults: sspsim.Faults{Stall: sspsim.Always}}},
 	{name: "large", speaks: sspsim.HTTP1, protocol: "http1", apart: &large, pool: ", max_pending: 4096, pending_timeout: 2s"},
 	{name: "group", speaks: sspsim.HTTP1, protocol: "http1", apart: &healthy, endpoints: 3},
+	{name: "turns", speaks: sspsim.HTTP1, protocol: "http1", apart: &closing, endpoints: 2, weights: []int{3, 1}},
+	{name: "chain", speaks: sspsim.TLSHTTP1, protocol: "http1", apart: &closing, chained: true},
+	{name: "blocks", speaks: sspsim.HTTP1, protocol: "http1", apart: &emptyGzip},
+}
+
+// closing is the behaviour of an SSP that closes each connection after a response.
+var closing = func() sspsim.Behaviour {
+	b := healthy
+	b.Connections = sspsim.Connections{MaxRequests: 1, Announce: true}
+	return b
+}()
+
+// emptyGzip is the behaviour of an SSP whose bodies decode to nothing.
+var emptyGzip = sspsim.Behaviour{Response: sspsim.Response{Echo: true, Kind: sspsim.EmptyGzip, Size: sspsim.Size{Constant: 256 << 10},
+	Headers: []sspsim.Field{{Name: "Content-Encoding", Value: "gzip"}}}}
+
+// calm returns the behaviour of an SSP that is healthy. adbuffer must dial some now and then, also when it has no descriptor.
+// Over HTTP/2 healthy ones refuse long fields and, where a client asks for it, single requests, as nginx and HAProxy do.
+func (k sspKind) calm() sspsim.Behaviour {
+	b := *cmp.Or(k.apart, &healthy)
+	switch {
+	case k.healthy && k.speaks == sspsim.HTTP1:
+		b.Connections = sspsim.Connections{MaxRequests: 20, Announce: true}
+	case k.healthy:
+		b.Connections.MaxField, b.Faults.ResetStream.Code = 8<<10, "PROTOCOL_ERROR"
+	}
+	return b
 }
 
 // large is the behaviour of an SSP with large headers and bodies.
@@ -75,16 +105,25 @@ func (r *run) named(name string) int {
 func (r *run) startSSPs() {
 	for i, k := range sspKinds {
 		s := &ssp{sspKind: k, config: rig.SSP{Name: k.name, Protocol: k.protocol,
-			Pool: poolLimits + cmp.Or(k.pool, ", max_pending: 256"), Spare: k.endpoints > 1}}
+			Pool: poolLimits + cmp.Or(k.pool, ", max_pending: 256"), Weights: k.weights, Spare: k.endpoints > 1 && k.weights == nil}}
 		r.ssps = append(r.ssps, s)
 		s.behaviours = slices.DeleteFunc(behavioursFor(k), func(m namedBehaviour) bool { return !r.selects(m.name) })
 		s.current.Store("healthy")
-		options := sspsim.Options{Protocol: k.speaks, Seed: r.options.seed + uint64(i), Behaviour: *cmp.Or(k.apart, &healthy),
+		options := sspsim.Options{Protocol: k.speaks, Seed: r.options.seed + uint64(i), Behaviour: k.calm(),
 			OnRequest:     func(q *sspsim.Request) { r.log.receive(i, k.name, s.current.Load().(string), q) },
 			OnUnprocessed: func(target string) { r.log.refuse(i, k.name, s.current.Load().(string), target) }}
+		if k.chained {
+			options.ExtraCertificates = r.extra
+		}
 		for range max(1, k.endpoints) {
 			sim := rig.Must(sspsim.Start(options))(r.Rig)
 			s.sims, s.config.URLs = append(s.sims, sim), append(s.config.URLs, sim.URL())
+		}
+		if k.resolved && r.resolver != nil {
+			for _, ip := range resolvedAddrs[1:] {
+				options.Addr = strings.Replace(s.sims[0].Addr(), resolvedAddrs[0], ip, 1)
+				s.sims = append(s.sims, rig.Must(sspsim.Start(options))(r.Rig))
+			}
 		}
 		if k.healthy {
 			s.config.More = append(s.config.More, fmt.Sprintf("timeouts: {connect: %[1]v, tls_handshake: %[1]v}", r.options.patience))
@@ -100,17 +139,15 @@ func (r *run) startSSPs() {
 // clients pause.
 func (r *run) changeBehaviours(ctx context.Context, s *ssp, rnd *rand.Rand) {
 	for ctx.Err() == nil {
-		m := namedBehaviour{name: "healthy", behaviour: healthy}
+		m := namedBehaviour{name: "healthy", behaviour: s.calm()}
 		if len(s.behaviours) > 0 && !r.pausing.Load() && rnd.IntN(5) < 3 {
 			m = s.behaviours[rnd.IntN(len(s.behaviours))]
 		}
 		b := m.behaviour
 		b.Response.Kind = []sspsim.Kind{sspsim.OpenRTB, sspsim.OpenRTB, sspsim.VAST, sspsim.Raw}[rnd.IntN(4)]
-		if s.healthy && s.config.Protocol == "http1" {
-			// adbuffer must dial now and then, also when it has no descriptor.
-			b.Connections = sspsim.Connections{MaxRequests: 20, Announce: true}
+		for _, sim := range s.sims {
+			r.Check(sim.Set(b))
 		}
-		r.Check(s.sims[0].Set(b))
 		s.current.Store(m.name)
 		r.behavioursSeen.add(m.name, "")
 		if !s.healthy && rnd.IntN(8) == 0 {
