@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -119,11 +118,5 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [a]}]
 	memory := gib << 30
 	if need := cfg.Server.MaxConnections*idleClient + 2*cfg.Server.MaxBufferedBytes; err != nil || memory < need {
 		t.Errorf("MemoryMax %d, want at least %d (%v)", memory, need, err)
-	}
-	at := slices.IndexFunc(s["Environment"], func(v string) bool { return strings.HasPrefix(v, "GOMEMLIMIT=") })
-	testsupport.MustTrue(t, at >= 0, "no GOMEMLIMIT")
-	mib, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(s["Environment"][at], "GOMEMLIMIT="), "MiB"))
-	if limit := mib << 20; err != nil || limit < memory*85/100 || limit > memory*92/100 {
-		t.Errorf("GOMEMLIMIT %d is not nine tenths of %d (%v)", limit, memory, err)
 	}
 }

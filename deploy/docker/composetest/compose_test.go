@@ -177,14 +177,6 @@ func TestAdbuffersConfigurationFitsItsContainer(t *testing.T) {
 		if err1 != nil || err2 != nil || time.Duration(*s.StopGracePeriod) < delay+timeout+time.Second {
 			t.Errorf("%s is killed after %v; its drain takes %v and %v", s.Name, s.StopGracePeriod, cfg.Server.Drain.Delay, cfg.Server.Drain.Timeout)
 		}
-		limit := s.Environment["GOMEMLIMIT"]
-		if limit == nil {
-			t.Fatalf("%s: no GOMEMLIMIT", s.Name)
-		}
-		mib, err := strconv.ParseInt(strings.TrimSuffix(*limit, "MiB"), 10, 64)
-		if memory := int64(s.MemLimit); err != nil || mib<<20 > memory*92/100 || mib<<20 < memory*85/100 {
-			t.Errorf("%s: GOMEMLIMIT %s is not nine tenths of %d (%v)", s.Name, *limit, memory, err)
-		}
 		if cfg.Server.MaxBufferedBytes > int64(s.MemLimit)/3 {
 			t.Errorf("%s: server.max_buffered_bytes %d is more than a third of its memory", s.Name, cfg.Server.MaxBufferedBytes)
 		}

@@ -41,15 +41,6 @@
   value: {{ int64 $own.maxBufferedBytes | quote }}
 - name: ADBUFFER_SERVER_MAX_CONNECTIONS
   value: {{ int $own.maxConnections | quote }}
-{{- /* 95 % of the limit: the number of MiB, with six zeros, in bytes. No GOMAXPROCS: since
-1.25, Go follows the CPU limit of the cgroup. */}}
-- name: MEMORY_LIMIT_MIB
-  valueFrom:
-    resourceFieldRef:
-      resource: limits.memory
-      divisor: 1Mi
-- name: GOMEMLIMIT
-  value: $(MEMORY_LIMIT_MIB)000000
 {{- with .Values.extraEnv }}
 {{ toYaml . }}
 {{- end }}
