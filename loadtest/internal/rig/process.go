@@ -52,6 +52,9 @@ func (r *Rig) StartProcess(c Command) *Process {
 	cmd.Stderr = log
 	if c.Piped {
 		r.Check(syscall.Mkfifo(p.pipeName(), 0o600))
+		// A reader of a pipe that no writer has opened yet would end at once.
+		open := Must(os.OpenFile(p.pipeName(), os.O_RDWR, 0))(r)
+		defer open.Close()
 		r.Check(p.copyLog())
 		pipe := Must(os.OpenFile(p.pipeName(), os.O_WRONLY, 0))(r)
 		defer pipe.Close()
