@@ -61,7 +61,6 @@ type Dialer struct {
 	resolver *resolver
 	sources  *sources
 	tls      *clientTLS // nil on cleartext
-	hellos   hellos
 	tcp      net.Dialer
 	delay    time.Duration // connectDelay
 	stats    counters
@@ -79,10 +78,6 @@ type Result struct {
 	TCP, TLS time.Duration
 	// Raced is also set if Dial fails.
 	Raced
-
-	small     bool // the ClientHello was small
-	received  bool // a byte came from the SSP
-	completed bool // the TLS handshake was completed
 }
 
 // Raced holds the results of the connection attempts of one dial.
@@ -177,7 +172,7 @@ func (d *Dialer) Dial(ctx context.Context, offerHTTP2 bool, addrs ...upstream.Ad
 		}
 	}
 	offer := d.opts.Mode.offer(offerHTTP2)
-	r, err := d.connectAnyHello(ctx, addrs, offer)
+	r, err := d.connect(ctx, addrs, offer)
 	if err == nil || d.opts.Mode != Auto || !errors.Is(err, errInadequate) {
 		return r, err
 	}
@@ -185,14 +180,13 @@ func (d *Dialer) Dial(ctx context.Context, offerHTTP2 bool, addrs ...upstream.Ad
 	// dialer does not offer HTTP/2.
 	d.stats.http2Refused.Add(1)
 	raced := r.Raced
-	r, err = d.connectAnyHello(ctx, addrs[raced.At:raced.At+1], d.opts.Mode.offer(false))
+	r, err = d.connect(ctx, addrs[raced.At:raced.At+1], d.opts.Mode.offer(false))
 	r.Raced = raced
 	return r, err
 }
 
-// connect opens one TCP connection and, on TLS, does one handshake. small asks for a small
-// ClientHello, also at an address that is not known to need it.
-func (d *Dialer) connect(ctx context.Context, addrs []upstream.Address, offer []string, small bool) (Result, error) {
+// connect opens one TCP connection and, on TLS, does one handshake.
+func (d *Dialer) connect(ctx context.Context, addrs []upstream.Address, offer []string) (Result, error) {
 	var r Result
 	began := time.Now()
 	sock, raced, err := d.openSocket(ctx, addrs)
@@ -207,15 +201,9 @@ func (d *Dialer) connect(ctx context.Context, addrs []upstream.Address, offer []
 	addr := addrs[raced.At]
 	began = time.Now()
 	sock.Records()
-	r.small = small || d.hellos.sizeFor(addr.AddrPort) == needsSmall
-	conn, state, err := d.handshake(ctx, sock, addr, offer, r.small)
+	conn, state, err := d.handshake(ctx, sock, addr, offer)
 	r.TLS = time.Since(began)
-	r.received = sock.HasReceived()
-	r.completed = err == nil
-	if r.completed {
-		if !r.small && d.tls.small != nil {
-			d.hellos.learn(addr.AddrPort, takesLarge)
-		}
+	if err == nil {
 		r.Protocol, err = d.negotiated(state, addr, offer)
 	}
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"syscall"
 
 	"adbuffer/internal/handshake"
 	"adbuffer/internal/lag"
@@ -47,7 +48,7 @@ func (d *Dialer) tcpError(ctx context.Context, addr upstream.Address, from netip
 
 // tlsError returns the error of a failed handshake with addr. ctx is the caller's; certRequested
 // says that the peer requested a client certificate.
-func (d *Dialer) tlsError(ctx context.Context, addr upstream.Address, offer []string, certRequested bool, err error) error {
+func (d *Dialer) tlsError(ctx context.Context, addr upstream.Address, offer []string, certRequested, received bool, err error) error {
 	var (
 		authority x509.UnknownAuthorityError
 		name      x509.HostnameError
@@ -62,7 +63,9 @@ func (d *Dialer) tlsError(ctx context.Context, addr upstream.Address, offer []st
 	case errors.Is(err, lag.ErrTooMuch):
 		what = err.Error()
 	case errors.Is(err, context.DeadlineExceeded):
-		what = fmt.Sprintf("no TLS handshake within %v; see timeouts.tls_handshake", d.timeouts.handshake())
+		what = fmt.Sprintf("no TLS handshake within %v; see timeouts.tls_handshake", d.timeouts.handshake()) + d.noReply(received)
+	case errors.Is(err, syscall.ECONNRESET):
+		what += d.noReply(received)
 	case errors.As(err, &chain):
 		what = chain.Error()
 	case errors.As(err, &authority):
@@ -77,6 +80,15 @@ func (d *Dialer) tlsError(ctx context.Context, addr upstream.Address, offer []st
 		what = "it requested a client certificate and refused adbuffer's; see tls.cert_file"
 	}
 	return tlsFailed(addr.String()+": "+what, err)
+}
+
+// noReply says why a ClientHello may have got no reply: some firewalls expect it in one packet, and the key
+// share of a group with ML-KEM makes it longer.
+func (d *Dialer) noReply(received bool) string {
+	if received || !d.opts.TLS.Policy.AllowsHybrid() {
+		return ""
+	}
+	return "; it sent nothing: if a firewall drops a ClientHello over 1,400 bytes, leave the groups with MLKEM out of tls.groups"
 }
 
 // endOf says how ctx ended. Its deadline is the time for all steps of a dial.

@@ -183,17 +183,6 @@ func TestTheHandshakeFollowsTheWinner(t *testing.T) {
 	testsupport.True(t, r.At == 1 && r.Lost[0] != nil, "At is %d, Lost %v", r.At, r.Lost)
 }
 
-// The second handshake, with a small ClientHello, is with the address that won, and is recorded for it.
-func TestASmallHelloFollowsTheWinner(t *testing.T) {
-	ca := newAuthority()
-	ssp := listenTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.valid(t, "ssp.test")}})
-	m := startMiddlebox(t, ssp, reset)
-	d := newDialer(t, m.https(t, ca, "ssp.test"))
-	d.delay = time.Millisecond
-	raceTo(t, d, tcpBlackHole(t), m.addr("ssp.test"))
-	m.want(t, 1, 1)
-}
-
 // At timeouts.connect, the dial begins no further attempt: an address that was not tried has not failed.
 func TestAnAddressThatWasNotTriedHasNotFailed(t *testing.T) {
 	hole := tcpBlackHole(t)

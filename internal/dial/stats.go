@@ -17,7 +17,6 @@ type counters struct {
 	addrsRefused               atomic.Uint64 // addresses in DNS responses of a kind that is never dialled, such as link-local
 	addrsBeyond                atomic.Uint64 // addresses in DNS responses beyond the number that is used for one name
 	handshakes                 handshake.Counts
-	helloHelped, helloFailed   atomic.Uint64 // second attempts with a small ClientHello, by whether they completed the handshake
 	http2Refused               atomic.Uint64 // connections closed because HTTP/2 prohibits their cipher suite
 	certsReloaded, certsBroken atomic.Uint64 // new versions of the client certificate, by whether they could be used
 	traffic                    socket.Traffic
@@ -38,7 +37,6 @@ var Descs metrics.Descs
 var (
 	descHandshakes = Descs.New("adbuffer_tls_handshakes_total", "TLS handshakes with an SSP, by whether they resumed an earlier session.", "ssp", "kind")
 	descsOfTLS     = handshake.NewDescs(&Descs, "adbuffer_tls", "an SSP", "ssp")
-	descHellos     = Descs.New("adbuffer_tls_small_hello_retries_total", "TLS handshakes with an SSP that were tried once more without groups with MLKEM, since the connection was reset or silent after the first ClientHello, by whether the handshake then succeeded (good) or not (failed).", "ssp", "result")
 	descLookups    = Descs.New("adbuffer_dns_lookups_total", "DNS look-ups of an SSP's names, by their result; while one fails, the last good response is used.", "ssp", "result")
 	descNoLookups  = Descs.New("adbuffer_dns_failing_names", "Names of an SSP's endpoints whose last look-up failed. Where an earlier one succeeded, its addresses stay in use.", "ssp")
 	descAddrs      = Descs.New("adbuffer_dns_addresses_dropped_total", "Addresses in DNS responses that adbuffer does not use: kinds that are never dialled, such as link-local (forbidden), or more than it uses for one name (too_many).", "ssp", "reason")
@@ -69,8 +67,6 @@ func (d *Dialer) Collect(to metrics.Sink) {
 	to.Counter(descHandshakes, full, "full")
 	to.Counter(descHandshakes, resumed, "resumed")
 	to.Counter(descHandshakes, failed, "failed")
-	to.Counter(descHellos, c.helloHelped.Load(), "good")
-	to.Counter(descHellos, c.helloFailed.Load(), "failed")
 	descsOfTLS.Series(to, &c.handshakes)
 	to.Counter(descCipher, c.http2Refused.Load())
 	if cert := d.tls.cert; cert != nil {

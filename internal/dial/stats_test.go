@@ -37,8 +37,6 @@ adbuffer_ssp_client_certificate_reloads_total{result="good",ssp="openx"} 17
 adbuffer_tls_handshakes_total{kind="failed",ssp="openx"} 15
 adbuffer_tls_handshakes_total{kind="full",ssp="openx"} 13
 adbuffer_tls_handshakes_total{kind="resumed",ssp="openx"} 14
-adbuffer_tls_small_hello_retries_total{result="failed",ssp="openx"} 20
-adbuffer_tls_small_hello_retries_total{result="good",ssp="openx"} 19
 `},
 	} {
 		d := newDialer(t, row.o)
@@ -59,8 +57,6 @@ adbuffer_tls_small_hello_retries_total{result="good",ssp="openx"} 19
 		c.http2Refused.Store(16)
 		c.certsReloaded.Store(17)
 		c.certsBroken.Store(18)
-		c.helloHelped.Store(19)
-		c.helloFailed.Store(20)
 		want := row.want
 		if want != "" {
 			want = strings.Replace(want, "EXPIRY", fmt.Sprint(float64(d.tls.cert.keeper.Current().Certificate.Leaf.NotAfter.Unix())), 1)
@@ -70,7 +66,7 @@ adbuffer_tls_small_hello_retries_total{result="good",ssp="openx"} 19
 		testsupport.True(t, err == nil && len(problems) == 0, "%v, %v", problems, err)
 		text, err := testutil.CollectAndFormat(counts, expfmt.TypeTextPlain, "adbuffer_dns_addresses_dropped_total", "adbuffer_dns_failing_names", "adbuffer_dns_lookups_total",
 			"adbuffer_http2_cipher_refused_total", "adbuffer_ssp_client_certificate_expiry_timestamp_seconds", "adbuffer_ssp_client_certificate_reloads_total",
-			"adbuffer_tls_handshakes_total", "adbuffer_tls_small_hello_retries_total")
+			"adbuffer_tls_handshakes_total")
 		testsupport.NoError(t, err)
 		var got strings.Builder
 		for line := range strings.Lines(string(text)) {

@@ -31,7 +31,6 @@ type TLS struct {
 // clientTLS creates the configuration of each handshake.
 type clientTLS struct {
 	base       *tls.Config // never changed
-	small      *tls.Config // base without hybrid groups, nil if base has none; never changed
 	serverName string      // "" = the address's host
 	sessions   tls.ClientSessionCache
 	cert       *clientCert // nil = none
@@ -61,22 +60,18 @@ func newClientTLS(o *TLS, mode Mode, warn func(error), stats *counters) (*client
 			return nil, err
 		}
 	}
-	if classical, ok := o.Policy.Classical(); ok {
-		c.small = c.base.Clone()
-		classical.Apply(c.small)
-	}
 	return c, nil
 }
 
 // handshake opens a TLS connection on sock. If it fails, the caller closes sock.
-func (d *Dialer) handshake(ctx context.Context, sock *socket.Conn, addr upstream.Address, offer []string, small bool) (*tls.Conn, tls.ConnectionState, error) {
+func (d *Dialer) handshake(ctx context.Context, sock *socket.Conn, addr upstream.Address, offer []string) (*tls.Conn, tls.ConnectionState, error) {
 	certRequested := false
 	limit := d.timeouts.handshake()
 	limited, cancel := d.opts.Lag.WithTimeout(ctx, limit)
 	defer cancel()
 	turns := d.opts.CPU.NewHandshake(cpushare.SSPHandshake, d.opts.Party, limited.Done())
 	below := &tlsSocket{sock, turns}
-	conn := tls.Client(below, d.tls.config(addr, offer, small, &certRequested))
+	conn := tls.Client(below, d.tls.config(addr, offer, &certRequested))
 	began := time.Now()
 	err := turns.Begin(began.Add(limit + lag.MostExtra))
 	if err == nil {
@@ -91,7 +86,7 @@ func (d *Dialer) handshake(ctx context.Context, sock *socket.Conn, addr upstream
 		if errors.Is(err, context.DeadlineExceeded) && time.Since(began)-turns.Waited < limit {
 			err = errNoTurn
 		}
-		return nil, tls.ConnectionState{}, d.tlsError(ctx, addr, offer, certRequested, err)
+		return nil, tls.ConnectionState{}, d.tlsError(ctx, addr, offer, certRequested, sock.HasReceived(), err)
 	}
 	return conn, conn.ConnectionState(), nil
 }
@@ -131,12 +126,8 @@ func (s *tlsSocket) Write(b []byte) (int, error) {
 
 // config returns the configuration of one handshake; certRequested is set if the peer requests a
 // client certificate.
-func (c *clientTLS) config(addr upstream.Address, offer []string, small bool, certRequested *bool) *tls.Config {
-	base := c.base
-	if small {
-		base = c.small
-	}
-	cfg := base.Clone()
+func (c *clientTLS) config(addr upstream.Address, offer []string, certRequested *bool) *tls.Config {
+	cfg := c.base.Clone()
 	cfg.NextProtos = offer
 	cfg.ServerName = c.serverName
 	if cfg.ServerName == "" {
@@ -156,9 +147,7 @@ func (c *clientTLS) config(addr upstream.Address, offer []string, small bool, ce
 		*certRequested = true
 		return own, nil
 	}
-	if !small { // a ticket makes the ClientHello longer
-		cfg.ClientSessionCache = session{c.sessions, key}
-	}
+	cfg.ClientSessionCache = session{c.sessions, key}
 	return handshake.VerifyServer(cfg)
 }
 

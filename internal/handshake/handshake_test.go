@@ -135,21 +135,6 @@ func TestAConnectionWithoutAGroupIsOther(t *testing.T) {
 	}
 }
 
-func TestClassicalGroupsAreTheRestWithoutHybridOnes(t *testing.T) {
-	for _, row := range []struct {
-		groups, want []string
-		ok           bool
-	}{
-		{nil, []string{"x25519", "secp256r1", "secp384r1", "secp521r1"}, true},
-		{[]string{"secp256r1", "X25519MLKEM768"}, []string{"secp256r1"}, true},
-		{[]string{"x25519"}, []string{"x25519"}, false},
-		{[]string{"X25519MLKEM768"}, nil, false},
-	} {
-		p, ok := NewPolicy("1.3", row.groups).Classical()
-		testsupport.True(t, ok == row.ok && p.MinVersion == tls.VersionTLS13 && slices.Equal(p.Groups, NewPolicy("1.3", row.want).Groups), "%v: %+v, %v", row.groups, p, ok)
-	}
-}
-
 var (
 	allDescs metrics.Descs
 	descs    = NewDescs(&allDescs, "adbuffer_x_tls", "tests", "ssp")

@@ -75,19 +75,8 @@ func (p Policy) Apply(c *tls.Config) {
 	c.MinVersion, c.CurvePreferences = max(p.MinVersion, tls.VersionTLS12), p.Groups
 }
 
-// Classical returns the policy without its hybrid groups, whose key shares make a
-// ClientHello larger than one packet. ok is false if it has no hybrid group, or no other.
-func (p Policy) Classical() (without Policy, ok bool) {
-	without = Policy{MinVersion: p.MinVersion}
-	n := 0
-	for _, g := range groups {
-		if len(p.Groups) > 0 && !slices.Contains(p.Groups, g.id) {
-			continue
-		}
-		n++
-		if !g.hybrid {
-			without.Groups = append(without.Groups, g.id)
-		}
-	}
-	return without, len(without.Groups) > 0 && len(without.Groups) < n
+// AllowsHybrid reports whether p has a hybrid group, whose key share makes a ClientHello larger than one
+// packet.
+func (p Policy) AllowsHybrid() bool {
+	return len(p.Groups) == 0 || slices.ContainsFunc(groups[:], func(g group) bool { return g.hybrid && slices.Contains(p.Groups, g.id) })
 }
