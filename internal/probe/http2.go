@@ -18,7 +18,9 @@ import (
 // connection's is raised after each response.
 const window = maxBody + 1<<16
 
-// http2Conn is a connection of HTTP/2 that carries one request at a time.
+// http2Conn is a connection of HTTP/2 that carries one request at a time. The client connections of x/net and
+// net/http do not tell whether the SSP names a limit of streams or what is wrong with a frame that comes before
+// the first request, and they log each frame of an unknown type to standard error.
 type http2Conn struct {
 	*conn
 	framer  *http2.Framer
