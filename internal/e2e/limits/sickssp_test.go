@@ -10,14 +10,14 @@ import (
 	"adbuffer/internal/testsupport"
 )
 
-// One SSP of five fails. Its requests get an error in time. Requests to the other SSPs get their
+// One SSP of five fails or is slow. Its requests get an error in time. Requests to the other SSPs get their
 // responses.
 func TestASickSSPCostsOnlyItsOwnRequests(t *testing.T) {
 	t.Parallel()
 	for _, sick := range []struct {
-		name   string
-		faults sspsim.Faults
-		first  sspsim.Behaviour
+		name    string
+		faults  sspsim.Faults
+		latency time.Duration
 	}{
 		{name: "refuses", faults: sspsim.Faults{Refuse: true}},
 		{name: "black-holes", faults: sspsim.Faults{BlackHole: true}},
@@ -27,6 +27,7 @@ func TestASickSSPCostsOnlyItsOwnRequests(t *testing.T) {
 		{name: "half responses", faults: sspsim.Faults{CutBody: sspsim.Every(2), CutHead: sspsim.Always}},
 		{name: "responds with 503", faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always}}},
 		{name: "drips", faults: sspsim.Faults{Drip: sspsim.Drip{Chance: sspsim.Always}}},
+		{name: "takes two seconds", latency: 2 * time.Second},
 	} {
 		t.Run(sick.name, func(t *testing.T) {
 			t.Parallel()
@@ -35,7 +36,7 @@ func TestASickSSPCostsOnlyItsOwnRequests(t *testing.T) {
 			for i := range 5 {
 				b, connect := sspsim.Behaviour{Latency: sspsim.Constant(20 * time.Millisecond)}, "10s"
 				if i == 4 {
-					b, connect = sspsim.Behaviour{Faults: sick.faults}, "250ms"
+					b, connect = sspsim.Behaviour{Faults: sick.faults, Latency: sspsim.Constant(sick.latency)}, "250ms"
 				}
 				s := e2e.StartSSP(t, sspsim.Options{Behaviour: b})
 				config += fmt.Sprintf("  - {name: s%d, endpoints: [%q], timeouts: {connect: %s}}\n", i, s.URL(), connect)
