@@ -18,6 +18,19 @@ type fieldReport struct {
 
 var fieldReports = []fieldReport{{"keepalive", keepAlive}, {"pipeline", pipeline}, {"pools", pools}, {"rules", rules}, {"adproxy", adProxy}}
 
+// run repeats the report, and puts its name before the titles of its tables and its notes.
+func (f fieldReport) run(e *rig.Rig) {
+	r := e.Rep
+	tables, notes := len(r.Tables), len(r.Notes)
+	f.test(e)
+	for _, t := range r.Tables[tables:] {
+		t.Title = f.name + ": " + t.Title
+	}
+	for i := notes; i < len(r.Notes); i++ {
+		r.Notes[i] = f.name + ": " + r.Notes[i]
+	}
+}
+
 func fieldCommand() Command {
 	var only, names []string
 	for _, f := range fieldReports {
@@ -35,7 +48,7 @@ func fieldCommand() Command {
 		Test: func(e *rig.Rig) {
 			for _, f := range fieldReports {
 				if len(only) == 0 || slices.Contains(only, f.name) {
-					f.test(e)
+					f.run(e)
 				}
 			}
 		},

@@ -195,7 +195,7 @@ func neighbour(e *rig.Rig) {
 	e.Rep.Table("70 % of the core that a neighbour leaves, which takes a third of it in bursts; a scrape every 5 s",
 		"offered", "refused", "failed otherwise", "p99 ms").
 		Add(f.Doubts, f.Offered, f.Statuses[503], f.Failed-min(f.Failed, f.Statuses[503]), f.Latency.P99)
-	e.Rep.Promise("beside a noisy neighbour nothing is refused", f.Failed == 0, nil, "%s of %v.", f.Failures(), f.Offered)
+	e.Rep.Promise("beside a noisy neighbour nothing is refused", f.Failed == 0, f.Doubts, "%s of %v.", f.Failures(), f.Offered)
 }
 
 // coldClients connect at once.

@@ -19,7 +19,6 @@ import (
 // peersOptions are the flags of the test peers.
 type peersOptions struct {
 	only    []string // programs to measure; none means all
-	require []string // programs that must be installed
 	conns   int      // client connections at saturation and at the fixed rate
 	rate    float64  // requests a second that every program must reach; 0 measures at saturation only
 	rounds  int      // the result is their median
@@ -88,8 +87,7 @@ broken. --readme writes the table of a README: medians of the rounds, with the l
 		Example: "  go run ./loadtest peers --scale 0.3\n  go run ./loadtest peers --rounds 5 --readme README.md\n" +
 			"  go run ./loadtest peers --only adbuffer,haproxy --rounds 5 --rate 10000",
 		Flags: func(f *pflag.FlagSet) {
-			f.StringSliceVar(&o.only, "only", nil, "programs to measure; default: all of "+strings.Join(known, ","))
-			f.StringSliceVar(&o.require, "require", nil, "programs that must be installed; others are listed as missing")
+			f.StringSliceVar(&o.only, "only", nil, "programs to measure; default: all that are installed of "+strings.Join(known, ","))
 			f.IntVar(&o.conns, "conns", 64, "connections to each proxy")
 			f.Float64Var(&o.rate, "rate", 5000, "fixed `requests/s`; 0 measures at saturation only")
 			f.IntVar(&o.rounds, "rounds", 3, "rounds, of which the median counts")
@@ -98,7 +96,7 @@ broken. --readme writes the table of a README: medians of the rounds, with the l
 			f.StringVar(&o.readme, "readme", "", "Markdown `file` whose marked part becomes the tables of the comparison")
 		},
 		Check: func(*pflag.FlagSet) error {
-			for _, name := range slices.Concat(o.only, o.require) {
+			for _, name := range o.only {
 				if !slices.Contains(known, name) {
 					return fmt.Errorf("%q: must be one of %s", name, strings.Join(known, ","))
 				}
@@ -129,10 +127,7 @@ func comparePeers(e *rig.Rig, o peersOptions) {
 		if len(o.only) > 0 && !slices.Contains(o.only, p.name) {
 			continue
 		}
-		program := strings.TrimPrefix(p.name, "adbuffer")
-		if slices.Contains(o.require, p.name) {
-			e.Needs(program)
-		} else if !e.Has(program) {
+		if !e.Has(strings.TrimPrefix(p.name, "adbuffer")) {
 			continue
 		}
 		e.Next("peers: starting %s", p.name)
