@@ -25,12 +25,13 @@ func wantTaken(t *testing.T, addr string, a *e2e.Authority, taken bool, alert st
 
 const errorsOfClients = "adbuffer_client_tls_handshake_errors_total"
 
+// server.tls.min_version and groups hold for the admin listener too.
 func TestClientsBelowTheMinimumAreRefusedAndCounted(t *testing.T) {
 	t.Parallel()
 	testsupport.Needs(t, "openssl", "openssl")
 	a, s := e2e.NewAuthority(t), e2e.Healthy(t)
 	const policy = `min_version: "1.3", groups: [secp384r1, X25519MLKEM768]`
-	admin := fmt.Sprintf("admin: {tls: {cert_file: %q, key_file: %q, %s}}\n", a.File("cert.pem"), a.File("key.pem"), policy)
+	admin := fmt.Sprintf("admin: {tls: {cert_file: %q, key_file: %q}}\n", a.File("cert.pem"), a.File("key.pem"))
 	ab := e2e.Launch(t, e2e.Patient(), "serve", "--config", e2e.WriteConfig(t, a.ServerSection("", ", "+policy)+admin+e2e.Single(s.URL())))
 	for _, addr := range []string{ab.TrafficAddr, ab.AdminAddr} {
 		wantTaken(t, addr, a, false, "alert protocol version", "-tls1_1")
