@@ -7,10 +7,15 @@ import (
 	"encoding/base64"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"adbuffer/internal/cpushare"
 	"adbuffer/internal/testsupport"
+	"adbuffer/internal/upstream"
 )
 
 // zipped compresses pieces with the standard library, with a flush behind each of them.
@@ -101,6 +106,72 @@ func TestBodiesThatAnEncoderMadeAreDecoded(t *testing.T) {
 	}
 }
 
+// occupy holds all places of share until release.
+func occupy(t *testing.T, share *cpushare.Share) (release func()) {
+	t.Helper()
+	turns := make([]cpushare.Turn, max(1, runtime.GOMAXPROCS(0)/2))
+	for i := range turns {
+		var err error
+		turns[i], err = share.Acquire(cpushare.Decode, 1, time.Now())
+		testsupport.NoError(t, err)
+	}
+	return func() {
+		for i := range turns {
+			turns[i].Release()
+		}
+	}
+}
+
+// Blocks with tables decode to enough, and cost the most CPU of all. So the work beyond 4 KiB waits for turns.
+func TestLargeBodiesAreDecodedInTurns(t *testing.T) {
+	share := cpushare.New(0.25, time.Hour)
+	release := occupy(t, share)
+	g := AcquireGunzipper()
+	defer g.Release()
+	g.Resources = Resources{CPU: share, Party: 2, Deadline: time.Now().Add(time.Millisecond)}
+	for n, want := range map[int]error{4096: nil, 8192: ErrNoTurn, 256 << 10: ErrNoTurn} {
+		_, err := g.Decode(testsupport.GzipOfTables(n), 256<<10)
+		testsupport.True(t, errors.Is(err, want) && (want != nil || err == nil), "%d bytes: %v, want %v", n, err, want)
+		testsupport.AtMost(t, g.read, 4096, "%d bytes were decoded without a turn, want at most 4096")
+	}
+	release()
+	body := testsupport.GzipOfTables(256 << 10)
+	var decoding atomic.Bool
+	decoding.Store(true)
+	g.Deadline = time.Now().Add(testsupport.Patience)
+	go func() {
+		defer decoding.Store(false)
+		document, err := g.Decode(body, 256<<10)
+		testsupport.True(t, err == nil && len(document) > 200_000, "%d bytes, %v", len(document), err)
+	}()
+	// 64 turns of 1 ms or more. Whoever else waits is served between two of them.
+	others := 0
+	for ; decoding.Load(); others++ {
+		turn, err := share.Acquire(cpushare.Decode, 3, time.Now().Add(testsupport.Patience))
+		testsupport.NoError(t, err)
+		turn.Release()
+	}
+	testsupport.True(t, others >= 8, "%d turns of others during 256 KiB of tables, want at least 8", others)
+	_, err := g.Decode(body, 1000)
+	testsupport.NoError(t, err)
+	occupy(t, share)() // no place is lost
+}
+
+func TestDecodedBytesCountInTheBudget(t *testing.T) {
+	budget := upstream.NewBudget(100_000)
+	g := AcquireGunzipper()
+	g.Budget = budget
+	for n, held := range map[int]int64{10: 4096, 4097: 8192, 60_000: 65536} {
+		_, err := g.Decode(zipped(t, 6, strings.Repeat("x", n)), 1<<20)
+		testsupport.NoError(t, err)
+		testsupport.True(t, budget.Used() >= held, "%d bytes hold %d of the budget, want %d", n, budget.Used(), held)
+	}
+	_, err := g.Decode(zipped(t, 6, strings.Repeat("x", 70_000)), 1<<20)
+	testsupport.ErrorIs(t, err, ErrNoMemory, "70000 bytes: %v")
+	g.Release()
+	testsupport.Equal(t, budget.Used(), 0, "%d bytes are held at the end")
+}
+
 // BenchmarkGunzip decodes what a bid request shrinks to, and what a decoder gives up on.
 func BenchmarkGunzip(b *testing.B) {
 	bodies := map[string][]byte{"2KiB": zipped(b, 6, string(bidRequest(b, 2<<10))), "64KiB": zipped(b, 6, string(bidRequest(b, 64<<10)))}
@@ -108,10 +179,12 @@ func BenchmarkGunzip(b *testing.B) {
 	rand.NewChaCha8([32]byte{1}).Read(noise)
 	bodies["base64"] = zipped(b, 6, base64.StdEncoding.EncodeToString(noise))
 	bodies["stored-blocks"] = sparseBodies(b, 256<<10)["stored blocks"]
+	bodies["tables"] = testsupport.GzipOfTables(256 << 10)
 	for name, body := range bodies {
 		b.Run(name, func(b *testing.B) {
 			g := AcquireGunzipper()
 			defer g.Release()
+			g.Resources = Resources{CPU: cpushare.New(0.25, time.Hour), Deadline: time.Now().Add(time.Hour)}
 			b.ReportAllocs()
 			for b.Loop() {
 				g.Decode(body, 256<<10)

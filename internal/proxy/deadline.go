@@ -27,18 +27,17 @@ const (
 	maxStatedMs = 600000
 )
 
-// setDeadline sets the deadline of r: the smallest of the client's field, the Grpc-Timeout of a gRPC call, the
-// body's tmax and deadline.max. If the client states nothing, deadline.default counts. It then subtracts
-// deadline.reserve.
-func (r *request) setDeadline() *refusal {
+// headBudget returns the smallest of the client's field, the Grpc-Timeout of a gRPC call and deadline.max, and
+// whether the client stated one of these.
+func (r *request) headBudget() (budget time.Duration, stated bool, f *refusal) {
 	o := &r.opts.Deadline
-	budget, stated := o.Max, false
+	budget = o.Max
 	r.ssp.DeadlineFrom = "deadline.max"
 	if o.Header != "" {
 		if v, n := r.fields.Timeout(); n > 0 {
 			ms, ok := parseMs(v)
 			if !ok || n > 1 {
-				return &refusal{Outcome: upstream.BadRequest, Detail: fmt.Sprintf("%s must be one whole number of milliseconds from %d to %d; see deadline.header", o.Header, minStatedMs, maxStatedMs)}
+				return 0, false, &refusal{Outcome: upstream.BadRequest, Detail: fmt.Sprintf("%s must be one whole number of milliseconds from %d to %d; see deadline.header", o.Header, minStatedMs, maxStatedMs)}
 			}
 			budget, stated = r.smaller(budget, ms, o.Header), true
 		}
@@ -46,12 +45,27 @@ func (r *request) setDeadline() *refusal {
 	if v, n := r.fields.GRPCTimeout(); n > 0 {
 		timeout, ok := parseGRPCTimeout(v)
 		if !ok || n > 1 {
-			return &refusal{Outcome: upstream.BadRequest, Detail: "grpc-timeout must be one number of 1 to 8 digits, and a unit: H, M, S, m, u or n"}
+			return 0, false, &refusal{Outcome: upstream.BadRequest, Detail: "grpc-timeout must be one number of 1 to 8 digits, and a unit: H, M, S, m, u or n"}
 		}
 		budget, stated = r.smaller(budget, timeout, "grpc-timeout"), true
 	}
+	return budget, stated, nil
+}
+
+// setDeadline sets the deadline of r: the smallest of headBudget and the body's tmax. If the client states
+// nothing, deadline.default counts. It then subtracts deadline.reserve.
+func (r *request) setDeadline() *refusal {
+	o := &r.opts.Deadline
+	budget, stated, f := r.headBudget()
+	if f != nil {
+		return f
+	}
 	if (o.OpenRTBTmax || o.RewriteTmax) && len(r.body) > 0 {
-		if ms, ok := tmax(r); ok && o.OpenRTBTmax {
+		ms, ok, f := tmax(r)
+		if f != nil {
+			return f
+		}
+		if ok && o.OpenRTBTmax {
 			budget, stated = r.smaller(budget, ms, "tmax"), true
 		}
 	}
@@ -107,7 +121,7 @@ func parseGRPCTimeout(v []byte) (time.Duration, bool) {
 	if !ok {
 		return 0, false
 	}
-	unit := time.Duration(0)
+	var unit time.Duration
 	switch v[last] {
 	case 'H':
 		unit = time.Hour

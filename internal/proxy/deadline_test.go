@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"compress/gzip"
 	"io"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"adbuffer/internal/cpushare"
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
 )
@@ -148,4 +150,30 @@ func TestThePositionOfTmaxIsFoundThoughItIsNoDeadline(t *testing.T) {
 	o.OpenRTBTmax, o.RewriteTmax = false, true
 	_, _, r := budgetOf(t, o, "", `{"tmax":100}`)
 	testsupport.Equal(t, string(r.body[r.ssp.TmaxStart:r.ssp.TmaxEnd]), "100", "tmax is at %q")
+}
+
+// A body in gzip that needs turns and gets none until its deadline is refused for adbuffer's lack of CPU.
+func TestARequestWhoseBodyGetsNoTurnIsRefused(t *testing.T) {
+	share := cpushare.New(0.25, time.Hour)
+	for range max(1, runtime.GOMAXPROCS(0)/2) {
+		turn, err := share.Acquire(cpushare.Decode, 1, time.Now())
+		testsupport.NoError(t, err)
+		defer turn.Release()
+	}
+	for body, refused := range map[string]bool{`{"tmax":100}`: false, zipped(`{"tmax":100}`): false, string(testsupport.GzipOfTables(8192)): true} {
+		r := &request{configVersion: &configVersion{opts: Options{Deadline: deadlineDefaults}}, started: time.Now(), body: []byte(body)}
+		r.opts.MaxBodyBytes, r.ssp.CPU, r.ssp.Budget = 1<<20, share, upstream.NewBudget(1<<20)
+		testsupport.NoError(t, r.fields.Scan([]byte("Host: a\r\nGrpc-Timeout: 20m\r\n"+map[bool]string{true: "Content-Encoding: gzip\r\n"}[body[0] == 0x1f]+"\r\n")))
+		f := r.setDeadline()
+		if !refused {
+			testsupport.True(t, f == nil, "%d bytes: %+v, want no refusal", len(body), f)
+			continue
+		}
+		testsupport.True(t, f != nil && f.Outcome == upstream.Overloaded && strings.Contains(f.Detail, "server.background_cpu"), "%d bytes: %+v, want overloaded by server.background_cpu", len(body), f)
+		testsupport.True(t, time.Since(r.started) >= 10*msec, "it waited for %v, want 10 ms: 20 ms less deadline.reserve and deadline.min_budget", time.Since(r.started))
+		testsupport.Equal(t, r.ssp.Budget.Used(), 0, "%d bytes of the budget are held")
+		r.ssp.Budget = upstream.NewBudget(100)
+		f = r.setDeadline()
+		testsupport.True(t, f != nil && f.Outcome == upstream.Overloaded && strings.Contains(f.Detail, "server.max_buffered_bytes"), "without memory: %+v, want overloaded by server.max_buffered_bytes", f)
+	}
 }

@@ -1,9 +1,12 @@
 package proxy
 
 import (
+	"errors"
 	"fmt"
 
+	"adbuffer/internal/cpushare"
 	"adbuffer/internal/openrtb"
+	"adbuffer/internal/overload"
 	"adbuffer/internal/route"
 	"adbuffer/internal/upstream"
 )
@@ -57,25 +60,52 @@ func (p *Proxy) editBody(r *request) *refusal {
 // its Content-Encoding; err says why.
 func (p *Proxy) decodeBody(r *request) (f *refusal, err error) {
 	limit := r.opts.MaxBodyBytes
-	if !p.budget.Reserve(int64(limit)) { // until the length is known
-		return p.bufferFull(), nil
-	}
-	reserved := limit
-	defer func() { p.budget.Release(int64(reserved)) }()
-	g := openrtb.AcquireGunzipper()
+	g := r.gunzipper()
 	defer g.Release()
 	decoded, err := g.Decode(r.body, limit)
+	if f := r.undecoded(err); f != nil {
+		return f, nil
+	}
 	switch {
 	case len(decoded) > limit:
 		return &refusal{Outcome: upstream.TooLarge, Detail: fmt.Sprintf("the decoded body is over %d bytes; see server.max_body_bytes", limit)}, nil
 	case err != nil || len(decoded) == 0:
 		return nil, err
+	case !p.budget.Reserve(int64(len(decoded))):
+		return bufferFull(p.budget), nil
 	}
 	buffer := bodyBuffer(len(decoded))
 	p.freeBody(r)
-	reserved -= len(decoded)
 	r.buffer, r.room = buffer, len(decoded)
 	r.body = append((*buffer)[:0], decoded...)
 	r.fields.DropContentEncoding()
 	return nil, nil
+}
+
+// gunzipper returns a decoder for r's body. For its turns it waits until deadline.min_budget is left of the time that
+// the request has if the body states none: the body is not known yet.
+func (r *request) gunzipper() *openrtb.Gunzipper {
+	o := &r.opts.Deadline
+	budget, stated, _ := r.headBudget() // 0 if setDeadline will refuse the request
+	if !stated {
+		budget = min(budget, o.Default)
+	}
+	g := openrtb.AcquireGunzipper()
+	g.Resources = openrtb.Resources{
+		Budget: r.ssp.Budget, CPU: r.ssp.CPU, Party: cpushare.PartyOf(r.identity.Client()),
+		Deadline: r.started.Add(budget - o.Reserve - o.MinBudget - r.Waited),
+	}
+	return g
+}
+
+// undecoded refuses a request whose body is not decoded because adbuffer lacks a resource. Any other error of
+// openrtb.Gunzipper says something about the body.
+func (r *request) undecoded(err error) *refusal {
+	switch {
+	case errors.Is(err, openrtb.ErrNoTurn):
+		return &refusal{Outcome: upstream.Overloaded, RetryAfter: overload.RetryAfter, Detail: err.Error()}
+	case errors.Is(err, openrtb.ErrNoMemory):
+		return bufferFull(r.ssp.Budget)
+	}
+	return nil
 }

@@ -46,16 +46,17 @@ func (p *Proxy) prepare(r *request) *refusal {
 	if f := p.examine(r); f != nil {
 		return f
 	}
-	if f := p.editBody(r); f != nil {
-		return f
-	}
 	trusted := r.peerTrusted()
 	if r.opts.RequestIDField != "" {
 		r.fields.SetRequestID(trusted, r.started)
 	}
 	r.identity.Resolve(&r.fields, r.Peer, trusted, r.opts.TrustedProxies, r.route.TruncateIP)
-	r.ssp.Fields, r.ssp.Identity, r.ssp.Body = &r.fields, &r.identity, r.body
-	r.ssp.Received, r.ssp.Budget, r.ssp.Held = r.started, p.budget, int64(r.room)
+	r.ssp.Fields, r.ssp.Identity, r.ssp.Received = &r.fields, &r.identity, r.started
+	r.ssp.Budget, r.ssp.CPU = p.budget, r.opts.CPU
+	if f := p.editBody(r); f != nil {
+		return f
+	}
+	r.ssp.Body, r.ssp.Held = r.body, int64(r.room)
 	r.ssp.Gone, r.ssp.Context, r.ssp.Facts = r.Gone, r.Left, r.search.Facts()
 	r.ssp.Fairness = r.opts.Fairness
 	if r.route.MergeOpenRTB && r.target == nil {

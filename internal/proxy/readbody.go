@@ -105,7 +105,7 @@ const firstRoom = 4096
 func (p *Proxy) growBody(r *request, most int) *refusal {
 	room := min(max(firstRoom, 2*len(r.body)), most)
 	if !p.budget.Reserve(int64(room - r.room)) {
-		return p.bufferFull()
+		return bufferFull(p.budget)
 	}
 	p.uploads.grow(&r.upload, int64(room-r.room))
 	buf := bodyBuffer(room)

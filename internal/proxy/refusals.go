@@ -16,8 +16,8 @@ func (p *Proxy) overloaded() *refusal {
 	return &refusal{Outcome: upstream.Overloaded, Detail: fmt.Sprintf("%d of %d requests are in flight; see server.max_in_flight", p.inFlight.Now(), p.inFlight.Limit())}
 }
 
-func (p *Proxy) bufferFull() *refusal {
-	return &refusal{Outcome: upstream.Overloaded, Detail: fmt.Sprintf("%d of %d bytes of bodies are held; see %s", p.budget.Used(), p.budget.Limit(), p.budget.From())}
+func bufferFull(b *upstream.Budget) *refusal {
+	return &refusal{Outcome: upstream.Overloaded, Detail: fmt.Sprintf("%d of %d bytes of bodies are held; see %s", b.Used(), b.Limit(), b.From())}
 }
 
 func (v *configVersion) bodyTooLarge() *refusal {

@@ -9,27 +9,30 @@ import (
 
 // tmax returns the tmax of r's body if that is a JSON object, perhaps in gzip, and notes its position in an
 // uncompressed body for the SSPs.
-func tmax(r *request) (time.Duration, bool) {
+func tmax(r *request) (time.Duration, bool, *refusal) {
 	coding := r.fields.ContentEncoding()
 	switch {
 	case coding == nil:
 		d, start, end := scanTmax(r.body)
 		r.ssp.TmaxStart, r.ssp.TmaxEnd = start, end
-		return d, end > start
+		return d, end > start, nil
 	case r.opts.Deadline.OpenRTBTmax && r.fields.Codings() == 1 && openrtb.IsGzip(coding):
-		return codedTmax(r.body, r.opts.MaxBodyBytes)
+		return codedTmax(r)
 	}
-	return 0, false
+	return 0, false, nil
 }
 
-// codedTmax returns the tmax of a body in gzip, as far as it is decoded: to maxBody bytes at most, as many as the
+// codedTmax returns the tmax of a body in gzip, as far as it is decoded: to max_body_bytes at most, as many as the
 // body may have without a coding.
-func codedTmax(body []byte, maxBody int) (time.Duration, bool) {
-	g := openrtb.AcquireGunzipper()
+func codedTmax(r *request) (time.Duration, bool, *refusal) {
+	g := r.gunzipper()
 	defer g.Release()
-	document, _ := g.Decode(body, min(maxBody, maxTmaxScan))
+	document, err := g.Decode(r.body, min(r.opts.MaxBodyBytes, maxTmaxScan))
+	if f := r.undecoded(err); f != nil {
+		return 0, false, f
+	}
 	d, start, end := scanTmax(document)
-	return d, end > start
+	return d, end > start, nil
 }
 
 // maxTmaxScan bounds how far into a body tmax is searched: as far as the largest body that

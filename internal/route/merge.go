@@ -2,9 +2,12 @@ package route
 
 import (
 	"bytes"
+	"errors"
 	"strconv"
+	"time"
 	"unicode/utf8"
 
+	"adbuffer/internal/cpushare"
 	"adbuffer/internal/openrtb"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/syntax"
@@ -46,6 +49,10 @@ type mergedLeg struct {
 // defaultCurrency is that of a request and of a response without cur. It must not be changed.
 var defaultCurrency = []byte("USD")
 
+// decodePatience is how long a merge waits for turns to decode, even if its deadline has come: it waits for its SSPs
+// until then. deadline.reserve is for such work.
+const decodePatience = 20 * time.Millisecond
+
 // noReason is the nbr of an SSP that gave none.
 const noReason = -1
 
@@ -72,8 +79,12 @@ func (f *fanout) merged(r *ssp.Request) Result {
 	facts := openrtb.AcquireFacts()
 	defer facts.Release()
 	m := merger{request: openrtb.ReadBidRequest(r.Body, facts), legs: make([]mergedLeg, len(f.legs))}
+	use := openrtb.Resources{Budget: r.Budget, CPU: r.CPU, Deadline: r.Deadline}
+	if soon := time.Now().Add(decodePatience); soon.After(use.Deadline) {
+		use.Deadline = soon
+	}
 	for i := range f.legs {
-		m.legs[i] = f.legs[i].bids(m.request.ID, facts)
+		m.legs[i] = f.legs[i].bids(m.request.ID, facts, use)
 	}
 	m.chooseCurrency()
 	res := Result{Outcome: upstream.Merged, legs: f.legLog()}
@@ -134,8 +145,8 @@ func (m *merger) reason(f *fanout, other int) int {
 }
 
 // bids reads the response of l to the request with this id, and counts what is left out of it.
-func (l *leg) bids(id []byte, facts *openrtb.Facts) mergedLeg {
-	m, leftOut := l.readBids(id, facts)
+func (l *leg) bids(id []byte, facts *openrtb.Facts, use openrtb.Resources) mergedLeg {
+	m, leftOut := l.readBids(id, facts, use)
 	if l.received && l.err == nil && (l.outcome == upstream.Fill || l.outcome == upstream.NoBid) {
 		l.target.SSP.Merged(leftOut, m.status == nonBidInvalid)
 	}
@@ -143,7 +154,7 @@ func (l *leg) bids(id []byte, facts *openrtb.Facts) mergedLeg {
 }
 
 // readBids also returns how many bids and seats it left out of the response.
-func (l *leg) readBids(id []byte, facts *openrtb.Facts) (m mergedLeg, leftOut int) {
+func (l *leg) readBids(id []byte, facts *openrtb.Facts, use openrtb.Resources) (m mergedLeg, leftOut int) {
 	switch {
 	case !l.received:
 		return mergedLeg{status: nonBidLate}, 0
@@ -152,9 +163,11 @@ func (l *leg) readBids(id []byte, facts *openrtb.Facts) (m mergedLeg, leftOut in
 	case l.outcome != upstream.Fill && l.outcome != upstream.NoBid:
 		return mergedLeg{status: l.outcome.Row().NonBid}, 0
 	}
-	body, ok := l.plainBody()
+	body, ok := l.plainBody(use)
 	body = openrtb.Document(body)
 	switch {
+	case l.err != nil:
+		return mergedLeg{status: l.err.Outcome.Row().NonBid}, 0
 	case !ok:
 		return mergedLeg{status: nonBidInvalid}, 0
 	case len(body) == 0:
@@ -201,8 +214,8 @@ func appendElement(array, element []byte) []byte {
 }
 
 // plainBody returns the response's body without a content coding. ok is false if that is not possible within the
-// SSP's limit.
-func (l *leg) plainBody() (body []byte, ok bool) {
+// SSP's limit. If adbuffer lacks the CPU or the memory for it, the leg ends as overloaded.
+func (l *leg) plainBody(use openrtb.Resources) (body []byte, ok bool) {
 	response := &l.ex.Response
 	coding, encoded := syntax.FindField(response.Fields, "Content-Encoding")
 	switch {
@@ -213,9 +226,15 @@ func (l *leg) plainBody() (body []byte, ok bool) {
 	}
 	g := openrtb.AcquireGunzipper()
 	defer g.Release()
+	use.Party = cpushare.PartyNamed(l.target.SSP.Name())
+	g.Resources = use
 	limit := l.target.SSP.MaxResponseBytes()
 	decoded, err := g.Decode(response.Body, limit)
-	if err != nil || len(decoded) > limit || l.ex.Reserve(len(response.Body)+len(decoded)) != nil {
+	switch {
+	case errors.Is(err, openrtb.ErrNoTurn), errors.Is(err, openrtb.ErrNoMemory):
+		l.outcome, l.err = upstream.Overloaded, upstream.Errorf(upstream.Overloaded, upstream.MaybeProcessed, "%v", err)
+		return nil, false
+	case err != nil || len(decoded) > limit || l.ex.Reserve(len(response.Body)+len(decoded)) != nil:
 		return nil, false
 	}
 	return bytes.Clone(decoded), true

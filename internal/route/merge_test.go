@@ -5,9 +5,12 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
+	"adbuffer/internal/cpushare"
 	"adbuffer/internal/ssp"
 	"adbuffer/internal/testsupport"
 	"adbuffer/internal/upstream"
@@ -351,6 +354,39 @@ func TestRequestsThatCannotBeMerged(t *testing.T) {
 	}
 	r := newClient(t, upstream.POST, "", `{"id":"1"}`, "Content-Encoding: gzip")
 	testsupport.True(t, strings.Contains(CheckMerge(&r.Request), "compressed"), "a compressed body is merged")
+}
+
+// A response that adbuffer has no CPU to decode is left out as adbuffer's own refusal, and not as the SSP's error.
+func TestAResponseThatGetsNoTurnIsNoFailureOfItsSSP(t *testing.T) {
+	tables := reply{status: 200, fields: "Content-Encoding: gzip\r\n", body: string(testsupport.GzipOfTables(8192))}
+	limit := func(o *ssp.Options) { o.MaxResponseBytes = 32 << 10 }
+	for _, c := range []struct {
+		free   bool
+		status string
+		alone  upstream.Outcome
+	}{{true, "102", upstream.BadResponse}, {false, "203", upstream.Overloaded}} {
+		testsupport.Bubble(t, func(t *testing.T) {
+			share := cpushare.New(0.25, time.Hour)
+			for range max(1, runtime.GOMAXPROCS(0)/2) {
+				turn, err := share.Acquire(cpushare.Decode, 1, time.Now())
+				testsupport.NoError(t, err)
+				if c.free {
+					turn.Release()
+				}
+			}
+			a, b := newFake(t, "a", bidResponse("a", "")), newFake(t, "b", tables, limit)
+			r := newClient(t, upstream.POST, "", `{"id":"r1","imp":[{"id":"i"}]}`)
+			r.CPU = share
+			res := merging(a, b).Do(&r.Request, nil, newProcess(t))
+			testsupport.True(t, strings.Contains(ended(&res), `"seatnonbid":[{"seat":"b","nonbid":[{"impid":"i","statuscode":`+c.status+`}]}]`), "%s, want %s", ended(&res), c.status)
+			res.Release()
+			wantEmpty(t, r.Budget)
+
+			res = merging(b).Do(&r.Request, nil, newProcess(t))
+			testsupport.True(t, res.NoAd && res.NoAdFor == c.alone, "alone: no ad for %v, want %v", res.NoAdFor, c.alone)
+			res.Release()
+		})
+	}
 }
 
 // zipped compresses the body of a reply.

@@ -11,6 +11,7 @@ import (
 	"context"
 	"time"
 
+	"adbuffer/internal/cpushare"
 	"adbuffer/internal/httpheader"
 	"adbuffer/internal/openrtb"
 	"adbuffer/internal/pool"
@@ -103,6 +104,8 @@ type Request struct {
 	Context context.Context
 	// Budget bounds the response's body, and copies of the request's body.
 	Budget *upstream.Budget
+	// CPU bounds the decoding of responses; nil for no bound.
+	CPU *cpushare.Share
 	// Held is how many bytes of Budget the request holds. While a leg runs, they count in its SSP's
 	// share too.
 	Held int64
