@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"adbuffer/internal/admin"
@@ -20,7 +21,6 @@ import (
 	"adbuffer/internal/lag"
 	"adbuffer/internal/listen"
 	"adbuffer/internal/logs"
-	"adbuffer/internal/metrics"
 	"adbuffer/internal/overload"
 	"adbuffer/internal/proxy"
 	"adbuffer/internal/reload"
@@ -30,7 +30,7 @@ import (
 type App struct {
 	log      *zap.Logger   // of events that operators cause
 	peers    *logs.Limiter // of events that clients, SSPs and local processes cause
-	registry *metrics.Registry
+	registry *prometheus.Registry
 	proxy    *proxy.Proxy
 	admin    *admin.Server
 	versions *reload.Versions

@@ -70,7 +70,7 @@ func backgroundCPU(c *config.Config) (limit float64, patient time.Duration) {
 
 // register registers all metrics.
 func (a *App) register() error {
-	a.registry = metrics.NewRegistry()
+	a.registry = prometheus.NewRegistry()
 	var certificates []*listen.Certificates
 	a.certificates.each(func(c *listen.Certificates) { certificates = append(certificates, c) })
 	all := []prometheus.Collector{

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/zap"
 
 	"adbuffer/internal/admin"
@@ -32,8 +34,12 @@ func (a *App) adminOptions() admin.Options {
 
 // metrics returns the handler of /metrics. A scrape sees one config version.
 func (a *App) metrics() http.Handler {
-	return a.registry.Handler(metrics.PageOptions{
-		During: func(f func()) { a.versions.Look(func(*reload.Version) { f() }) }, Errors: zap.NewStdLog(a.log),
+	gather := prometheus.GathererFunc(func() (all []*dto.MetricFamily, err error) {
+		a.versions.Look(func(*reload.Version) { all, err = a.registry.Gather() })
+		return all, err
+	})
+	return metrics.NewPage(gather, metrics.PageOptions{
+		Errors: zap.NewStdLog(a.log),
 		Acquire: func() (metrics.Turn, error) {
 			turn, err := a.share.Acquire(cpushare.Scrape, 0, time.Now().Add(scrapePatience))
 			return &turn, err

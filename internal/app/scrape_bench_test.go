@@ -7,11 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 
 	"adbuffer/internal/config"
-	"adbuffer/internal/sspsim"
 	"adbuffer/internal/testsupport"
 )
 
@@ -50,19 +48,14 @@ func (d discard) Header() http.Header         { return d.header }
 func (d discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d discard) WriteHeader(int)             {}
 
-// BenchmarkScrapeOf50SSPs measures a scrape of /metrics with 50 SSPs, about 11,000 lines, and the
-// same by client_golang. CPU is that of the whole process.
+// BenchmarkScrapeOf50SSPs measures a scrape of /metrics with 50 SSPs, about 11,000 lines. CPU is that of the whole
+// process.
 func BenchmarkScrapeOf50SSPs(b *testing.B) {
 	a := newOf(b, plain(50, false))
 	for name, fields := range map[string][2]string{
 		"text": {"text/plain;version=0.0.4", ""}, "text, gzip": {"text/plain;version=0.0.4", "gzip"},
 		"OpenMetrics, gzip": {"application/openmetrics-text;version=1.0.0", "gzip"}, "protobuf, gzip": {protobuf, "gzip"},
-		"client_golang, text, gzip": {"text/plain;version=0.0.4", "gzip"},
 	} {
-		h := a.metrics()
-		if strings.HasPrefix(name, "client_golang") {
-			h = promhttp.HandlerFor(a.registry.Registry, promhttp.HandlerOpts{})
-		}
 		b.Run(name, func(b *testing.B) {
 			r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 			r.Header.Set("Accept", fields[0])
@@ -70,10 +63,7 @@ func BenchmarkScrapeOf50SSPs(b *testing.B) {
 			b.ReportAllocs()
 			before := testsupport.CPUTime(b)
 			for b.Loop() {
-				if !strings.HasPrefix(name, "client_golang") {
-					h = a.metrics() // otherwise one text serves many scrapes
-				}
-				h.ServeHTTP(discard{http.Header{}}, r)
+				a.metrics().ServeHTTP(discard{http.Header{}}, r) // each handler makes one text
 			}
 			b.ReportMetric(float64(testsupport.CPUTime(b)-before)/float64(b.N)/1e6, "cpu-ms/op")
 		})
@@ -81,47 +71,3 @@ func BenchmarkScrapeOf50SSPs(b *testing.B) {
 }
 
 const protobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
-
-// The handler's own page has the series of client_golang's, with the same values, after requests
-// that ended in many ways.
-func TestAScrapeIsWhatClientGolangMakesOfTheCollectors(t *testing.T) {
-	s := sim(t, sspsim.Options{Behaviour: sspsim.Behaviour{
-		Response: sspsim.Response{NoBid: sspsim.Every(3)}, Faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Every(5)}},
-	}})
-	v := run(t, setup{
-		ssps:   []string{at("a", s), `name: gone, endpoints: ["http://127.0.0.1:1/"]`},
-		routes: []string{to("both", "a, gone", "mode: parallel-all"), to("one", "a")},
-	})
-	for range 20 {
-		v.get("/one")
-		v.get("/both")
-		v.get("/none")
-	}
-	v.wantMetric(`requests_total{outcome="no_route",route="none"}`, "20")
-	theirs := promhttp.HandlerFor(v.app.registry.Registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
-	for _, accept := range []string{"text/plain;version=0.0.4", "application/openmetrics-text;version=1.0.0"} {
-		var different string
-		for range 50 { // some values change with time
-			got, want := ownSeries(t, v.app.metrics(), accept), ownSeries(t, theirs, accept)
-			different = difference(got, want)
-			if different == "" {
-				break
-			}
-		}
-		testsupport.True(t, different == "", "%s: %s", accept, different)
-	}
-}
-
-// ownSeries returns adbuffer's own series, as lines of text.
-func ownSeries(t *testing.T, h http.Handler, accept string) (all []string) {
-	t.Helper()
-	r, w := httptest.NewRequest(http.MethodGet, "/metrics", nil), httptest.NewRecorder()
-	r.Header.Set("Accept", accept)
-	h.ServeHTTP(w, r)
-	for line := range strings.Lines(w.Body.String()) {
-		if strings.Contains(line, "adbuffer_") && !strings.HasPrefix(line, "adbuffer_background_cpu_") { // each scrape changes those
-			all = append(all, line)
-		}
-	}
-	return all
-}

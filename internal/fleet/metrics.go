@@ -10,7 +10,7 @@ import (
 
 var descs metrics.Descs
 
-func desc(name, help string) *metrics.Desc { return descs.New("adbuffer_"+name, help, "ssp") }
+func desc(name, help string) *prometheus.Desc { return descs.New("adbuffer_"+name, help, "ssp") }
 
 var (
 	descConnected = desc("qps_fleet_connected", "1 while requests to an SSP take tokens leased from Redis, 0 while this replica continues alone at its last share. SSPs with qps.scope fleet only.")

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"adbuffer/internal/metrics"
 )
 
@@ -47,13 +49,13 @@ func (c *Counts) Totals() (full, resumed, failed uint64) {
 }
 
 // Descs describe the metrics of Counts.
-type Descs struct{ versions, groups, failed *metrics.Desc }
+type Descs struct{ versions, groups, failed *prometheus.Desc }
 
 // NewDescs adds to all, and returns, the metrics prefix_handshakes_by_version_total,
 // prefix_handshakes_by_group_total and prefix_handshake_errors_total. with is the peer in their help,
 // such as "clients". labels come before each metric's own label.
 func NewDescs(all *metrics.Descs, prefix, with string, labels ...string) Descs {
-	desc := func(name, label, help string) *metrics.Desc {
+	desc := func(name, label, help string) *prometheus.Desc {
 		return all.New(prefix+name, "TLS handshakes with "+with+" that "+help, slices.Concat(labels, []string{label})...)
 	}
 	return Descs{

@@ -1,44 +1,43 @@
 package metrics
 
 import (
+	"math"
 	"math/bits"
+	"slices"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 )
 
-// Histogram counts values in buckets, with two atomic additions for each. It is safe for concurrent
-// use. The bounds state the unit of Observe.
+// Histogram counts durations in buckets, with two atomic additions for each. It is safe for concurrent
+// use, and is exported in seconds, with classic and native buckets.
 //
-// client_golang's histogram takes 1.4 to 2 times as long (BenchmarkObserve), and a request makes
-// seven observations. Each core counts in its own memory, so that cores do not share cache lines:
-// see stripes.
+// It is for what each request observes. client_golang's native histogram takes more than twice the CPU
+// (BenchmarkObserve), and its cores share cache lines; ARCHITECTURE.md has the figures. Here each core
+// counts in its own memory: see stripes. Others are made by NewDurations.
 type Histogram struct {
 	*layout
 	stripes   stripes
 	exemplars exemplars
 }
 
-// NewHistogram returns a histogram with the given upper bounds, which are inclusive and must
-// ascend. Exported values are divided by per.
-func NewHistogram(per float64, bounds ...int64) *Histogram {
-	return newHistogram(layoutOf(per, 1, false, bounds))
+// NewDurations returns a histogram of client_golang for durations in seconds, with these buckets and the native
+// buckets of a Histogram. It is for what happens less often than a request.
+func NewDurations(buckets ...float64) prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{
+		Buckets: buckets, NativeHistogramBucketFactor: nativeFactor, NativeHistogramZeroThreshold: 20e-6,
+	})
 }
 
-func newHistogram(l *layout) *Histogram {
-	return &Histogram{layout: l, stripes: newStripes(firstCount + len(l.fine) + 1)}
-}
-
-// Durations returns a histogram of durations. It is exported in seconds, also as a native
-// histogram.
+// Durations returns a histogram with the given upper bounds, which are inclusive and must ascend.
 func Durations(bounds ...time.Duration) *Histogram { return DurationsInParts(1, bounds...) }
 
 // DurationsInParts does the same as Durations, with at least parts fine buckets in each bucket. So
 // its quantiles are more precise.
 func DurationsInParts(parts int, bounds ...time.Duration) *Histogram {
-	ns := make([]int64, len(bounds))
-	for i, b := range bounds {
-		ns[i] = int64(b)
-	}
-	return newHistogram(layoutOf(1e9, parts, true, ns))
+	l := layoutOf(parts, bounds)
+	return &Histogram{layout: l, stripes: newStripes(firstCount + len(l.fine) + 1)}
 }
 
 // RequestDurations returns a histogram of durations with buckets around the usual deadlines of ad
@@ -49,10 +48,11 @@ func RequestDurations() *Histogram {
 	return DurationsInParts(8, 10*ms, 20*ms, 50*ms, 100*ms, 200*ms, 300*ms, 500*ms, 1000*ms)
 }
 
-// Observe counts v. A negative v counts as zero.
-func (h *Histogram) Observe(v int64) {
+// ObserveDuration counts d. A negative d counts as zero; two clock readings by different goroutines may
+// produce it.
+func (h *Histogram) ObserveDuration(d time.Duration) {
 	own := h.stripes.own()
-	v = max(v, 0)
+	v := max(int64(d), 0)
 	own[firstCount+h.at(v)].Add(1)
 	if sum := own[sumLow].Add(uint64(v)); int64(sum) >= sumCarry && own[sumLow].CompareAndSwap(sum, sum-sumCarry) {
 		own[sumHigh].Add(1) // a goroutine that loses this race leaves the carry to the next goroutine
@@ -68,11 +68,7 @@ func (l *layout) at(v int64) int {
 	return i
 }
 
-// ObserveDuration counts d, for a histogram made by Durations. A negative d counts as zero; two
-// clock readings by different goroutines may produce it.
-func (h *Histogram) ObserveDuration(d time.Duration) { h.Observe(int64(d)) }
-
-// Count returns how many values were observed.
+// Count returns how many durations were observed.
 func (h *Histogram) Count() uint64 {
 	var n uint64
 	for i := range len(h.fine) + 1 {
@@ -81,16 +77,41 @@ func (h *Histogram) Count() uint64 {
 	return n
 }
 
-// count returns how many values are in fine bucket i; the last is above all bounds.
+// count returns how many durations are in fine bucket i; the last is above all bounds.
 func (h *Histogram) count(i int) uint64 { return h.stripes.sum(firstCount + i) }
 
-// Sum returns the sum of all values, in the exported unit.
+// Sum returns the sum of all durations, in seconds.
 func (h *Histogram) Sum() float64 {
 	sum := float64(h.stripes.sum(sumHigh)) * sumCarry
 	for own := range h.stripes.all() {
 		sum += float64(int64(own[sumLow].Load()))
 	}
-	return h.export(sum)
+	return seconds(sum)
+}
+
+// Write fills in the histogram of a message of client_golang's data model.
+func (h *Histogram) Write(out *dto.Metric) error {
+	counts, exemplars := h.Counts(), h.exemplars.copy()
+	cumulative := h.cumulative(counts)
+	m := &dto.Histogram{SampleCount: &cumulative[len(cumulative)-1], SampleSum: new(h.Sum())}
+	for i := range cumulative {
+		b := &dto.Bucket{CumulativeCount: &cumulative[i]}
+		if exemplars != nil {
+			b.Exemplar = exemplars[i]
+		}
+		switch {
+		case i < len(h.exported):
+			b.UpperBound = &h.exported[i] // read only
+		case b.Exemplar == nil:
+			continue // every reader of the message adds this bucket
+		default:
+			b.UpperBound = new(math.Inf(1))
+		}
+		m.Bucket = append(m.Bucket, b)
+	}
+	h.native.fill(m, counts)
+	out.Histogram = m
+	return nil
 }
 
 // Counts holds the observations of a histogram up to some moment.
@@ -111,9 +132,9 @@ func (h *Histogram) Counts() Counts {
 
 // Sub returns the observations after the reading of before.
 func (c Counts) Sub(before Counts) Counts {
-	since := make(Counts, len(c))
-	for i := range c {
-		since[i] = c[i] - min(before[i], c[i])
+	since := slices.Clone(c)
+	for i := range before {
+		since[i] -= min(before[i], c[i])
 	}
 	return since
 }
@@ -121,9 +142,8 @@ func (c Counts) Sub(before Counts) Counts {
 // Quantile returns QuantileOf for all observations so far.
 func (h *Histogram) Quantile(q float64) float64 { return h.QuantileOf(q, h.Counts()) }
 
-// QuantileOf returns an upper bound of the q-quantile (0 < q < 1) of counts, in the exported unit.
-// It is the bound of the fine bucket in which the quantile falls, or the highest bound if it is above
-// all. Without observations it is 0.
+// QuantileOf returns an upper bound of the q-quantile (0 < q < 1) of counts, in seconds. It is the bound of
+// the fine bucket in which the quantile falls, or the highest bound if it is above all. Without observations it is 0.
 func (h *Histogram) QuantileOf(q float64, counts Counts) float64 {
 	var total, n uint64
 	for _, c := range counts {
@@ -135,7 +155,7 @@ func (h *Histogram) QuantileOf(q float64, counts Counts) float64 {
 	for i, b := range h.fine {
 		n += counts[i]
 		if float64(n) >= q*float64(total) {
-			return min(h.export(float64(b)), h.exported[len(h.exported)-1])
+			return min(seconds(float64(b)), h.exported[len(h.exported)-1])
 		}
 	}
 	return h.exported[len(h.exported)-1]

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"time"
 )
 
 // layout holds the bounds of a histogram's buckets. It never changes, and histograms with the same
@@ -13,35 +14,34 @@ import (
 // Values are counted in fine buckets. Each fine bucket is within one exported bucket, and within
 // one bucket of the native histogram, so that one addition counts for both.
 type layout struct {
-	bounds   []int64    // upper bounds, inclusive, ascending
-	exported []float64  // bounds in the exported unit
-	per      float64    // units of Observe in one exported unit
+	bounds   []int64    // upper bounds in nanoseconds, inclusive, ascending
+	exported []float64  // bounds in seconds
 	fine     []int64    // upper bounds of the fine buckets
 	starts   [65]uint16 // index: number of bits of a value; the first fine bucket that the value may be in
 	whole    []int      // the last fine bucket of each exported bucket
-	native   *native    // nil if the histogram has no native form
+	native   *native
 }
 
 var layouts sync.Map // text to *layout; the code defines all bounds, so the map is bounded
 
-// layoutOf returns the layout of bounds. Each bucket has at least parts fine buckets. native says that the
-// values are nanoseconds, and that there is a native histogram too.
-func layoutOf(per float64, parts int, native bool, bounds []int64) *layout {
-	key := fmt.Sprint(per, parts, native, bounds)
+// layoutOf returns the layout of bounds. Each bucket has at least parts fine buckets.
+func layoutOf(parts int, bounds []time.Duration) *layout {
+	key := fmt.Sprint(parts, bounds)
 	if l, ok := layouts.Load(key); ok {
 		return l.(*layout)
 	}
-	l, _ := layouts.LoadOrStore(key, newLayout(per, parts, native, bounds))
+	l, _ := layouts.LoadOrStore(key, newLayout(parts, bounds))
 	return l.(*layout)
 }
 
-func newLayout(per float64, parts int, native bool, bounds []int64) *layout {
+func newLayout(parts int, bounds []time.Duration) *layout {
 	if len(bounds) == 0 {
 		panic("BUG: no bounds")
 	}
-	l := &layout{bounds: slices.Clone(bounds), per: per}
+	l := &layout{}
 	low := int64(0)
-	for i, b := range bounds {
+	for i, bound := range bounds {
+		b := int64(bound)
 		if i > 0 && b <= low {
 			panic(fmt.Sprintf("BUG: bounds %v do not ascend", bounds))
 		}
@@ -49,12 +49,10 @@ func newLayout(per float64, parts int, native bool, bounds []int64) *layout {
 			l.fine = append(l.fine, low+(b-low)*(part+1)/int64(parts))
 		}
 		low = b
-		l.exported = append(l.exported, l.export(float64(b)))
+		l.bounds, l.exported = append(l.bounds, b), append(l.exported, seconds(float64(b)))
 	}
-	if native {
-		l.native = newNative(min(bounds[0], nativeFrom), max(bounds[len(bounds)-1], nativeTo))
-		l.fine = append(l.fine, l.native.bounds...)
-	}
+	l.native = newNative(min(l.bounds[0], nativeFrom), max(low, nativeTo))
+	l.fine = append(l.fine, l.native.bounds...)
 	slices.Sort(l.fine)
 	l.fine = slices.Compact(l.fine)
 	for n := range l.starts {
@@ -69,9 +67,7 @@ func newLayout(per float64, parts int, native bool, bounds []int64) *layout {
 		l.starts[n] = uint16(at)
 	}
 	l.whole = l.indexes(l.bounds)
-	if l.native != nil {
-		l.native.whole = l.indexes(l.native.bounds)
-	}
+	l.native.whole = l.indexes(l.native.bounds)
 	return l
 }
 
@@ -84,8 +80,8 @@ func (l *layout) indexes(bounds []int64) []int {
 	return all
 }
 
-// export returns v in the exported unit.
-func (l *layout) export(v float64) float64 { return v / l.per }
+// seconds returns nanoseconds in seconds.
+func seconds(ns float64) float64 { return ns / 1e9 }
 
 // cumulative returns the number of values up to each exported bound, and the total number.
 func (l *layout) cumulative(c Counts) []uint64 {

@@ -12,6 +12,7 @@ import (
 const (
 	nativeSchema = 2
 	perDoubling  = 1 << nativeSchema
+	nativeFactor = 1.2 // makes client_golang choose nativeSchema
 	// beside is the number of buckets below the lowest bound, and above the highest: two doublings
 	// each.
 	beside = 2 * perDoubling

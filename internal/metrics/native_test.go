@@ -18,7 +18,7 @@ func TestNativeHistogramEqualsClientGolang(t *testing.T) {
 	for name, bounds := range map[string][]time.Duration{"requests": bounds, "waits": {ms / 10, ms / 4, ms, 20 * ms, time.Second}} {
 		h := DurationsInParts(4, bounds...)
 		peer := prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "wait_seconds", NativeHistogramBucketFactor: 1.2, NativeHistogramZeroThreshold: h.native.threshold(),
+			NativeHistogramBucketFactor: nativeFactor, NativeHistogramZeroThreshold: h.native.threshold(),
 		})
 		observe := func(d time.Duration) {
 			h.ObserveDuration(d)
@@ -31,9 +31,7 @@ func TestNativeHistogramEqualsClientGolang(t *testing.T) {
 		for range 20000 {
 			observe(time.Duration(math.Exp(rand.Float64() * math.Log(highest))))
 		}
-		var written dto.Metric
-		testsupport.NoError(t, peer.Write(&written))
-		got, want := h.message(), written.Histogram
+		got, want := message(t, h), message(t, peer)
 		if got.GetSchema() != want.GetSchema() || got.GetZeroThreshold() != want.GetZeroThreshold() || got.GetZeroCount() != want.GetZeroCount() || got.GetSampleCount() != want.GetSampleCount() {
 			t.Errorf("%s: schema %v, threshold %v, %v below it of %v; want %v, %v, %v, %v", name, got.GetSchema(), got.GetZeroThreshold(), got.GetZeroCount(), got.GetSampleCount(),
 				want.GetSchema(), want.GetZeroThreshold(), want.GetZeroCount(), want.GetSampleCount())
@@ -41,6 +39,14 @@ func TestNativeHistogramEqualsClientGolang(t *testing.T) {
 		g, w := populations(got), populations(want)
 		testsupport.True(t, slices.Equal(g, w), "%s: buckets %v, want %v", name, g, w)
 	}
+}
+
+// message returns what h writes.
+func message(t *testing.T, h Writer) *dto.Histogram {
+	t.Helper()
+	var m dto.Metric
+	testsupport.NoError(t, h.Write(&m))
+	return m.Histogram
 }
 
 // populations returns number and population of each bucket that is not empty.
@@ -63,14 +69,13 @@ func populations(h *dto.Histogram) (all [][2]int64) {
 func TestValuesFarAboveTheBoundsCountInTheLastNativeBucket(t *testing.T) {
 	h := Durations(ms, 8*time.Second)
 	h.ObserveDuration(time.Hour)
-	if got := populations(h.message()); !slices.Equal(got, [][2]int64{{3*perDoubling + beside, 1}}) { // 8 · 2^(8/4) s
+	if got := populations(message(t, h)); !slices.Equal(got, [][2]int64{{3*perDoubling + beside, 1}}) { // 8 · 2^(8/4) s
 		t.Errorf("buckets %v, want one observation in bucket %d", got, 3*perDoubling+beside)
 	}
 }
 
-// Only durations have a native histogram, and each fine bucket is within one bucket of each kind.
+// Each fine bucket is within one bucket of each kind.
 func TestFineBucketsDivideBothKindsOfBuckets(t *testing.T) {
-	testsupport.True(t, NewHistogram(1, 1, 2).message().Schema == nil, "sizes have a native histogram")
 	h := DurationsInParts(4, bounds...)
 	for i := range h.fine {
 		if at := h.at(h.fine[i]); at != i {
@@ -86,14 +91,14 @@ func TestFineBucketsDivideBothKindsOfBuckets(t *testing.T) {
 
 func TestExemplarsAreOneForEachBucketAndTheLast(t *testing.T) {
 	h := Durations(ms, 10*ms)
-	if h.ObserveDuration(ms); h.Exemplars() != nil {
+	if h.ObserveDuration(ms); h.exemplars.copy() != nil {
 		t.Error("a histogram has exemplars without traced requests")
 	}
 	at := time.Unix(1_700_000_000, 5e8)
 	for i, d := range []time.Duration{ms / 2, ms, 5 * ms, time.Second, -time.Second, 2 * time.Second} {
 		h.ObserveTraced(d, [16]byte{0: 0xab, 15: byte(i)}, at)
 	}
-	b := h.message()
+	b := message(t, h)
 	testsupport.Equal(t, b.GetSampleCount(), 7, "%d observations")
 	for i, want := range []struct {
 		trace string
@@ -104,6 +109,6 @@ func TestExemplarsAreOneForEachBucketAndTheLast(t *testing.T) {
 			t.Errorf("bucket %d has the exemplar %v, want %+v", i, e, want)
 		}
 	}
-	all := h.Exemplars()
-	testsupport.True(t, len(all) == 3 && all[2].TraceID[15] == 5, "exemplars %v, want one for each of 3 buckets, the last of 2s", all)
+	all := h.exemplars.copy()
+	testsupport.True(t, len(all) == 3 && all[2].Label[0].GetValue() == "ab000000000000000000000000000005", "exemplars %v, want one for each of 3 buckets, the last of 2s", all)
 }

@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"bytes"
-	"io"
 	"log"
 	"net/http"
 	"strconv"
@@ -10,7 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/klauspost/compress/gzip"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 
@@ -19,9 +19,7 @@ import (
 
 // PageOptions say how the page of /metrics is made.
 type PageOptions struct {
-	// During runs a function while the objects that sources read stay valid.
-	During func(func())
-	// Acquire waits for the turn to compute; see package cpushare. nil = at once.
+	// Acquire waits for the turn to compute; see package cpushare.
 	Acquire func() (Turn, error)
 	Errors  *log.Logger
 }
@@ -34,75 +32,87 @@ type Turn interface {
 
 const (
 	// pageRate is how many snapshots are made in a second on average, and pageBurst how many at once. A
-	// scrape needs no token, and takes 10 ms of CPU with 50 SSPs.
+	// scrape needs no token.
 	pageRate  = 1
 	pageBurst = 4
 	// pageAge is how long a snapshot serves scrapes: until the next one may be made.
 	pageAge = time.Second / pageRate
 )
 
-// page is the handler of /metrics. All scrapes share its snapshots, and the texts that are made of them.
+// page is the handler of /metrics. All scrapes share its snapshots, and the responses of promhttp to them.
 type page struct {
-	registry *Registry
+	registry prometheus.Gatherer
 	opts     PageOptions
+	forms    http.Handler // promhttp's without any metric: its response says which form the client accepts
 	epoch    time.Time
 	bucket   rates.Bucket // of snapshots
 
-	mu      sync.Mutex // held while a snapshot or a text is made; guards the fields below
+	mu      sync.Mutex // held while a snapshot or a response is made; guards the fields below
 	current *snapshot  // nil = none, or it is too old
 }
 
 // snapshot holds the series of one moment.
 type snapshot struct {
-	families []*dto.MetricFamily
-	texts    map[variant][]byte
+	families  []*dto.MetricFamily
+	err       error // of Gather; some families may be there all the same
+	responses map[form]*response
 }
 
-// variant is a form of the page.
-type variant struct {
-	format expfmt.Format
-	gzip   bool
+// Gather implements prometheus.Gatherer.
+func (s *snapshot) Gather() ([]*dto.MetricFamily, error) { return s.families, s.err }
+
+// form is what a client accepts. There are few, since each snapshot is encoded once for each. The escaping of
+// names that a client asks for changes nothing, since no name needs any.
+type form struct {
+	format expfmt.FormatType
+	coding string // "gzip" or ""
 }
 
-// Handler returns the handler of /metrics. A request with Cache-Control: no-cache gets the current
+// NewPage returns the handler of /metrics. A request with Cache-Control: no-cache gets the current
 // values whatever that costs, so the caller decides which clients may send it.
-func (r *Registry) Handler(o PageOptions) http.Handler {
-	if o.Acquire == nil {
-		o.Acquire = func() (Turn, error) { return freeTurn{}, nil }
-	}
-	p := &page{registry: r, opts: o, epoch: time.Now()}
+func NewPage(registry prometheus.Gatherer, o PageOptions) http.Handler {
+	p := &page{registry: registry, opts: o, epoch: time.Now()}
+	p.forms = p.promhttp(prometheus.NewRegistry(), nil)
 	p.bucket.Start(0, pageRate, pageBurst, 0)
 	return p
 }
 
+// promhttp returns promhttp's handler of what g gathers. errors is nil where clients cause the errors.
+func (p *page) promhttp(g prometheus.Gatherer, errors promhttp.Logger) http.Handler {
+	return promhttp.HandlerFor(g, promhttp.HandlerOpts{
+		ErrorLog: errors, ErrorHandling: promhttp.ContinueOnError,
+		AcceptedFormats: []expfmt.Format{expfmt.NewFormat(expfmt.TypeOpenMetrics), expfmt.NewFormat(expfmt.TypeProtoDelim), expfmt.NewFormat(expfmt.TypeTextPlain)},
+	})
+}
+
 // ServeHTTP implements http.Handler.
 func (p *page) ServeHTTP(w http.ResponseWriter, q *http.Request) {
-	v := variant{formatFor(q.Header), acceptsGzip(q.Header)}
-	text, err := p.text(v, strings.EqualFold(q.Header.Get("Cache-Control"), "no-cache"))
+	empty := newResponse()
+	p.forms.ServeHTTP(empty, &http.Request{Header: q.Header})
+	f := form{expfmt.Format(empty.header.Get("Content-Type")).FormatType(), empty.header.Get("Content-Encoding")}
+	r, err := p.respond(f, strings.EqualFold(q.Header.Get("Cache-Control"), "no-cache"))
 	if err != nil {
 		http.Error(w, "the metrics cannot be shown: "+err.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	h := w.Header()
-	h.Set("Content-Type", string(v.format))
-	h.Set("Vary", "Accept-Encoding")
-	h.Set("Content-Length", strconv.Itoa(len(text)))
-	if v.gzip {
-		h.Set("Content-Encoding", "gzip")
+	for name, values := range r.header {
+		w.Header()[name] = values
 	}
-	w.Write(text) //nolint:errcheck // the client has gone
+	w.Header().Set("Content-Length", strconv.Itoa(r.body.Len()))
+	w.WriteHeader(r.status)
+	w.Write(r.body.Bytes()) //nolint:errcheck // the client has gone
 }
 
-// text returns the page as v, in any case of a new snapshot if fresh is set.
-func (p *page) text(v variant, fresh bool) ([]byte, error) {
+// respond returns the response in this form, in any case of a new snapshot if fresh is set.
+func (p *page) respond(f form, fresh bool) (*response, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.current
 	if fresh || p.bucket.Take(time.Since(p.epoch)) {
 		s = nil
 	}
-	if s != nil && s.texts[v] != nil {
-		return s.texts[v], nil
+	if s != nil && s.responses[f] != nil {
+		return s.responses[f], nil
 	}
 	turn, err := p.opts.Acquire()
 	if err != nil {
@@ -110,26 +120,20 @@ func (p *page) text(v variant, fresh bool) ([]byte, error) {
 	}
 	defer turn.Release()
 	if s == nil {
-		s, err = p.gather(turn)
-		if err != nil {
-			return nil, err
-		}
+		s = p.gather()
 	}
-	s.texts[v], err = s.encode(v, turn)
-	return s.texts[v], err
+	r := newResponse()
+	r.pause, r.paused = turn.Pause, time.Now()
+	p.promhttp(s, p.opts.Errors).ServeHTTP(r, &http.Request{Header: http.Header{"Accept": {string(expfmt.NewFormat(f.format))}, "Accept-Encoding": {f.coding}}})
+	r.pause = nil
+	s.responses[f] = r
+	return r, nil
 }
 
 // gather makes a new snapshot current, for pageAge.
-func (p *page) gather(turn Turn) (*snapshot, error) {
-	s := &snapshot{texts: make(map[variant][]byte)}
-	var err error
-	p.opts.During(func() { s.families, err = p.registry.gather(turn.Pause) })
-	if err != nil {
-		p.opts.Errors.Println("error gathering metrics:", err)
-		if len(s.families) == 0 {
-			return nil, err
-		}
-	}
+func (p *page) gather() *snapshot {
+	s := &snapshot{responses: make(map[form]*response)}
+	s.families, s.err = p.registry.Gather()
 	p.current = s
 	time.AfterFunc(pageAge, func() {
 		p.mu.Lock()
@@ -138,103 +142,32 @@ func (p *page) gather(turn Turn) (*snapshot, error) {
 			p.current = nil
 		}
 	})
-	return s, nil
+	return s
 }
 
-// encode returns the text of s as v.
-func (s *snapshot) encode(v variant, turn Turn) ([]byte, error) {
-	var b bytes.Buffer
-	var to io.Writer = &b
-	var zip *gzip.Writer
-	if v.gzip {
-		// The fastest level is enough: the text is repetitive, and still shrinks to a twelfth.
-		zip, _ = gzip.NewWriterLevel(&b, gzip.BestSpeed)
-		to = zip
-	}
-	encoder := expfmt.NewEncoder(&pacedWriter{Writer: to, turn: turn}, v.format)
-	for _, f := range s.families {
-		if err := encoder.Encode(f); err != nil {
-			return nil, err
-		}
-	}
-	if end, ok := encoder.(expfmt.Closer); ok { // OpenMetrics
-		if err := end.Close(); err != nil {
-			return nil, err
-		}
-	}
-	if zip != nil {
-		if err := zip.Close(); err != nil {
-			return nil, err
-		}
-	}
-	return b.Bytes(), nil
+// response is a response that is kept.
+type response struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+	pause  func() // nil = none
+	paused time.Time
 }
 
-// A scrape pauses after so many series that it gathers, and after so many bytes that it writes: each
-// takes 0.2 ms of CPU. So requests do not wait for a core until the scrape is complete.
-const (
-	pacedSeries = 128
-	pacedBytes  = 32 << 10
-)
+func newResponse() *response { return &response{header: make(http.Header), status: http.StatusOK} }
 
-// pacedWriter is the writer of a text.
-type pacedWriter struct {
-	io.Writer
-	turn       Turn
-	sincePause int // bytes
-}
+// Header implements http.ResponseWriter.
+func (r *response) Header() http.Header { return r.header }
 
-// Write implements io.Writer.
-func (w *pacedWriter) Write(b []byte) (int, error) {
-	w.sincePause += len(b)
-	if w.sincePause >= pacedBytes {
-		w.sincePause = 0
-		w.turn.Pause()
+// WriteHeader implements http.ResponseWriter.
+func (r *response) WriteHeader(status int) { r.status = status }
+
+// Write implements http.ResponseWriter. It pauses each 0.2 ms, so that requests do not wait for a core until the
+// response is complete.
+func (r *response) Write(b []byte) (int, error) {
+	if r.pause != nil && time.Since(r.paused) >= 200*time.Microsecond {
+		r.pause()
+		r.paused = time.Now()
 	}
-	return w.Writer.Write(b)
-}
-
-// freeTurn is a turn without a bound.
-type freeTurn struct{}
-
-func (freeTurn) Pause()   { time.Sleep(time.Microsecond) }
-func (freeTurn) Release() {}
-
-// formats are the forms of the page that a client may ask for. They are few, since each snapshot is
-// encoded once for each. The escaping that a client asks for changes nothing: no name needs any.
-var formats = func() (all [3]expfmt.Format) {
-	for i, accept := range []string{
-		"text/plain;version=0.0.4", "application/openmetrics-text;version=1.0.0",
-		"application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited",
-	} {
-		all[i] = expfmt.NegotiateIncludingOpenMetrics(http.Header{"Accept": {accept}})
-	}
-	return all
-}()
-
-// formatFor returns the format that a client accepts; text if it accepts none.
-func formatFor(h http.Header) expfmt.Format {
-	wanted := expfmt.NegotiateIncludingOpenMetrics(h)
-	for _, f := range formats {
-		if f.FormatType() == wanted.FormatType() && (f.FormatType() != expfmt.TypeOpenMetrics || strings.Contains(string(wanted), "version=1.0.0")) {
-			return f
-		}
-	}
-	return formats[0]
-}
-
-// acceptsGzip reports whether a client accepts gzip (RFC 9110, section 12.5.3).
-func acceptsGzip(h http.Header) bool {
-	for _, line := range h.Values("Accept-Encoding") {
-		for item := range strings.SplitSeq(line, ",") {
-			coding, weight, weighted := strings.Cut(item, ";")
-			if !strings.EqualFold(strings.TrimSpace(coding), "gzip") {
-				continue
-			}
-			_, value, _ := strings.Cut(weight, "=")
-			q, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-			return !weighted || err == nil && q > 0
-		}
-	}
-	return false
+	return r.body.Write(b)
 }

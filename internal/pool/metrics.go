@@ -22,11 +22,11 @@ func NewCollector(pools func() []*Pool) prometheus.Collector {
 
 var descs metrics.Descs
 
-func desc(name, help string, labels ...string) *metrics.Desc {
+func desc(name, help string, labels ...string) *prometheus.Desc {
 	return newDesc("pool_"+name, help, labels...)
 }
 
-func newDesc(name, help string, labels ...string) *metrics.Desc {
+func newDesc(name, help string, labels ...string) *prometheus.Desc {
 	return descs.New("adbuffer_"+name, help, append([]string{"ssp"}, labels...)...)
 }
 

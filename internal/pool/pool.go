@@ -130,7 +130,7 @@ func (p *Pool) Acquire(ex *upstream.Exchange) (Place, error) {
 		case err == nil:
 			ex.Times.Acquired = now
 			if l.m.exclusive() {
-				p.stats.idleAge.ObserveDuration(l.m.idleFor)
+				p.stats.idleAge.Observe(max(0, l.m.idleFor).Seconds())
 			}
 		}
 		if err != nil {

@@ -101,8 +101,8 @@ func TestSaturationAtArrivalExcludesTheArrivingRequest(t *testing.T) {
 		all := acquireAll(t, p, 4)
 		over := ask(t, p, sec) // at arrival 4 of 4 are in use; the request is refused
 		over.wantErr(upstream.PendingFull, 0)
-		h := p.stats.atArrival
-		testsupport.True(t, h.Count() == 5 && h.Sum() == 0+0.25+0.5+0.75+1, "%d arrivals found %v in sum, want 5 and 2.5", h.Count(), h.Sum())
+		h := observed(t, p.stats.atArrival)
+		testsupport.True(t, h.GetSampleCount() == 5 && h.GetSampleSum() == 0+0.25+0.5+0.75+1, "%d arrivals found %v in sum, want 5 and 2.5", h.GetSampleCount(), h.GetSampleSum())
 		useAll(all)
 	})
 }

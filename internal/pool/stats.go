@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"adbuffer/internal/metrics"
 	"adbuffer/internal/upstream"
 )
@@ -70,10 +72,10 @@ func dialErrorKind(err error) dialError {
 type stats struct {
 	acquire         [acquireOutcomes]*metrics.Histogram
 	hold            *metrics.Histogram
-	idleAge         *metrics.Histogram
-	atArrival       *metrics.Histogram // in thousandths of saturation
-	requestsPerConn *metrics.Histogram
-	dns, tcp, tls   *metrics.Histogram
+	idleAge         prometheus.Histogram
+	atArrival       prometheus.Histogram // saturation, 0 to 1
+	requestsPerConn prometheus.Histogram
+	dns, tcp, tls   prometheus.Histogram
 
 	openedBy [upstream.Protocols]atomic.Uint64
 	closedBy [upstream.CloseReasons]atomic.Uint64
@@ -93,9 +95,9 @@ func newStats() *stats {
 	s := &stats{
 		hold: requestHistogram(),
 		// Buckets lie around the idle limits of common servers: Node 5 s, nginx 60 and 75 s.
-		idleAge:         metrics.Durations(4*time.Second, 8*time.Second, 60*time.Second),
-		atArrival:       metrics.NewHistogram(1e3, 500, 800, 999),
-		requestsPerConn: metrics.NewHistogram(1, 10, 100, 1000),
+		idleAge:         metrics.NewDurations(4, 8, 60),
+		atArrival:       prometheus.NewHistogram(prometheus.HistogramOpts{Buckets: []float64{0.5, 0.8, 0.999}}),
+		requestsPerConn: prometheus.NewHistogram(prometheus.HistogramOpts{Buckets: []float64{10, 100, 1000}}),
 		arrivals:        metrics.NewCounter(),
 		successes:       metrics.NewCounter(),
 		dns:             dialHistogram(),
@@ -113,9 +115,7 @@ func requestHistogram() *metrics.Histogram {
 	return metrics.Durations(20*ms, 100*ms, 200*ms, 500*ms)
 }
 
-func dialHistogram() *metrics.Histogram {
-	return metrics.Durations(5*ms, 50*ms, 500*ms)
-}
+func dialHistogram() prometheus.Histogram { return metrics.NewDurations(0.005, 0.05, 0.5) }
 
 func (s *stats) acquired(o acquireOutcome, d time.Duration) { s.acquire[o].ObserveDuration(d) }
 
@@ -124,7 +124,7 @@ func (s *stats) acquired(o acquireOutcome, d time.Duration) { s.acquire[o].Obser
 func (s *stats) arrived(l load) {
 	s.arrivals.Inc()
 	if l.possible > 0 {
-		s.atArrival.Observe(int64(l.inUse) * 1000 / int64(l.possible))
+		s.atArrival.Observe(float64(int64(l.inUse)*1000/int64(l.possible)) / 1000) // 0.9995 is not full
 	}
 }
 
@@ -144,15 +144,15 @@ func (s *stats) closed(m *member) {
 		why = m.why
 	}
 	s.closedBy[why].Add(1)
-	s.requestsPerConn.Observe(int64(m.requests))
+	s.requestsPerConn.Observe(float64(m.requests))
 }
 
 func (s *stats) dialed(d dialDurations) {
-	s.dns.ObserveDuration(d.dns)
+	s.dns.Observe(d.dns.Seconds())
 	if d.tcp > 0 {
-		s.tcp.ObserveDuration(d.tcp)
+		s.tcp.Observe(d.tcp.Seconds())
 	}
 	if d.tls > 0 {
-		s.tls.ObserveDuration(d.tls)
+		s.tls.Observe(d.tls.Seconds())
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 var descs metrics.Descs
 
-func desc(name, help string, labels ...string) *metrics.Desc {
+func desc(name, help string, labels ...string) *prometheus.Desc {
 	return descs.New("adbuffer_"+name, help, append([]string{"ssp"}, labels...)...)
 }
 

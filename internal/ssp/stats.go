@@ -4,6 +4,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"adbuffer/internal/metrics"
 	"adbuffer/internal/tracing"
 	"adbuffer/internal/upstream"
@@ -27,8 +29,8 @@ type stats struct {
 
 	codes         codes
 	noBids        [noBidReasons]atomic.Uint64
-	requestBytes  *metrics.Histogram
-	responseBytes *metrics.Histogram
+	requestBytes  prometheus.Histogram
+	responseBytes prometheus.Histogram
 }
 
 func newStats() *stats {
@@ -38,8 +40,8 @@ func newStats() *stats {
 }
 
 // sizes has buckets around a bid request and an ad.
-func sizes() *metrics.Histogram {
-	return metrics.NewHistogram(1, 1<<10, 8<<10, 64<<10)
+func sizes() prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{Buckets: []float64{1 << 10, 8 << 10, 64 << 10}})
 }
 
 // record counts a call that began at start. trace is nil for a request that is not traced.
@@ -53,8 +55,8 @@ func (s *stats) record(o upstream.Outcome, start time.Time, t *upstream.Times, t
 
 // responded observes the sizes of a request's body and of its response's.
 func (s *stats) responded(res *upstream.Response, bodyBytes int) {
-	s.requestBytes.Observe(int64(bodyBytes))
-	s.responseBytes.Observe(int64(len(res.Body)))
+	s.requestBytes.Observe(float64(bodyBytes))
+	s.responseBytes.Observe(float64(len(res.Body)))
 }
 
 // Refused counts a call that was not sent: over a limit, or cancelled before it had begun. It

@@ -1,16 +1,19 @@
 package metrics
 
 import (
-	"cmp"
+	"bytes"
 	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,9 +23,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"google.golang.org/protobuf/encoding/prototext"
-	"google.golang.org/protobuf/proto"
 )
 
 var (
@@ -36,13 +36,16 @@ var (
 )
 
 // testSource has series for every special case of a text format.
-type testSource struct{ wait, sizes *Histogram }
+type testSource struct {
+	wait  *Histogram
+	sizes prometheus.Histogram
+}
 
 func newSource() prometheus.Collector {
-	s := &testSource{Durations(time.Millisecond, 35*time.Millisecond, time.Second), NewHistogram(1, 0, 1<<10, 1<<20)}
+	s := &testSource{Durations(time.Millisecond, 35*time.Millisecond, time.Second), prometheus.NewHistogram(prometheus.HistogramOpts{Buckets: []float64{0, 1 << 10, 1 << 20}})}
 	for _, d := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond, 123456789 * time.Nanosecond, time.Hour} {
 		s.wait.ObserveDuration(d)
-		s.sizes.Observe(int64(d))
+		s.sizes.Observe(float64(d))
 	}
 	s.wait.ObserveTraced(2*time.Millisecond, [16]byte{0xab, 15: 1}, time.Unix(1_700_000_000, 5e8))
 	s.wait.ObserveTraced(time.Minute, [16]byte{0xcd, 15: 2}, time.Unix(1_700_000_001, 0))
@@ -65,14 +68,10 @@ func (s *testSource) series(to Sink) {
 	to.Histogram(descSizes, s.sizes)
 }
 
-func newRegistry(t *testing.T) *Registry {
+func newRegistry(t *testing.T) *prometheus.Registry {
 	t.Helper()
-	r := NewRegistry()
-	few := prometheus.NewCounter(prometheus.CounterOpts{Name: "test_few_total", Help: "Few."})
-	few.Add(7)
-	for _, c := range []prometheus.Collector{newSource(), few} {
-		testsupport.NoError(t, r.Register(c))
-	}
+	r := prometheus.NewPedanticRegistry()
+	testsupport.NoError(t, r.Register(newSource()))
 	return r
 }
 
@@ -86,9 +85,16 @@ func get(h http.Handler, fields ...string) *httptest.ResponseRecorder {
 	return w
 }
 
-func (r *Registry) handler(t *testing.T) http.Handler {
-	return r.Handler(PageOptions{During: func(f func()) { f() }, Errors: log.New(testWriter{t}, "", 0)})
+// newPage returns the page of r, whose turns come at once.
+func newPage(t *testing.T, r prometheus.Gatherer) http.Handler {
+	return NewPage(r, PageOptions{Errors: log.New(testWriter{t}, "", 0), Acquire: func() (Turn, error) { return freeTurn{}, nil }})
 }
+
+// freeTurn is a turn without a bound.
+type freeTurn struct{}
+
+func (freeTurn) Pause()   { time.Sleep(time.Microsecond) }
+func (freeTurn) Release() {}
 
 // testWriter fails the test for each line that is logged.
 type testWriter struct{ t *testing.T }
@@ -101,64 +107,36 @@ const (
 	protobuf    = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
 )
 
-// The expected output is that of client_golang's own registry.
-func TestTextEqualsClientGolang(t *testing.T) {
+// A scrape gets what promhttp would send without the page between, in each form.
+func TestThePageIsThatOfPromhttp(t *testing.T) {
 	r := newRegistry(t)
-	theirs := promhttp.HandlerFor(r.Registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
-	for range 2 { // the second scrape reuses memory
-		for _, accept := range []string{text, openMetrics, ""} {
-			ours, want := get(r.handler(t), "Accept", accept), get(theirs, "Accept", accept)
-			if got, want := ours.Header().Get("Content-Type"), want.Header().Get("Content-Type"); got != want {
-				t.Errorf("%q: Content-Type %q, want %q", accept, got, want)
-			}
-			g, w := families(ours.Body.String()), families(want.Body.String())
-			for name, lines := range w {
-				if !slices.Equal(g[name], lines) {
-					t.Errorf("%q: %s is\n%s\nwant\n%s", accept, name, strings.Join(g[name], "\n"), strings.Join(lines, "\n"))
-				}
-			}
-			testsupport.Equal(t, len(g), len(w), "%[2]q: %[1]d metrics", accept)
-			end := strings.HasSuffix(ours.Body.String(), "\n# EOF\n")
-			testsupport.True(t, end == (accept == openMetrics), "%q: ends with # EOF: %v", accept, end)
+	h, theirs := newPage(t, r), promhttp.HandlerFor(r, promhttp.HandlerOpts{EnableOpenMetrics: true})
+	for _, accept := range []string{text, openMetrics, protobuf, "*/*", "a/b", ""} {
+		for _, coding := range []string{"", "gzip"} {
+			got, want := get(h, "Accept", accept, "Accept-Encoding", coding), get(theirs, "Accept", accept, "Accept-Encoding", coding)
+			testsupport.True(t, bytes.Equal(got.Body.Bytes(), want.Body.Bytes()), "%q %q:\n%s\nwant\n%s", accept, coding, got.Body, want.Body)
+			testsupport.Equal(t, got.Header().Get("Content-Length"), strconv.Itoa(want.Body.Len()), "%[3]q: Content-Length %[1]s, want %[2]s", accept)
+			got.Header().Del("Content-Length")
+			testsupport.True(t, maps.EqualFunc(got.Header(), want.Header(), slices.Equal), "%q %q: header %v, want %v", accept, coding, got.Header(), want.Header())
 		}
 	}
-}
-
-// families returns the sorted lines of each metric. A metric whose lines are not together counts as
-// two.
-func families(body string) map[string][]string {
-	all := make(map[string][]string)
-	name := ""
-	for line := range strings.Lines(strings.TrimSuffix(body, "# EOF\n")) {
-		if rest, ok := strings.CutPrefix(line, "# HELP "); ok {
-			name, _, _ = strings.Cut(rest, " ")
-			for all[name] != nil {
-				name += " again"
-			}
-		}
-		all[name] = append(all[name], strings.TrimSpace(line))
-	}
-	for _, lines := range all {
-		slices.Sort(lines)
-	}
-	return all
 }
 
 func TestExemplarsAreForOpenMetricsAlone(t *testing.T) {
 	r := newRegistry(t)
 	const exemplar = ` # {trace_id="ab000000000000000000000000000001"} 0.002 1.7000000005e+09`
-	if b := get(r.handler(t), "Accept", openMetrics).Body.String(); !strings.Contains(b, `le="0.035"} 4`+exemplar+"\n") || strings.Count(b, "trace_id") != 6 {
+	if b := get(newPage(t, r), "Accept", openMetrics).Body.String(); !strings.Contains(b, `le="0.035"} 4`+exemplar+"\n") || strings.Count(b, "trace_id") != 6 {
 		t.Errorf("want two exemplars for each of three SSPs:\n%s", b)
 	}
-	b := get(r.handler(t), "Accept", text).Body.String()
+	b := get(newPage(t, r), "Accept", text).Body.String()
 	testsupport.True(t, !strings.Contains(b, "trace_id"), "exemplars in the text format:\n%s", b)
 }
 
 func TestGzipOnlyWhereItIsAccepted(t *testing.T) {
 	r := newRegistry(t)
-	plain := get(r.handler(t)).Body.String()
-	for accept, want := range map[string]bool{"gzip": true, "deflate, GZIP;q=0.5": true, "gzip;q=0": false, "gzip; q=0.0": false, "gzip;Q=0": false, "br": false, "": false} {
-		w := get(r.handler(t), "Accept-Encoding", accept)
+	plain := get(newPage(t, r)).Body.String()
+	for accept, want := range map[string]bool{"gzip": true, "deflate, gzip;q=0.5": true, "gzip;q=0": false, "gzip; q=0.0": false, "gzip;Q=0": false, "br": false, "": false} {
+		w := get(newPage(t, r), "Accept-Encoding", accept)
 		testsupport.Equal(t, w.Header().Get("Content-Encoding") == "gzip", want, "%[2]q: gzip %[1]v", accept)
 		var body io.Reader = w.Body
 		if want {
@@ -175,7 +153,7 @@ func TestGzipOnlyWhereItIsAccepted(t *testing.T) {
 // scrape after a pause sees new values.
 func TestAFloodOfScrapesMakesOneTextASecond(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		r := NewRegistry()
+		r := prometheus.NewRegistry()
 		gathered := 0
 		var all Descs
 		d := all.New("test_gathered", "Gathered.")
@@ -184,7 +162,7 @@ func TestAFloodOfScrapesMakesOneTextASecond(t *testing.T) {
 			to.Gauge(d, float64(gathered))
 		})))
 		turns := 0
-		h := r.Handler(PageOptions{During: func(f func()) { f() }, Acquire: func() (Turn, error) { turns++; return freeTurn{}, nil }})
+		h := NewPage(r, PageOptions{Acquire: func() (Turn, error) { turns++; return freeTurn{}, nil }})
 		accepts := []string{text, openMetrics, protobuf, "application/openmetrics-text;version=1.0.0;escaping=values", "text/plain;version=0.0.4;escaping=dots", "a/b"}
 		for i := range 1000 {
 			w := get(h, "Accept", accepts[i%len(accepts)], "Accept-Encoding", []string{"gzip", ""}[i/len(accepts)%2])
@@ -201,43 +179,48 @@ func TestAFloodOfScrapesMakesOneTextASecond(t *testing.T) {
 		got := get(h).Body.String()
 		testsupport.True(t, strings.HasSuffix(got, want), "after a pause a scrape is %q, want %q at its end", got, want)
 		time.Sleep(time.Minute) // the page forgets its snapshot
-		testsupport.True(t, h.(*page).current == nil, "a snapshot is held for longer than a second")
+		p := h.(*page)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		testsupport.True(t, p.current == nil, "a snapshot is held for longer than a second")
 	})
 }
 
-// The order of each metric's series differs from client_golang's; the messages are the same.
-func TestProtobufEqualsClientGolang(t *testing.T) {
-	r := newRegistry(t)
-	decode := func(w *httptest.ResponseRecorder) map[string]*dto.MetricFamily {
-		format := expfmt.ResponseFormat(w.Header())
-		testsupport.MustTrue(t, format.FormatType() == expfmt.TypeProtoDelim, "the format is %q", format)
-		all := make(map[string]*dto.MetricFamily)
-		for d := expfmt.NewDecoder(w.Body, format); ; {
-			f := new(dto.MetricFamily)
-			if err := d.Decode(f); errors.Is(err, io.EOF) {
-				return all
-			} else if err != nil {
-				t.Fatal(err)
-			}
-			slices.SortFunc(f.Metric, func(a, b *dto.Metric) int { return cmp.Compare(fmt.Sprint(a.Label), fmt.Sprint(b.Label)) })
-			all[f.GetName()] = f
-		}
-	}
-	got := decode(get(r.handler(t), "Accept", protobuf))
-	want := decode(get(promhttp.HandlerFor(r.Registry, promhttp.HandlerOpts{}), "Accept", protobuf))
-	for name, f := range want {
-		if !proto.Equal(got[name], f) {
-			t.Errorf("%s is\n%s\nwant\n%s", name, prototext.Format(got[name]), prototext.Format(f))
-		}
-	}
-	testsupport.True(t, len(got) == len(want) && len(want) >= 6, "%d metrics, want %d", len(got), len(want))
-	h := want["test_wait_seconds"].Metric[0].Histogram
-	testsupport.True(t, len(h.PositiveSpan) != 0 && h.Bucket[1].Exemplar != nil, "there is nothing to compare in %v", h)
+func TestMetricsThatCannotBeGatheredAreAnErrorOnlyIfThereAreNoOthers(t *testing.T) {
+	var families []*dto.MetricFamily
+	g := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return families, errors.New("it broke") })
+	h := NewPage(g, PageOptions{Errors: log.New(io.Discard, "", 0), Acquire: func() (Turn, error) { return freeTurn{}, nil }})
+	w := get(h)
+	testsupport.True(t, w.Code == 500 && strings.Contains(w.Body.String(), "it broke"), "without any metric: %d %s", w.Code, w.Body)
+	families, _ = newRegistry(t).Gather()
+	testsupport.Equal(t, get(h).Code, 200, "status %d with other metrics")
+	late := NewPage(g, PageOptions{Acquire: func() (Turn, error) { return nil, os.ErrDeadlineExceeded }})
+	testsupport.Equal(t, get(late).Code, 503, "status %d without a turn")
 }
+
+// The encoding of a long page lets requests run.
+func TestALongPagePauses(t *testing.T) {
+	var all Descs
+	d := all.New("test_many", "Many.", "n")
+	r := prometheus.NewRegistry()
+	testsupport.NoError(t, r.Register(NewSource(all, func(to Sink) {
+		for i := range 20_000 {
+			to.Gauge(d, 1, strconv.Itoa(i))
+		}
+	})))
+	turn := &countingTurn{}
+	get(NewPage(r, PageOptions{Acquire: func() (Turn, error) { return turn, nil }}), "Accept", text)
+	testsupport.True(t, turn.pauses >= 1 && turn.releases == 1, "%d pauses, %d releases", turn.pauses, turn.releases)
+}
+
+type countingTurn struct{ pauses, releases int }
+
+func (c *countingTurn) Pause()   { c.pauses++ }
+func (c *countingTurn) Release() { c.releases++ }
 
 func TestASourceKeepsToItsLabels(t *testing.T) {
 	defer func() {
 		testsupport.True(t, recover() != nil, "a series with too few labels was written")
 	}()
-	Sink{}.Counter(descBytes, 1, "openx")
+	Sink{ch: make(chan prometheus.Metric, 1)}.Counter(descBytes, 1, "openx")
 }

@@ -1,0 +1,124 @@
+// Package metrics has what adbuffer's metrics need beside client_golang: collectors that write the series of a part
+// of adbuffer at each scrape, and histograms and counters for the path of every request.
+package metrics
+
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+)
+
+// Descs are the descriptions of a source's metrics.
+type Descs []*prometheus.Desc
+
+// New adds the description of a metric with these labels, and returns it. Descriptions are made once,
+// for package variables.
+func (all *Descs) New(name, help string, labels ...string) *prometheus.Desc {
+	d := prometheus.NewDesc(name, help, labels, nil)
+	*all = append(*all, d)
+	return d
+}
+
+// source is a prometheus.Collector whose series are written to a Sink.
+type source struct {
+	descs  Descs
+	series func(Sink)
+}
+
+// NewSource returns a collector whose series are written by series; descs describe all of them.
+func NewSource(descs Descs, series func(Sink)) prometheus.Collector { return &source{descs, series} }
+
+// Describe implements prometheus.Collector.
+func (s *source) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range s.descs {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (s *source) Collect(ch chan<- prometheus.Metric) { s.series(Sink{ch: ch}) }
+
+// Sink receives the series of one scrape. Its methods panic if the number of labels is wrong.
+type Sink struct {
+	ch    chan<- prometheus.Metric
+	first []string // values of the first labels
+}
+
+// With returns a sink that adds these label values to each of its series, after the values that s
+// adds.
+func (s Sink) With(values ...string) Sink {
+	s.first = slices.Concat(s.first, values)
+	return s
+}
+
+func (s Sink) value(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels []string) {
+	s.ch <- prometheus.MustNewConstMetric(d, kind, v, slices.Concat(s.first, labels)...)
+}
+
+// Counter writes a counter with the values of its other labels.
+func (s Sink) Counter(d *prometheus.Desc, v uint64, labels ...string) {
+	s.FloatCounter(d, float64(v), labels...)
+}
+
+// FloatCounter is Counter for a count of seconds.
+func (s Sink) FloatCounter(d *prometheus.Desc, v float64, labels ...string) {
+	s.value(d, prometheus.CounterValue, v, labels)
+}
+
+// CounterIf is Counter for an event that happens only if possible. A count of 0 that cannot change is no
+// series. A count that an earlier configuration has left stays.
+func (s Sink) CounterIf(possible bool, d *prometheus.Desc, v uint64, labels ...string) {
+	if possible || v > 0 {
+		s.Counter(d, v, labels...)
+	}
+}
+
+// Gauge writes a gauge with the values of its other labels.
+func (s Sink) Gauge(d *prometheus.Desc, v float64, labels ...string) {
+	s.value(d, prometheus.GaugeValue, v, labels)
+}
+
+// Bool writes a gauge: 1 if v is true, else 0.
+func (s Sink) Bool(d *prometheus.Desc, v bool, labels ...string) {
+	n := 0.0
+	if v {
+		n = 1
+	}
+	s.Gauge(d, n, labels...)
+}
+
+// Writer is a histogram: a *Histogram, or a prometheus.Histogram, whose own description and labels are not used.
+type Writer interface{ Write(*dto.Metric) error }
+
+// Histogram writes a histogram with the values of its other labels.
+func (s Sink) Histogram(d *prometheus.Desc, h Writer, labels ...string) {
+	s.HistogramIf(true, d, h, labels...)
+}
+
+// HistogramIf is Histogram under the conditions of CounterIf.
+func (s Sink) HistogramIf(possible bool, d *prometheus.Desc, h Writer, labels ...string) {
+	m := written{desc: d}
+	if err := h.Write(&m.metric); err != nil {
+		panic("BUG: " + err.Error()) // no histogram returns one
+	}
+	if possible || m.metric.Histogram.GetSampleCount() > 0 {
+		m.metric.Label = prometheus.MakeLabelPairs(d, slices.Concat(s.first, labels))
+		s.ch <- &m
+	}
+}
+
+// written is a series whose message is complete.
+type written struct {
+	desc   *prometheus.Desc
+	metric dto.Metric
+}
+
+// Desc implements prometheus.Metric.
+func (w *written) Desc() *prometheus.Desc { return w.desc }
+
+// Write implements prometheus.Metric.
+func (w *written) Write(out *dto.Metric) error {
+	out.Label, out.Histogram = w.metric.Label, w.metric.Histogram
+	return nil
+}
