@@ -40,6 +40,7 @@ func TestInPlaceSettingsOfTheServerReachTheProxy(t *testing.T) {
 			reached := !reflect.DeepEqual(a.proxyOptions(&reload.Version{Config: base}), a.proxyOptions(&reload.Version{Config: next})) ||
 				path == "server.via" || path == "server.request_id.to_ssp" || // SSPs use them too
 				strings.HasPrefix(path, "server.overload.") || // the gate has them: see TestAnAdbufferWithoutCPURefusesAndSaysSo
+				path == "server.background_cpu" || // apply gives it to the share
 				path == "server.fairness.key" || // the other value is not valid: see TestFairnessMakesRoomForAnotherKey
 				path == "server.tls.min_version" || path == "server.tls.groups" // package listen applies them: see TestTheTLSPolicyOfAReloadHoldsForNewHandshakes
 			testsupport.True(t, changes[0].Effect != config.InPlace || reached != readWhenUsed[path], "%s: reaches the proxy: %v; read when used: %v", path, reached, readWhenUsed[path])
