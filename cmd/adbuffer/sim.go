@@ -82,6 +82,7 @@ connections
   max_requests, idle_timeout  close a connection after so many requests, or when idle for so long
   announce                    with Connection: close, or GOAWAY
   max_streams                 of HTTP/2; -1 allows none
+  max_field                   HTTP/2: bytes of a field; a longer one ends the connection
   http1_only                  how often a connection of --protocol tls gets HTTP/1.1
   pipeline_overlap            pipelined requests wait at the same time
 faults
