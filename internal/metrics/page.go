@@ -100,7 +100,7 @@ func (p *page) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 	w.Header().Set("Content-Length", strconv.Itoa(r.body.Len()))
 	w.WriteHeader(r.status)
-	w.Write(r.body.Bytes()) //nolint:errcheck // the client has gone
+	w.Write(r.body.Bytes())
 }
 
 // respond returns the response in this form, in any case of a new snapshot if fresh is set.

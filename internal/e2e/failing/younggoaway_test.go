@@ -26,11 +26,12 @@ func startRestartingSSP(t *testing.T) (url string, restarted <-chan struct{}) {
 	var once sync.Once
 	arrived := make(chan struct{})
 	serve := func(c net.Conn) {
-		new(http2.Server).ServeConn(c, &http2.ServeConnOpts{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			once.Do(func() { close(arrived) })
-			time.Sleep(200 * time.Millisecond)
-			io.WriteString(w, "an ad")
-		})})
+		new(http2.Server).ServeConn(c, &http2.ServeConnOpts{ //nolint:staticcheck // net/http serves listeners, and the test serves one connection
+			Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				once.Do(func() { close(arrived) })
+				time.Sleep(200 * time.Millisecond)
+				io.WriteString(w, "an ad")
+			})})
 	}
 	conns.Go(func() {
 		restart := true
