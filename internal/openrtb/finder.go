@@ -13,13 +13,8 @@ type Finder struct {
 }
 
 // NewFinder returns a Finder for path, which has no "*".
-func NewFinder(path Path) *Finder { return newFinder(path, false) }
-
-// NewFinderInAnyCase is NewFinder without regard to the case of ASCII letters in names.
-func NewFinderInAnyCase(path Path) *Finder { return newFinder(path, true) }
-
-func newFinder(path Path, anyCase bool) *Finder {
-	f := &Finder{paths: Paths{AnyCase: anyCase}}
+func NewFinder(path Path) *Finder {
+	f := new(Finder)
 	f.paths.Member(path)
 	f.node = f.paths.node(path)
 	return f
