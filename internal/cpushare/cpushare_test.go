@@ -121,7 +121,7 @@ func TestAFloodOfOnePartyDelaysOthersByAFewOfItsWorks(t *testing.T) {
 	})
 }
 
-// Dials and scrapes wait for no place, and for nobody while the CPU is idle.
+// Dials and scrapes need no place, and do not wait at all while the CPU is idle.
 func TestDialsWaitForNoPlace(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newShare()

@@ -45,8 +45,8 @@ func newBidPaths() (r bidPaths) {
 // Bids is what ReadBids found. Its values are JSON, nil if they are absent.
 type Bids struct {
 	BidResponse
-	// Malformed says that a member has another type than OpenRTB 2.6 says, or is missing, and cannot be left out with
-	// a bid or a seat.
+	// Malformed reports that a member of the response is missing or does not have its type of OpenRTB 2.6, so that
+	// the whole response is left out, and not only a bid or a seat.
 	Malformed bool
 	// LeftOut are the values of impid of the bids that are not in SeatBid, since they are malformed; empty for a bid
 	// whose impid is malformed too or over 256 bytes, and for a seat.

@@ -64,8 +64,8 @@ func (p *Pool) dialElsewhereLocked(avoid string, first int, now time.Time) bool 
 	return false
 }
 
-// giveElsewhereLocked gives places of m, which was just dialled, to the requests that wait for another endpoint than
-// the one that refused them. It reports whether a request got a place.
+// giveElsewhereLocked gives places of m, which was just dialled, to refused requests that wait for an endpoint
+// other than the endpoint that refused them. It reports whether a request got a place.
 func (p *Pool) giveElsewhereLocked(m *member, r waitResult, now time.Time) (given bool) {
 	if !m.ep.Active() {
 		return false
@@ -83,7 +83,8 @@ func (p *Pool) giveElsewhereLocked(m *member, r waitResult, now time.Time) (give
 	return given
 }
 
-// serveElsewhereLocked gives free places to requests that wait for another endpoint than the one that refused them.
+// serveElsewhereLocked gives free places to refused requests that wait for an endpoint other than the endpoint that
+// refused them.
 func (p *Pool) serveElsewhereLocked(now time.Time) {
 	without := "" // requests that avoid this endpoint get no place
 	for i := 0; i < len(p.queue.elsewhere); {

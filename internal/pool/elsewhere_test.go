@@ -77,7 +77,7 @@ func TestRefusedRequestWithoutAnyConnectionIsDialledElsewhere(t *testing.T) {
 	})
 }
 
-// A third endpoint has a free place. The endpoint that refused the request is not asked again, whoever's turn it is.
+// A third endpoint has a free place. The endpoint that refused the request is not asked again, although it is that endpoint's turn.
 func TestRefusedRequestGoesToAnyOtherEndpointWithAPlace(t *testing.T) {
 	onlyA(t, 3, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		p.mu.Lock()

@@ -15,8 +15,9 @@ func askIsolated(t testing.TB, p *Pool, deadline time.Duration) *request {
 	return askFor(t, p, &upstream.Exchange{Deadline: time.Now().Add(deadline), Redials: 1, Isolated: true})
 }
 
-// An isolated request gets a connection of its own, which no other request shares. It waits for nobody, and
-// nobody waits for it. The connection is used again, also by other requests if they find no other place.
+// An isolated request gets a connection of its own, which no other request shares. Neither
+// that request nor any other waits behind the other. The connection is used again, also by other requests if they
+// find no other place.
 func TestIsolatedRequestsShareNoConnection(t *testing.T) {
 	overHTTP2(t, func(o *Options) { o.MaxHTTP2Conns = 1 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		shared := acquireAll(t, p, 4) // on connection 0, which has ten places

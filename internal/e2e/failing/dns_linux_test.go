@@ -60,7 +60,7 @@ func TestAnSSPIsReachedThoughTheResolverNeverRespondsForIPv6(t *testing.T) {
 	ab.WantMetric(0, "adbuffer_dns_failing_names", "ssp=openx")
 }
 
-// One SERVFAIL for IPv4 once left the IPv6 address alone, at which nobody listens, for 20 s.
+// After one SERVFAIL for IPv4, requests still go to the IPv4 address, since no server listens at the IPv6 address.
 func TestOneFailedQueryLosesNoAddress(t *testing.T) {
 	t.Parallel()
 	testsupport.Long(t)
