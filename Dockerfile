@@ -25,7 +25,7 @@ ARG TARGETARCH
 # -trimpath: the same sources give the same binary, wherever it is built.
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} go build -trimpath \
-      -ldflags "-s -w -X adbuffer/internal/app.Version=${VERSION} -X adbuffer/internal/app.Commit=${COMMIT}" \
+      -ldflags "-s -w -X adbuffer/internal/app/app.Version=${VERSION} -X adbuffer/internal/app/app.Commit=${COMMIT}" \
       -o /out/adbuffer ./cmd/adbuffer
 # All that the binary needs of a file system: the authorities that SSPs' certificates are
 # verified with, and /tmp, where the demo keeps a file. No time zones: logs are in UTC.

@@ -8,7 +8,7 @@ DEADCODE   := golang.org/x/tools/cmd/deadcode@v0.52.0
 BENCHSTAT  := golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT     ?= $(shell git rev-parse HEAD 2>/dev/null)
-LDFLAGS    := -s -w -X adbuffer/internal/app.Version=$(VERSION) -X adbuffer/internal/app.Commit=$(COMMIT)
+LDFLAGS    := -s -w -X adbuffer/internal/app/app.Version=$(VERSION) -X adbuffer/internal/app/app.Commit=$(COMMIT)
 PACKAGES   := nginx-light nghttp2-server nghttp2-client curl prometheus chromium buildah busybox-static ca-certificates systemd systemd-container redis-server openssl jq nodejs perl python3 python3-venv python3-httpx python3-h2 slowhttptest nghttp2-proxy h2o qemu-user-static
 
 # Packages tested at once: one more than there are processors, since many tests wait.
@@ -44,7 +44,7 @@ demo: ## see it work
 	$(GO) run ./cmd/adbuffer demo
 
 picture: ## the picture of the admin page in README.md: three minutes of the demo
-	cd internal/e2e/browser && ADBUFFER_PICTURE=$(CURDIR)/internal/admin/page.png $(GO) test -count=1 -run TestAPictureOfTheDemosPage .
+	cd internal/test/e2e/browser && ADBUFFER_PICTURE=$(CURDIR)/internal/operate/admin/page.png $(GO) test -count=1 -run TestAPictureOfTheDemosPage .
 
 profile: ## the CPU profile with which the compiler optimizes the binary, anew: in two minutes
 	$(GO) run ./loadtest peers --only adbuffer --rounds 1 --rate 0 --idle 0 --profile cmd/adbuffer/default.pgo
@@ -74,9 +74,9 @@ bench-once: ## every benchmark once, to see that it still works
 	$(GO) test -run '^$$' -bench . -benchtime 1x ./...
 
 bench-cores: ## how more cores slow acquire and release, counters and the in-flight limit
-	$(GO) test -run '^$$' -bench 'Cores' -cpu 1,2,4,8 -benchtime 200ms ./internal/pool ./internal/metrics ./internal/ssp
+	$(GO) test -run '^$$' -bench 'Cores' -cpu 1,2,4,8 -benchtime 200ms ./internal/ssp/pool ./internal/machine/metrics ./internal/ssp/ssp
 
-compare: ## benchmarks of this tree against main: make compare PKG=./internal/http2
+compare: ## benchmarks of this tree against main: make compare PKG=./internal/ssp/http2
 	scripts/compare "$(PKG)" "$(BENCHSTAT)"
 
 fuzz: ## each fuzz target for a while: make fuzz FUZZTIME=1m

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"adbuffer/internal/sspsim"
-	"adbuffer/internal/testsupport"
+	"adbuffer/internal/test/sspsim"
+	"adbuffer/internal/test/testsupport"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
 	"adbuffer/loadtest/internal/scenario"

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"adbuffer/internal/admin"
+	"adbuffer/internal/operate/admin"
 )
 
 // part is a file of a bundle.

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"adbuffer/internal/admin"
-	"adbuffer/internal/testsupport"
+	"adbuffer/internal/operate/admin"
+	"adbuffer/internal/test/testsupport"
 )
 
 // A part that is forbidden, or does not come, is left out, and the others are in the file.

@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"adbuffer/internal/admin"
-	"adbuffer/internal/app"
-	"adbuffer/internal/config"
-	"adbuffer/internal/reload"
+	"adbuffer/internal/app/app"
+	"adbuffer/internal/operate/admin"
+	"adbuffer/internal/setup/config"
+	"adbuffer/internal/setup/reload"
 )
 
 // checkFlags are the flags of check.

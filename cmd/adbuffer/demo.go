@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"adbuffer/internal/demo"
+	"adbuffer/internal/app/demo"
 )
 
 func newDemo(stdout, stderr *os.File) *cobra.Command {

@@ -13,10 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"adbuffer/internal/admin"
-	"adbuffer/internal/adminview"
-	"adbuffer/internal/app"
-	"adbuffer/internal/config"
+	"adbuffer/internal/app/app"
+	"adbuffer/internal/operate/admin"
+	"adbuffer/internal/operate/adminview"
+	"adbuffer/internal/setup/config"
 )
 
 // explainFlags are the flags of explain.

@@ -15,9 +15,9 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
-	"adbuffer/internal/admin"
-	"adbuffer/internal/config"
-	"adbuffer/internal/syntax"
+	"adbuffer/internal/operate/admin"
+	"adbuffer/internal/setup/config"
+	"adbuffer/internal/wire/syntax"
 )
 
 // defaultAdmin is the default of admin.listen.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"adbuffer/internal/testsupport"
+	"adbuffer/internal/test/testsupport"
 )
 
 func TestHealthReadsTheAddressFromTheConfiguration(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"os"
 
-	"adbuffer/internal/logs"
+	"adbuffer/internal/wire/logs"
 )
 
 func main() {

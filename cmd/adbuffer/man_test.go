@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
-	"adbuffer/internal/app"
-	"adbuffer/internal/testsupport"
+	"adbuffer/internal/app/app"
+	"adbuffer/internal/test/testsupport"
 )
 
 // TestManPages writes a man page of section 1 for each command. $ADBUFFER_MAN_PAGES names the folder; a

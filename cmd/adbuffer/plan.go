@@ -12,10 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"adbuffer/internal/admin"
-	"adbuffer/internal/capacity"
-	"adbuffer/internal/dial"
-	"adbuffer/internal/sizing"
+	"adbuffer/internal/machine/capacity"
+	"adbuffer/internal/operate/admin"
+	"adbuffer/internal/operate/sizing"
+	"adbuffer/internal/ssp/dial"
 )
 
 // planFlags are the flags of plan.

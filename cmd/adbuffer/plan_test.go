@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"adbuffer/internal/config"
-	"adbuffer/internal/testsupport"
+	"adbuffer/internal/setup/config"
+	"adbuffer/internal/test/testsupport"
 )
 
 // runHere runs a command line in this process.

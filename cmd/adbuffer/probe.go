@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"adbuffer/internal/configfile"
-	"adbuffer/internal/probe"
+	"adbuffer/internal/machine/configfile"
+	"adbuffer/internal/operate/probe"
 )
 
 // maxProbeBody bounds the file of --body.

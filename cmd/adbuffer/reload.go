@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"adbuffer/internal/admin"
-	"adbuffer/internal/reload"
+	"adbuffer/internal/operate/admin"
+	"adbuffer/internal/setup/reload"
 )
 
 // reloadTimeout is longer than a reload takes that waits for another one.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"adbuffer/internal/app"
+	"adbuffer/internal/app/app"
 )
 
 // exitCodes is the end of each command's help.

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
-	"adbuffer/internal/app"
-	"adbuffer/internal/config"
-	"adbuffer/internal/reload"
+	"adbuffer/internal/app/app"
+	"adbuffer/internal/setup/config"
+	"adbuffer/internal/setup/reload"
 )
 
 // configVariable names the configuration file where the flag is absent.

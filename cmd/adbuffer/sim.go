@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"adbuffer/internal/sspsim"
+	"adbuffer/internal/test/sspsim"
 )
 
 func newSim(stdout *os.File) *cobra.Command {

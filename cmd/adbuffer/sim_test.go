@@ -4,8 +4,8 @@ import (
 	"regexp"
 	"testing"
 
-	"adbuffer/internal/sspsim"
-	"adbuffer/internal/testsupport"
+	"adbuffer/internal/test/sspsim"
+	"adbuffer/internal/test/testsupport"
 )
 
 func TestHelpOfSimNamesEveryKeyOfABehaviour(t *testing.T) {

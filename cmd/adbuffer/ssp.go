@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"adbuffer/internal/admin"
+	"adbuffer/internal/operate/admin"
 )
 
 // sspFlags are the flags of ssp.

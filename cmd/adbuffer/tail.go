@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"adbuffer/internal/admin"
+	"adbuffer/internal/operate/admin"
 )
 
 func newTail(stdout *os.File) *cobra.Command {

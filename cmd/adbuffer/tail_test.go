@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"adbuffer/internal/testsupport"
+	"adbuffer/internal/test/testsupport"
 )
 
 func TestALineOfTailOnATerminalIsColouredAndHasNoForeignControlCharacters(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"adbuffer/internal/app"
+	"adbuffer/internal/app/app"
 )
 
 func newVersion(stdout *os.File) *cobra.Command {

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"adbuffer/internal/testsupport"
+	"adbuffer/internal/test/testsupport"
 )
 
 // maxImageBytes bounds the uncompressed image, which each node stores. Registries send it

@@ -16,8 +16,8 @@ import (
 	"syscall"
 	"testing"
 
-	"adbuffer/internal/sspsim"
-	"adbuffer/internal/testsupport"
+	"adbuffer/internal/test/sspsim"
+	"adbuffer/internal/test/testsupport"
 )
 
 // patience bounds every wait; it passes only when something is broken.

@@ -1,7 +1,7 @@
 package docker
 
 import (
-	"adbuffer/internal/testsupport"
+	"adbuffer/internal/test/testsupport"
 	"encoding/json"
 	"flag"
 	"fmt"

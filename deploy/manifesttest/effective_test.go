@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 
-	"adbuffer/internal/e2e"
-	"adbuffer/internal/testsupport"
+	"adbuffer/internal/test/e2e"
+	"adbuffer/internal/test/testsupport"
 )
 
 // effective is the part of the output of `adbuffer check` that must fit the pod.

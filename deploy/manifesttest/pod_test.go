@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"adbuffer/internal/testsupport"
+	"adbuffer/internal/test/testsupport"
 )
 
 // adminToken is the token in the test's Secrets.

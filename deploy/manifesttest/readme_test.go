@@ -11,8 +11,8 @@ import (
 
 	"helm.sh/helm/v3/pkg/chartutil"
 
-	"adbuffer/internal/e2e"
-	"adbuffer/internal/testsupport"
+	"adbuffer/internal/test/e2e"
+	"adbuffer/internal/test/testsupport"
 )
 
 // These tests follow the instructions of the pages and compare the output with the output shown

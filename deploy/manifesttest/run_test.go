@@ -10,9 +10,9 @@ import (
 	"syscall"
 	"testing"
 
-	"adbuffer/internal/e2e"
-	"adbuffer/internal/sspsim"
-	"adbuffer/internal/testsupport"
+	"adbuffer/internal/test/e2e"
+	"adbuffer/internal/test/sspsim"
+	"adbuffer/internal/test/testsupport"
 )
 
 func TestMain(m *testing.M) { e2e.Main(m) }

@@ -10,8 +10,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"sigs.k8s.io/yaml"
 
-	"adbuffer/internal/e2e"
-	"adbuffer/internal/testsupport"
+	"adbuffer/internal/test/e2e"
+	"adbuffer/internal/test/testsupport"
 )
 
 // The JSON Schema of the configuration accepts valid files, as an editor reads them, and refuses wrong
@@ -54,6 +54,6 @@ func TestTheSchemaAcceptsValidFilesAndRefusesWrongTypes(t *testing.T) {
 		"value-for-list", "timeout-without-unit", "timeout-with-unknown-unit", "size-with-unit", "fraction-for-whole-number",
 		"number-for-boolean", "number-for-text", "out-of-range", "unknown-word", "ssp-without-name-or-endpoints", "route-unknown-word", "no-ssp",
 	} {
-		testsupport.True(t, accepts(read("internal/config/testdata/invalid-"+name+".yaml")) != nil, "the schema accepts testdata/invalid-%s.yaml", name)
+		testsupport.True(t, accepts(read("internal/setup/config/testdata/invalid-"+name+".yaml")) != nil, "the schema accepts testdata/invalid-%s.yaml", name)
 	}
 }

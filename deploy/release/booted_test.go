@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"adbuffer/internal/testsupport/boottest"
+	"adbuffer/internal/test/testsupport/boottest"
 
-	"adbuffer/internal/testsupport"
+	"adbuffer/internal/test/testsupport"
 )
 
 func TestMain(m *testing.M) {

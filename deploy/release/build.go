@@ -14,7 +14,7 @@ import (
 // of it is inside: go env's settings are replaced, and the commit comes from r, not from git.
 func (r *release) build(ctx context.Context, arch, file string) error {
 	_, err := r.command(ctx, []string{"GOOS=linux", "GOARCH=" + arch}, "go", "build", "-trimpath", "-buildvcs=false", "-mod=readonly",
-		"-ldflags", "-s -w -X adbuffer/internal/app.Version="+r.version+" -X adbuffer/internal/app.Commit="+r.commit, "-o", file, "./cmd/adbuffer")
+		"-ldflags", "-s -w -X adbuffer/internal/app/app.Version="+r.version+" -X adbuffer/internal/app/app.Commit="+r.commit, "-o", file, "./cmd/adbuffer")
 	return err
 }
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"adbuffer/internal/testsupport/boottest"
+	"adbuffer/internal/test/testsupport/boottest"
 )
 
 const (

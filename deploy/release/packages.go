@@ -138,7 +138,7 @@ func (r *release) manual(ctx context.Context, stage string) (dir string, err err
 			return "", err
 		}
 	}
-	if _, err := r.command(ctx, []string{"ADBUFFER_MAN_PAGES=" + filepath.Join(dir, "man")}, "go", "test", "-count=1", "-run", "^TestManPages$", "-ldflags", "-X adbuffer/internal/app.Version="+r.version, "adbuffer/cmd/adbuffer"); err != nil {
+	if _, err := r.command(ctx, []string{"ADBUFFER_MAN_PAGES=" + filepath.Join(dir, "man")}, "go", "test", "-count=1", "-run", "^TestManPages$", "-ldflags", "-X adbuffer/internal/app/app.Version="+r.version, "adbuffer/cmd/adbuffer"); err != nil {
 		return "", err
 	}
 	pages, err := filepath.Glob(dir + "/man/*")

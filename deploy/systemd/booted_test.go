@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"adbuffer/internal/testsupport"
-	"adbuffer/internal/testsupport/boottest"
+	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/test/testsupport/boottest"
 )
 
 // systemd boots in a container. The README's steps install adbuffer there; inside_test.go takes them.

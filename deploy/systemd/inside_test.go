@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"adbuffer/internal/testsupport"
-	"adbuffer/internal/testsupport/boottest"
+	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/test/testsupport/boottest"
 )
 
 // inside runs in the container.

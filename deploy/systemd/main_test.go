@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"adbuffer/internal/testsupport/boottest"
+	"adbuffer/internal/test/testsupport/boottest"
 )
 
 // The tests check the unit files with systemd's own tools. They also boot a systemd in a container

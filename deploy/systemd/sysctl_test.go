@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"adbuffer/internal/testsupport"
+	"adbuffer/internal/test/testsupport"
 )
 
 // Each setting names its reason and the sign that it is needed, and the kernel accepts it. The test

@@ -15,8 +15,8 @@ import (
 
 	"github.com/coreos/go-systemd/v22/unit"
 
-	"adbuffer/internal/config"
-	"adbuffer/internal/testsupport"
+	"adbuffer/internal/setup/config"
+	"adbuffer/internal/test/testsupport"
 )
 
 // maxExposure is the highest exposure that `systemd-analyze security` may report for the unit; the

@@ -11,7 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"adbuffer/internal/sspsim"
+	"adbuffer/internal/test/sspsim"
 )
 
 // namedBehaviour is a behaviour that an SSP has for a while.

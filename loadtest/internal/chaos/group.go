@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"adbuffer/internal/sspsim"
+	"adbuffer/internal/test/sspsim"
 	"adbuffer/loadtest/internal/rig"
 )
 

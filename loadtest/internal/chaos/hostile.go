@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"adbuffer/internal/sspsim"
+	"adbuffer/internal/test/sspsim"
 	"adbuffer/loadtest/internal/rig"
 )
 

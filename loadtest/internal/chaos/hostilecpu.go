@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"adbuffer/internal/sspsim"
+	"adbuffer/internal/test/sspsim"
 )
 
 // cpuAttacks are attacks that cost adbuffer CPU, or take its places, without a request that reaches a healthy SSP.

@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"adbuffer/internal/sspsim"
+	"adbuffer/internal/test/sspsim"
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/rig"
 )

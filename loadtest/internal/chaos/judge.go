@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"adbuffer/internal/sspsim"
+	"adbuffer/internal/test/sspsim"
 )
 
 // response is a response as a client received it.

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"adbuffer/internal/sspsim"
+	"adbuffer/internal/test/sspsim"
 )
 
 // requestLog records which SSP received which request. The query of a request carries its token, a

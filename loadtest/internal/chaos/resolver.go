@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"adbuffer/internal/testsupport"
+	"adbuffer/internal/test/testsupport"
 	"adbuffer/loadtest/internal/rig"
 )
 

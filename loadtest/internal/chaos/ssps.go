@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"adbuffer/internal/sspsim"
+	"adbuffer/internal/test/sspsim"
 	"adbuffer/loadtest/internal/rig"
 )
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"adbuffer/internal/sspsim"
-	"adbuffer/internal/testsupport"
+	"adbuffer/internal/test/sspsim"
+	"adbuffer/internal/test/testsupport"
 )
 
 // A busy machine adds to latencies, but to no more than the time of the whole run.

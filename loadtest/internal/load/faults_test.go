@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"adbuffer/internal/sspsim"
-	"adbuffer/internal/testsupport"
+	"adbuffer/internal/test/sspsim"
+	"adbuffer/internal/test/testsupport"
 )
 
 func TestErrorsAreCountedByKind(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"adbuffer/internal/testsupport"
+	"adbuffer/internal/test/testsupport"
 )
 
 func TestUsageOfThisProcessIsRead(t *testing.T) {

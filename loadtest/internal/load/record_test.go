@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"adbuffer/internal/testsupport"
+	"adbuffer/internal/test/testsupport"
 )
 
 const ms10 = 10 * time.Millisecond

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"adbuffer/internal/sspsim"
+	"adbuffer/internal/test/sspsim"
 )
 
 // Number is the placeholder for the request's number in a path, a field value or a body. The number

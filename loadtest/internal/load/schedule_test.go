@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"adbuffer/internal/testsupport"
+	"adbuffer/internal/test/testsupport"
 )
 
 func all(p Plan) []arrival { return slices.Collect(p.arrivals) }

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"adbuffer/internal/sspsim"
-	"adbuffer/internal/testsupport"
+	"adbuffer/internal/test/sspsim"
+	"adbuffer/internal/test/testsupport"
 )
 
 func TestRequestIsWhatNetHTTPReads(t *testing.T) {

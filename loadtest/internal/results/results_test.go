@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"adbuffer/internal/testsupport"
+	"adbuffer/internal/test/testsupport"
 )
 
 func TestNumbersHaveThreeSignificantDigits(t *testing.T) {

@@ -33,7 +33,7 @@ func (r *Rig) Build() {
 	r.Say("building adbuffer")
 	commit, _ := exec.CommandContext(r.Ctx, "git", "describe", "--always", "--dirty", "--exclude=*").Output() // nothing outside of a repository
 	bin := filepath.Join(r.Dir, "adbuffer")
-	cmd := exec.CommandContext(r.Ctx, "go", "build", "-o", bin, "-ldflags", "-X adbuffer/internal/app.Commit="+strings.TrimSpace(string(commit)), "./cmd/adbuffer")
+	cmd := exec.CommandContext(r.Ctx, "go", "build", "-o", bin, "-ldflags", "-X adbuffer/internal/app/app.Commit="+strings.TrimSpace(string(commit)), "./cmd/adbuffer")
 	cmd.Dir = r.ModuleRoot()
 	if out, err := cmd.CombinedOutput(); err != nil {
 		r.Check(fmt.Errorf("building adbuffer in %s: %w\n%s", cmd.Dir, err, out))

@@ -1,7 +1,7 @@
 package rig
 
 import (
-	"adbuffer/internal/sspsim"
+	"adbuffer/internal/test/sspsim"
 )
 
 // Certificate holds the paths of a server certificate and its CA.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"adbuffer/internal/testsupport"
+	"adbuffer/internal/test/testsupport"
 )
 
 // A real nginx forwards on every route that its template makes.

@@ -20,7 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"adbuffer/internal/testsupport"
+	"adbuffer/internal/test/testsupport"
 	"adbuffer/loadtest/internal/results"
 )
 

@@ -10,7 +10,7 @@ import (
 	"net/url"
 	"time"
 
-	"adbuffer/internal/sspsim"
+	"adbuffer/internal/test/sspsim"
 )
 
 // SimulatedSSP is a simulated SSP in a process of its own.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"adbuffer/internal/sspsim"
+	"adbuffer/internal/test/sspsim"
 	"adbuffer/loadtest/internal/load"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"adbuffer/internal/testsupport"
+	"adbuffer/internal/test/testsupport"
 	"adbuffer/loadtest/internal/load"
 )
 

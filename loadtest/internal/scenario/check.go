@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"adbuffer/internal/sspsim"
+	"adbuffer/internal/test/sspsim"
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/rig"
 )

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"text/template"
 
-	"adbuffer/internal/sspsim"
-	"adbuffer/internal/syntax"
+	"adbuffer/internal/test/sspsim"
+	"adbuffer/internal/wire/syntax"
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"

@@ -15,8 +15,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"adbuffer/internal/capacity"
-	"adbuffer/internal/sspsim"
+	"adbuffer/internal/machine/capacity"
+	"adbuffer/internal/test/sspsim"
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
@@ -73,7 +73,7 @@ func (b bound) String() string {
 	return "≤ " + b.text(b.limit)
 }
 
-// trace is a load, and an SSP that changes. TestSizerOnLiveTraces in internal/sizer simulates the same.
+// trace is a load, and an SSP that changes. TestSizerOnLiveTraces in internal/ssp/sizer simulates the same.
 type trace struct {
 	name    string
 	phases  []load.Phase
@@ -184,7 +184,7 @@ func sizingCommand() Command {
 		Question: "Does pool.auto find the size that a load needs, and does it stay small where more places do not help?",
 		Long: `Loads a pool that sizes itself (pool.auto) with five courses: a step of the load, an SSP that
 is full, one that becomes slower, a flash and an outage. Envoy with adaptive concurrency gets the
-same at the same time, and the simulation of internal/sizer too. One table has their figures.
+same at the same time, and the simulation of internal/ssp/sizer too. One table has their figures.
 Envoy is taken from $ENVOY or $PATH. --low adds a low load, in which no limit may change. --scale
 has no effect. The exit status is 1 if a promise was broken.`,
 		Test:    func(e *rig.Rig) { sizing(e, o) },
@@ -304,7 +304,7 @@ func simulate(e *rig.Rig, courses int) (simulated map[string]float64) {
 	root := e.ModuleRoot()
 	e.Next("sizing: simulating %d courses", courses)
 	file := filepath.Join(e.Dir, "simulated.json")
-	cmd := exec.CommandContext(e.Ctx, "go", "test", "-count", "1", "-run", "TestSizerOnLiveTraces", "./internal/sizer",
+	cmd := exec.CommandContext(e.Ctx, "go", "test", "-count", "1", "-run", "TestSizerOnLiveTraces", "./internal/ssp/sizer",
 		"-args", "-seeds", fmt.Sprint(courses), "-figures", file)
 	cmd.Dir = root
 	out, failed := cmd.CombinedOutput()

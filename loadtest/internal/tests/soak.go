@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"adbuffer/internal/sspsim"
+	"adbuffer/internal/test/sspsim"
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"adbuffer/internal/testsupport"
+	"adbuffer/internal/test/testsupport"
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"

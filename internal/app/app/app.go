@@ -1,0 +1,213 @@
+// Package app builds every part of the service from a configuration, starts the
+// parts, and drains them in reverse order.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"adbuffer/internal/client/listen"
+	"adbuffer/internal/machine/lag"
+	"adbuffer/internal/machine/overload"
+	"adbuffer/internal/operate/admin"
+	"adbuffer/internal/operate/adminview"
+	"adbuffer/internal/request/proxy"
+	"adbuffer/internal/setup/config"
+	"adbuffer/internal/setup/reload"
+	"adbuffer/internal/ssp/fleet"
+	"adbuffer/internal/wire/cpushare"
+	"adbuffer/internal/wire/logs"
+)
+
+// App is the whole service. Make one with New, run it once with Run.
+type App struct {
+	log      *zap.Logger   // of events that operators cause
+	peers    *logs.Limiter // of events that clients, SSPs and local processes cause
+	registry *prometheus.Registry
+	proxy    *proxy.Proxy
+	admin    *admin.Server
+	versions *reload.Versions
+	requests *logs.RequestLog
+	views    *adminview.Views
+	fleet    *fleet.Fleet // nil = no Redis is configured
+	queue    *lag.Queue
+	lag      *lag.Meter
+	overload *overload.Gate
+	share    *cpushare.Share
+	state    atomic.Int32
+	started  time.Time
+	via      string // the name of this process in Via; unique to the process
+	process  Process
+	// configuredLevel is log.level of the configuration in force.
+	configuredLevel config.LogLevel
+
+	sockets      *listen.Sockets
+	certificates certificates
+	accepting    chan struct{} // closed when adbuffer has stopped accepting client connections
+
+	background sync.WaitGroup // goroutines that end with alive
+	alive      context.Context
+	die        context.CancelFunc
+}
+
+// The states of the service, as /readyz reports them, in this order:
+//
+//	starting -> ready -> draining
+//
+// starting ends when min_idle connections are open or warmup_timeout has passed.
+// draining begins with the first signal. The state of an SSP has no influence.
+const (
+	starting int32 = iota
+	ready
+	draining
+)
+
+var stateNames = map[int32]string{starting: "starting", ready: "ready", draining: "draining"}
+
+// Process holds the parts of the process that an App uses. Each may be nil.
+type Process struct {
+	Level  *zap.AtomicLevel                // of New's log; operators and reloads change it
+	Sink   *logs.Sink                      // of New's log
+	Reload func() (status int, report any) // reads the configuration again and calls App.Reload, for POST /reload
+}
+
+// New builds the service from cfg and opens its listeners, so that a configuration that
+// cannot work fails here. Run serves. Without Run, Close releases what New opened.
+func New(cfg *config.Config, log *zap.Logger, process Process) (*App, error) {
+	a, err := newApp(cfg, log, process)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.listen(); err != nil {
+		a.Close()
+		return nil, err
+	}
+	a.admin = admin.New(a.adminOptions(), a.sockets.Admin)
+	if err := a.registry.Register(a.admin.Metrics()); err != nil {
+		a.Close()
+		return nil, err
+	}
+	return a, nil
+}
+
+// newApp makes every part of an App but its listeners.
+func newApp(cfg *config.Config, log *zap.Logger, process Process) (*App, error) {
+	a := &App{log: log, configuredLevel: cfg.Log.Level, peers: logs.NewLimiter(log), process: process, started: time.Now(), via: newVia(), accepting: make(chan struct{})}
+	a.alive, a.die = context.WithCancel(context.Background())
+	a.requests = logs.NewRequestLog(log, a.peers)
+	if err := a.build(cfg); err != nil {
+		a.die()
+		return nil, err
+	}
+	return a, nil
+}
+
+// Ready reports whether the service is warm and does not drain.
+func (a *App) Ready() bool { return a.state.Load() == ready }
+
+func (a *App) readiness() error {
+	switch a.state.Load() {
+	case ready:
+		return nil
+	case draining:
+		return errors.New("draining")
+	default:
+		return errors.New("starting: min_idle connections are being opened")
+	}
+}
+
+// Close closes the listeners and pools of a service for which Run was not called.
+func (a *App) Close() {
+	if a.sockets != nil {
+		a.sockets.Close()
+	}
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	a.closePools(now)
+}
+
+// errCut is the error of Run if the end of the drain cut requests.
+var errCut = errors.New("requests were cut at the end of the drain")
+
+// Run serves until ctx ends, and then drains. /readyz fails at once, requests are accepted for
+// server.drain.delay more, and requests in flight have server.drain.timeout. The end of hurry ends
+// the waiting early. Run returns nil if no request was cut.
+func (a *App) Run(ctx, hurry context.Context) error {
+	failed := make(chan error, 2)
+	go func() { failed <- a.admin.Serve(a.sockets.Admin) }()
+	go func() {
+		defer close(a.accepting)
+		failed <- a.proxy.Serve(a.sockets.Traffic)
+	}()
+	defer a.lag.Watch()()
+	a.sockets.Serving(a.admin.StandBy)
+	a.logStart()
+	a.background.Go(func() { a.warm(ctx) })
+	a.background.Go(func() { a.views.Watch(a.alive, a.proxy) })
+	a.background.Go(func() { a.returnIdleMemory(a.alive) })
+	a.background.Go(func() { a.sizePools(a.alive) })
+	a.watchCertificates(a.alive)
+
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+		a.log.Error("a listener failed", zap.Error(err))
+	}
+	return errors.Join(err, a.drain(hurry))
+}
+
+// warm opens min_idle connections, and makes the service ready, unless ctx ends before.
+func (a *App) warm(ctx context.Context) {
+	a.versions.Warm(ctx)
+	if ctx.Err() == nil && a.state.CompareAndSwap(starting, ready) {
+		a.notifyReady()
+		a.log.Info("ready", zap.Stringer("listen", a.TrafficAddr()), zap.Stringer("admin", a.AdminAddr()))
+	}
+}
+
+// drain undoes Run and New in reverse order.
+func (a *App) drain(hurry context.Context) error {
+	a.state.Store(draining)
+	a.versions.BeginDrain()
+	d := a.versions.Current().Config.Server.Drain
+	a.log.Info("draining", zap.Duration("delay", d.Delay), zap.Duration("timeout", d.Timeout), zap.Int("in_flight", a.proxy.InFlight()))
+	a.notifyStopping()
+	a.proxy.BeginDrain()
+	a.sockets.BeginDrain()
+	delay, cancel := context.WithTimeout(hurry, d.Delay)
+	defer cancel()
+	<-delay.Done()
+	ctx, cancel := context.WithTimeout(hurry, d.Timeout)
+	defer cancel()
+	a.sockets.CloseTraffic()
+	<-a.accepting // connections that the kernel had queued are accepted too
+	cut := a.proxy.Drain(ctx)
+	a.closePools(ctx)
+
+	soon, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	a.admin.Close(soon)
+	if cut > 0 {
+		a.log.Error("stopped, with requests cut; see server.drain.timeout", zap.Int("cut", cut))
+		return fmt.Errorf("%w: %d", errCut, cut)
+	}
+	a.log.Info("stopped")
+	return nil
+}
+
+// closePools closes the pools of all config versions, and leaves the fleet.
+func (a *App) closePools(ctx context.Context) {
+	a.die()
+	a.versions.Close(ctx)
+	a.background.Wait()
+	a.withFleet((*fleet.Fleet).Close)
+	a.queue.Close()
+}

@@ -1,0 +1,195 @@
+package app
+
+import (
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"adbuffer/internal/client/http1server"
+	"adbuffer/internal/client/listen"
+	"adbuffer/internal/machine/lag"
+	"adbuffer/internal/machine/metrics"
+	"adbuffer/internal/machine/overload"
+	"adbuffer/internal/operate/adminview"
+	"adbuffer/internal/operate/sizing"
+	"adbuffer/internal/request/proxy"
+	"adbuffer/internal/request/route"
+	"adbuffer/internal/setup/config"
+	"adbuffer/internal/setup/reload"
+	"adbuffer/internal/ssp/fleet"
+	"adbuffer/internal/ssp/pool"
+	"adbuffer/internal/ssp/ssp"
+	"adbuffer/internal/wire/cpushare"
+)
+
+// build makes every part but the listeners.
+func (a *App) build(cfg *config.Config) error {
+	if err := a.loadCertificates(cfg); err != nil {
+		return err
+	}
+	if err := a.startFleet(&cfg.Fleet); err != nil {
+		return err
+	}
+	a.queue = lag.NewQueue()
+	a.overload, a.lag = new(overload.Gate), lag.New(a.queue.Pass)
+	a.overload.Configure(cfg.Server.Overload)
+	a.share = cpushare.New(backgroundCPU(cfg))
+	a.lag.OnWindow(func(least, length time.Duration) {
+		a.overload.Observe(least, length)
+		a.share.Observe(least, length)
+	})
+	var err error
+	a.versions, err = reload.New(cfg, reload.Options{
+		Log: a.log, Peers: a.peers.Logger(), Via: a.via, AppVersion: Version, Fleet: a.fleet, Lag: a.lag, CPU: a.share,
+		FreeFile:   func(err error) bool { return a.state.Load() != starting && a.proxy.FreeFile(err) }, // the proxy is made later
+		InProgress: func() int { return a.proxy.InProgress() }, Apply: a.apply, Applied: a.applied,
+	})
+	if err != nil {
+		a.withFleet((*fleet.Fleet).Close)
+		a.queue.Close()
+		return err
+	}
+	a.withFleet((*fleet.Fleet).AwaitFirst)
+	first := a.versions.Current()
+	a.views = adminview.New(a.versions, a.peers.Logger())
+	a.proxy = proxy.New(a.proxyOptions(first), first.Table, a.peers.Logger(), a.requests, a.Ready)
+	if err := a.register(); err != nil {
+		a.Close()
+		return err
+	}
+	return nil
+}
+
+// backgroundCPU returns the settings of the share of the CPU for background work.
+func backgroundCPU(c *config.Config) (limit float64, patient time.Duration) {
+	return c.Server.BackgroundCPU, c.Server.Overload.Target / 2
+}
+
+// register registers all metrics.
+func (a *App) register() error {
+	a.registry = prometheus.NewRegistry()
+	var certificates []*listen.Certificates
+	a.certificates.each(func(c *listen.Certificates) { certificates = append(certificates, c) })
+	all := []prometheus.Collector{
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		pool.NewCollector(func() []*pool.Pool { return a.versions.Current().Pools }),
+		ssp.NewCollector(func() []*ssp.SSP { return a.versions.Current().SSPs }),
+		route.NewMirrorCollector(func() *route.Table { return a.versions.Current().Table }),
+		fleet.NewCollector(func() *fleet.Fleet { return a.fleet }),
+		a.versions.Metrics(),
+		a.proxy.Metrics(),
+		listen.NewCertificatesCollector(certificates),
+		a.share.Metrics(),
+		newBuildInfo(),
+		newCPUMetrics(),
+		metrics.NewSource(memoryDescs, a.collectMemory),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "adbuffer_log_suppressed_total",
+			Help: "Log lines that adbuffer did not write because clients, SSPs or local processes caused too many with the same message in one second.",
+		}, func() float64 { return float64(a.peers.Suppressed()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "adbuffer_log_dropped_total",
+			Help: "Log lines that adbuffer dropped because standard error was blocked or failed.",
+		}, func() float64 { return float64(a.process.Sink.Dropped()) }),
+	}
+	for _, c := range all {
+		if err := a.registry.Register(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Reload applies cfg; see reload.Versions.Replace.
+func (a *App) Reload(cfg *config.Config) (*reload.Report, error) {
+	if a.Ready() {
+		a.notifyReloading()
+		defer a.notifyReady()
+	}
+	was := a.versions.Current().Config
+	res, err := a.versions.Replace(cfg)
+	if err == nil {
+		a.logInForce(was, cfg)
+		res.Warnings = a.groupWarnings(cfg)
+	}
+	return res, err
+}
+
+// dryRun says what a reload of document would do, with the variables of this process.
+func (a *App) dryRun(document []byte) (status int, report any) {
+	env := config.OSEnv()
+	cfg, warnings, err := config.Parse(document, env)
+	var d *reload.Difference
+	if err == nil {
+		d, err = a.versions.DryRun(cfg)
+		warnings = append(warnings, a.groupWarnings(cfg)...)
+	}
+	check := reload.NewCheck(cfg, warnings, err)
+	check.Against = d
+	check.Hide(env.Referenced(document))
+	if err != nil || d.Verdict == reload.NeedsRestart {
+		return http.StatusUnprocessableEntity, check
+	}
+	return http.StatusOK, check
+}
+
+// groupWarnings warns of endpoints that could not carry the last minute's load without the other
+// endpoints.
+func (a *App) groupWarnings(cfg *config.Config) []config.Warning {
+	var all []sizing.Observation
+	a.versions.Look(func(current *reload.Version) {
+		for _, p := range current.Parts {
+			s, o := p.SSP.Pool().Snapshot(), p.SSP.Pool().Options()
+			all = append(all, sizing.ObservePool(&s, &o))
+		}
+	})
+	return sizing.GroupWarnings(cfg, all)
+}
+
+// ReloadFailed records that the configuration could not be read again.
+func (a *App) ReloadFailed(err error) { a.versions.Failed(err) }
+
+// apply makes next the version that new requests use. It runs under the swap lock.
+func (a *App) apply(next *reload.Version) {
+	a.overload.Configure(next.Config.Server.Overload)
+	a.share.Configure(backgroundCPU(next.Config))
+	a.proxy.Reload(a.proxyOptions(next), next.Table)
+	a.trustPeers(next.Config)
+	a.certificates.setPolicies(next.Config)
+}
+
+// applied applies the settings that need no swap.
+func (a *App) applied(next *reload.Version) {
+	a.certificates.reload()
+	if level := next.Config.Log.Level; a.process.Level != nil && level != a.configuredLevel { // otherwise PUT /log/level stays in force
+		a.configuredLevel = level
+		a.process.Level.UnmarshalText([]byte(level)) //nolint:errcheck // config allows zap's words only
+	}
+}
+
+func (a *App) proxyOptions(v *reload.Version) proxy.Options {
+	c := v.Config
+	s := &c.Server
+	return proxy.Options{
+		Options: http1server.Options{
+			MaxConnections: c.MaxConnections().Value, MaxConnectionsFrom: c.MaxConnections().From(), MaxBufferedBytes: int64(c.MaxBufferedBytes().Value),
+			MaxStreams: s.MaxStreams, H2C: s.H2C, ReadTimeout: s.ReadTimeout, WriteTimeout: s.WriteTimeout, IdleTimeout: s.IdleTimeout,
+			MaxHeaderBytes: s.MaxHeaderBytes, MaxBodyBytes: s.MaxBodyBytes, AbortOnClose: s.AbortOnClose,
+			TLS: tlsOf(a.certificates.server, http1server.NextProtos()...), CPU: a.share,
+		},
+		MaxBufferedBytesFrom: c.MaxBufferedBytes().From(), MaxInFlight: s.MaxInFlight, MaxUploads: s.MaxUploads,
+		TrustedProxies: s.TrustedProxies, HealthPath: s.HealthPath, ErrorDetail: s.ErrorDetail, Via: a.via, RequestIDField: s.RequestID.Header, ProxyStatus: s.ProxyStatus,
+		Deadline: proxy.DeadlineOptions{
+			Default: c.Deadline.Default, Max: c.Deadline.Max, Header: c.Deadline.Header,
+			OpenRTBTmax: c.Deadline.OpenRTBTmax, RewriteTmax: slices.ContainsFunc(c.SSPs, func(s config.SSP) bool { return s.RewriteTmax }),
+			Reserve: c.Deadline.Reserve, MinBudget: c.Deadline.MinBudget,
+		},
+		Fairness: ssp.NewFairnessKey(s.Fairness.Key),
+		Access:   c.Log.Access,
+		Tracer:   v.Tracer, Overload: a.overload,
+	}
+}

@@ -1,0 +1,164 @@
+package listen
+
+import (
+	"context"
+	"crypto/tls"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"adbuffer/internal/machine/configfile"
+	"adbuffer/internal/wire/handshake"
+)
+
+// Files are a listener's TLS files.
+type Files struct {
+	// Name is the listener's name in the metrics' label: "server" or "admin".
+	Name string
+	// TLSFiles.CA holds the authorities of clients' certificates; "" asks for none.
+	configfile.TLSFiles
+	// ClientAuth is the policy for clients' certificates if CA is set.
+	ClientAuth tls.ClientAuthType
+	// Policy is the policy of handshakes until SetPolicy.
+	Policy handshake.Policy
+}
+
+// Certificates holds a listener's certificates, as they were when the files were last valid, and
+// the keys of its session tickets. Watch reloads certificates when the files change.
+type Certificates struct {
+	log     *zap.Logger
+	files   Files
+	keeper  *configfile.Keeper
+	tickets TicketKeys
+	current atomic.Pointer[loaded]
+
+	mu     sync.Mutex // guards policy, held while current is replaced
+	policy handshake.Policy
+}
+
+// loaded is one version of the certificates, the policy and the ticket keys. It never
+// changes.
+type loaded struct {
+	material  *configfile.Material
+	config    *tls.Config // of handshakes
+	at        time.Time   // when material was loaded
+	keysUntil time.Time   // the time of the next ticket key
+}
+
+func (l *loaded) expiry() time.Time { return l.material.Certificate.Leaf.NotAfter }
+
+// LoadCertificates reads the files. All of them must be valid.
+func LoadCertificates(files Files, log *zap.Logger) (*Certificates, error) {
+	keeper, err := configfile.Keep(files.TLSFiles)
+	if err != nil {
+		return nil, err
+	}
+	c := &Certificates{log: log, files: files, keeper: keeper, policy: files.Policy}
+	c.renew()
+	return c, nil
+}
+
+// Config returns a server's configuration that offers these protocols by ALPN. Each
+// handshake uses the certificates, the policy and the ticket keys in use at that moment.
+func (c *Certificates) Config(nextProtos ...string) *tls.Config {
+	type offered struct{ from, config, withoutHTTP2 *tls.Config }
+	var last atomic.Pointer[offered]
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		NextProtos: nextProtos,
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			l := c.current.Load()
+			if !time.Now().Before(l.keysUntil) {
+				l = c.renew()
+			}
+			o := last.Load()
+			if o == nil || o.from != l.config {
+				o = &offered{from: l.config, config: l.config.Clone()}
+				o.config.NextProtos = nextProtos
+				// Records as long as a write: crypto/tls begins with records of one packet, and writes
+				// each by itself. A response of 4 KB would take four system calls.
+				o.config.DynamicRecordSizingDisabled = true
+				o.withoutHTTP2 = o.config.Clone()
+				o.withoutHTTP2.NextProtos = slices.DeleteFunc(slices.Clone(nextProtos), func(p string) bool { return p == "h2" })
+				last.Store(o)
+			}
+			if !handshake.MayUseHTTP2(hello) { // RFC 9113, section 9.2.2
+				return handshake.VerifyClients(o.withoutHTTP2), nil
+			}
+			return handshake.VerifyClients(o.config), nil
+		},
+	}
+}
+
+// SetPolicy sets the policy of handshakes that begin from now on.
+func (c *Certificates) SetPolicy(p handshake.Policy) {
+	c.mu.Lock()
+	c.policy = p
+	c.mu.Unlock()
+	c.renew()
+}
+
+// Reload reads the files now. If they are not valid, the certificates in use stay.
+// The error names file and reason; it has been logged.
+func (c *Certificates) Reload() error {
+	changed, err := c.keeper.Reload()
+	c.useLoaded(changed, err)
+	return err
+}
+
+// Watch reloads the files when they change, until ctx ends.
+func (c *Certificates) Watch(ctx context.Context) { c.keeper.Watch(ctx, c.useLoaded) }
+
+// useLoaded uses the certificates that were loaded, and logs the result.
+func (c *Certificates) useLoaded(changed bool, err error) {
+	switch {
+	case err != nil:
+		c.log.Error("the certificates stay as they are: their files are not valid", zap.String("listener", c.files.Name), zap.Error(err))
+	case changed:
+		c.renew()
+		c.log.Info("certificates reloaded", zap.String("listener", c.files.Name), zap.String("cert_file", c.files.Cert), zap.Time("expires", c.current.Load().expiry()))
+	}
+}
+
+// renew makes current from the present certificates, policy and ticket keys.
+func (c *Certificates) renew() *loaded {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.current.Load()
+	m := c.keeper.Current()
+	keys, until := c.tickets.current()
+	l := &loaded{material: m, config: &tls.Config{Certificates: []tls.Certificate{*m.Certificate}}, keysUntil: until}
+	c.policy.Apply(l.config)
+	l.config.SetSessionTicketKeys(forTLS(keys, m, c.policy))
+	if m.Authorities != nil {
+		l.config.ClientCAs, l.config.ClientAuth = m.Authorities, c.files.ClientAuth
+	}
+	l.at = time.Now()
+	if before != nil && before.material == m {
+		l.at = before.at
+	} else if l.at.After(l.expiry()) {
+		c.log.Warn("the certificate has expired", zap.String("listener", c.files.Name), zap.String("cert_file", c.files.Cert), zap.Time("expired", l.expiry()))
+	}
+	c.current.Store(l)
+	return l
+}
+
+// handedKeys returns the ticket keys for the next process; nil for a listener without TLS.
+func (c *Certificates) handedKeys() []ticketKey {
+	if c == nil {
+		return nil
+	}
+	keys, _ := c.tickets.current()
+	return keys
+}
+
+// adoptKeys uses the ticket keys of the previous process.
+func (c *Certificates) adoptKeys(keys []ticketKey) {
+	if c != nil {
+		c.tickets.adopt(keys)
+		c.renew()
+	}
+}

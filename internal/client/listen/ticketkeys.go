@@ -1,0 +1,98 @@
+package listen
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"sync"
+	"time"
+
+	"adbuffer/internal/machine/configfile"
+	"adbuffer/internal/wire/handshake"
+)
+
+const (
+	// ticketKeyFor is how long a key encrypts new session tickets.
+	ticketKeyFor = 12 * time.Hour
+	// maxTicketKeys is how many keys decrypt tickets. So a ticket is good for at least
+	// (maxTicketKeys - 1) * ticketKeyFor, and its key is dropped after maxTicketKeys *
+	// ticketKeyFor.
+	maxTicketKeys = 4
+)
+
+// TicketKeys are the keys of a listener's session tickets. A process gives them to the process that
+// takes over its sockets, so that clients resume their sessions there. They are kept only in
+// memory.
+type TicketKeys struct {
+	mu   sync.Mutex // guards keys
+	keys []ticketKey
+}
+
+// ticketKey is one key, as the message of a hand-over has it.
+type ticketKey struct {
+	Made time.Time
+	Key  []byte // ticketKeyBytes
+}
+
+const ticketKeyBytes = 32
+
+// current returns the keys, the newest first, and when a key becomes too old: the newest to
+// encrypt, or the oldest to decrypt. It makes a new key if that moment has come.
+func (t *TicketKeys) current() (keys []ticketKey, until time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	if len(t.keys) == 0 || now.Sub(t.keys[0].Made) >= ticketKeyFor {
+		k := ticketKey{now, make([]byte, ticketKeyBytes)}
+		rand.Read(k.Key)
+		t.keys = append([]ticketKey{k}, t.keys...)
+	}
+	for n := len(t.keys); n > maxTicketKeys || now.Sub(t.keys[n-1].Made) >= maxTicketKeys*ticketKeyFor; n-- {
+		t.keys = t.keys[:n-1]
+	}
+	until = t.keys[0].Made.Add(ticketKeyFor)
+	if dropped := t.keys[len(t.keys)-1].Made.Add(maxTicketKeys * ticketKeyFor); dropped.Before(until) {
+		until = dropped
+	}
+	return t.keys, until
+}
+
+// adopt uses the keys of the previous process. It ignores keys that are not valid.
+func (t *TicketKeys) adopt(handed []ticketKey) {
+	if len(handed) == 0 || len(handed) > maxTicketKeys {
+		return
+	}
+	now := time.Now()
+	keys := make([]ticketKey, len(handed))
+	for i, k := range handed {
+		if len(k.Key) != ticketKeyBytes {
+			return
+		}
+		if k.Made.After(now) { // the clock was set back
+			k.Made = now
+		}
+		keys[i] = k
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.keys = keys
+}
+
+// forTLS returns the keys as crypto/tls uses them. They depend on the authorities of clients and on
+// the policy. So a ticket from before a change of either does not decrypt. crypto/tls checks the
+// client's certificate in a ticket too.
+func forTLS(keys []ticketKey, m *configfile.Material, p handshake.Policy) [][ticketKeyBytes]byte {
+	all := make([][ticketKeyBytes]byte, len(keys))
+	for i, k := range keys {
+		h := hmac.New(sha256.New, k.Key)
+		h.Write(m.AuthoritiesDigest[:])
+		text := binary.BigEndian.AppendUint16(nil, p.MinVersion)
+		for _, g := range p.Groups {
+			text = binary.BigEndian.AppendUint16(text, uint16(g))
+		}
+		h.Write(text)
+		h.Sum(all[i][:0])
+	}
+	return all
+}

@@ -1,9 +1,0 @@
-package limits
-
-import (
-	"testing"
-
-	"adbuffer/internal/e2e"
-)
-
-func TestMain(m *testing.M) { e2e.Main(m) }

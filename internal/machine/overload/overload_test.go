@@ -1,0 +1,95 @@
+package overload
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/test/testsupport"
+)
+
+const (
+	window = 100 * time.Millisecond
+	msec   = time.Millisecond
+)
+
+// overloaded returns a gate that refuses all requests but critical ones, as good as always. The lag was
+// 300 ms.
+func overloaded(t *testing.T, s Options) *Gate {
+	t.Helper()
+	g := new(Gate)
+	g.Configure(s)
+	for range 60 {
+		g.Observe(300*msec, window)
+		for range 10 {
+			g.Refuse(Normal)
+			g.Refuse(Sheddable)
+		}
+	}
+	g.Observe(300*msec, window)
+	return g
+}
+
+var on = Options{Enabled: true, Target: 5 * msec}
+
+func TestAGateRefusesUntilTheLagIsGone(t *testing.T) {
+	g := overloaded(t, on)
+	for p, want := range map[Priority]string{Normal: "priority normal", Sheddable: "priority sheddable"} {
+		r := g.Refuse(p)
+		if r == nil || r.Pause < minPause || !strings.Contains(r.Detail, want) || !strings.Contains(r.Detail, "wait 300ms") || !strings.Contains(r.Detail, "server.overload") {
+			t.Errorf("a %v request: %+v", p, r)
+		}
+	}
+	if r := g.Refuse(Critical); r != nil {
+		t.Errorf("a critical request: %+v", r)
+	}
+	s := g.State()
+	if !s.Overloaded || s.Since == nil || s.LagMs != 300 || s.TargetMs != 5 || s.Refusing["normal"] < 0.999 || s.PauseMs == 0 || s.Refused["normal"] == 0 {
+		t.Errorf("the state is %+v", s)
+	}
+	for range 100 {
+		g.Observe(0, window)
+	}
+	if r, s := g.Refuse(Normal), g.State(); r != nil || s.Overloaded || s.Since != nil || s.Refusing != nil {
+		t.Errorf("10 s later: %+v, %+v", r, s)
+	}
+}
+
+func TestAGateThatIsOffOrTriesRefusesNothing(t *testing.T) {
+	var none *Gate
+	for name, g := range map[string]*Gate{"none": none, "off": overloaded(t, Options{Target: 5 * msec}), "not configured": new(Gate)} {
+		if r := g.Refuse(Sheddable); r != nil {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	g := overloaded(t, Options{Enabled: true, DryRun: true, Target: 5 * msec})
+	if r := g.Refuse(Sheddable); r != nil {
+		t.Errorf("dry run: %+v", r)
+	}
+	refused, dry := g.Count(Sheddable)
+	testsupport.True(t, refused == 0 && dry != 0, "dry run: %d refused and %d counted", refused, dry)
+	n, _ := g.Count(Normal)
+	testsupport.True(t, n == 0 && g.State().DryRun, "dry run: %d normal ones refused; the state is %+v", n, g.State())
+	g = overloaded(t, on)
+	g.Configure(Options{Target: 5 * msec})
+	if r := g.Refuse(Sheddable); r != nil || g.State().Overloaded {
+		t.Errorf("switched off: %+v", r)
+	}
+}
+
+func TestALagUpToTheTargetIsNoOverload(t *testing.T) {
+	g := new(Gate)
+	g.Configure(on)
+	g.Observe(5*msec, window)
+	testsupport.True(t, !g.State().Overloaded, "a lag of the target is an overload")
+	g.Observe(5*msec+1, window)
+	testsupport.True(t, g.State().Overloaded && g.Lag() == 5*msec+1, "a lag above the target is no overload: %+v", g.State())
+}
+
+func BenchmarkRefuseWithoutOverload(b *testing.B) {
+	g := new(Gate)
+	g.Configure(on)
+	for b.Loop() {
+		g.Refuse(Normal)
+	}
+}

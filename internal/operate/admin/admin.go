@@ -1,0 +1,166 @@
+// Package admin is the listener for operators and their tools: metrics, health, pools,
+// the page.
+package admin
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"adbuffer/internal/wire/cpushare"
+	"adbuffer/internal/wire/logs"
+)
+
+// Options are the views of the admin listener and the rules for access to them.
+type Options struct {
+	// Token returns the token that gives access to all paths beyond loopback. If it is "", no token
+	// does. Two calls may return different tokens.
+	Token func() string
+	// TLS is nil for cleartext. A client certificate that TLS has verified gives the
+	// access that the token gives. TLS must accept clients without a certificate
+	// (tls.VerifyClientCertIfGiven), because some paths need none.
+	TLS *tls.Config
+	// CPU bounds the TLS handshakes; nil for no bound.
+	CPU *cpushare.Share
+	// Metrics serves /metrics.
+	Metrics http.Handler
+	// Ready returns nil if the service is ready, or else the reason for /readyz.
+	Ready func() error
+	// Overview returns the JSON of /overview, from which the page's tables are drawn. Pools and History
+	// return that of /pools and /history, of one SSP or of all for "".
+	Overview       func() any
+	Pools, History func(ssp string) any
+	// Config returns the effective configuration as YAML without secrets.
+	Config func() []byte
+	// Level is the log's level, which PUT /log/level changes.
+	Level *zap.AtomicLevel
+	// Capture returns the next n exchanges with an SSP as a value for JSON, or as many as ended before ctx
+	// did. Its errors are ErrCaptureBusy, ErrCaptureOff, and *UnknownError for an unknown SSP.
+	Capture func(ctx context.Context, ssp string, n int) (any, error)
+	// SSPs are listed and changed under /ssps.
+	SSPs SSPs
+	// Routes returns the names of the routes in force.
+	Routes func() []string
+	// Requests has the last failures, and reports requests as they end.
+	Requests *logs.RequestLog
+	// Explain returns, as a value for JSON, how adbuffer would handle message: one HTTP/1.1 request from a
+	// client at peer. No SSP gets the request.
+	Explain func(message []byte, peer netip.Addr) any
+	// MaxRequestBytes returns the limit of a client's request, head and body.
+	MaxRequestBytes func() int64
+	// Reload reads the configuration again and applies it. nil: it has no file. It returns the status of the
+	// response and a value for its JSON body: what changed, or the errors.
+	Reload func() (status int, report any)
+	// DryRun returns in the same form what a reload of document would do. It changes nothing.
+	DryRun func(document []byte) (status int, report any)
+	Log    *zap.Logger
+}
+
+// Server is the admin listener's server. net/http is fast enough for it.
+type Server struct {
+	opts     Options
+	server   *http.Server
+	loopback bool
+	stop     context.CancelFunc // ends captures and other requests that wait
+	tails    atomic.Int32       // open
+
+	connections connections
+}
+
+// New returns a server for l's address; Serve runs it.
+func New(opts Options, l net.Listener) *Server {
+	ctx, stop := context.WithCancel(context.Background())
+	s := &Server{opts: opts, loopback: isLoopback(l.Addr()), stop: stop}
+	s.server = &http.Server{
+		Handler:           s.handler(),
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ConnContext:       s.connections.accept,
+		ConnState:         s.connections.changed,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          zap.NewStdLog(opts.Log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel))),
+	}
+	return s
+}
+
+// Serve serves l until Close, and returns nil then. An error means that l failed.
+func (s *Server) Serve(l net.Listener) error {
+	if s.opts.TLS != nil {
+		l = &tlsListener{l, s.opts.TLS, s.opts.CPU}
+	}
+	if err := s.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// StandBy makes clients move to another process that accepts from the same socket: it
+// closes idle connections at once and other connections after their response.
+// StandBy(false) ends that.
+func (s *Server) StandBy(on bool) { s.server.SetKeepAlivesEnabled(!on) }
+
+// Close waits for responses in progress until ctx ends, and then closes all connections.
+func (s *Server) Close(ctx context.Context) {
+	s.stop()
+	if s.server.Shutdown(ctx) != nil {
+		s.server.Close()
+	}
+}
+
+func (s *Server) handler() http.Handler {
+	open := http.NewServeMux() // needs no token anywhere
+	open.Handle("GET /metrics", s.connections.limitScrapes(s.cachedScrapes(s.opts.Metrics)))
+	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "alive") })
+	open.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := s.opts.Ready(); err != nil {
+			text(w, http.StatusServiceUnavailable, err.Error())
+			return
+		}
+		text(w, http.StatusOK, "ready")
+	})
+	open.Handle("/", s.guard(s.guarded()))
+	return s.connections.noteRequests(bounded(s.guardHost(open)))
+}
+
+// guarded serves the paths that show or change more than a monitoring system needs.
+func (s *Server) guarded() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", servePage)
+	mux.HandleFunc("GET /overview", func(w http.ResponseWriter, _ *http.Request) {
+		b, err := json.Marshal(s.opts.Overview()) // without blanks: the page reads it each second
+		sendJSON(w, http.StatusOK, b, err)
+	})
+	mux.HandleFunc("GET /pools", respond(func(r *http.Request) (any, error) { return s.opts.Pools(r.FormValue("ssp")), nil }))
+	mux.HandleFunc("GET /history", respond(func(r *http.Request) (any, error) { return s.opts.History(r.FormValue("ssp")), nil }))
+	mux.HandleFunc("GET /config", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, string(s.opts.Config())) })
+	mux.HandleFunc("GET /log/level", respond(s.showLevel))
+	mux.HandleFunc("PUT /log/level", respond(s.changeLevel))
+	mux.HandleFunc("GET /ssps", respond(func(*http.Request) (any, error) { return s.opts.SSPs.States(), nil }))
+	mux.HandleFunc("PUT /ssps/{ssp}/state", respond(s.changeSSP("state")))
+	mux.HandleFunc("PUT /ssps/{ssp}/endpoints/{endpoint}/state", respond(s.changeSSP("state")))
+	mux.HandleFunc("PUT /ssps/{ssp}/endpoints/{endpoint}/weight", respond(s.changeSSP("weight")))
+	mux.HandleFunc("GET /capture", respond(s.capture))
+	mux.HandleFunc("GET /failures", respond(func(*http.Request) (any, error) { // the last one first
+		return map[string]any{"failures": s.opts.Requests.Failures()}, nil
+	}))
+	mux.HandleFunc("GET /tail", s.tail)
+	mux.HandleFunc("POST /explain", respond(s.explain))
+	mux.HandleFunc("POST /reload", s.reload)
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	return mux
+}

@@ -1,0 +1,119 @@
+package admin
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/test/testsupport"
+)
+
+// A client that did not read kept its connection, goroutine and response forever.
+func TestAClientThatDoesNotReadIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		written := make(chan error, 1)
+		c := newConsole(t, loopback, func(o *Options) {
+			o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				time.Sleep(time.Hour) // a response may begin late
+				_, err := w.Write(make([]byte, 1<<20))
+				written <- err
+			})
+		})
+		client, conn := net.Pipe()
+		go c.Serve(&pipeListener{conn: conn, closed: make(chan struct{})})
+		defer c.Close(t.Context())
+		defer client.Close()
+		if _, err := client.Write([]byte("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-written:
+			testsupport.True(t, errors.Is(err, os.ErrDeadlineExceeded), "the handler's Write says %v", err)
+		case <-time.After(time.Hour + 2*readerPatience):
+			t.Error("the handler still writes")
+		}
+	})
+}
+
+// A scrape whose body never arrived waited for it for ten seconds, and held its place meanwhile.
+func TestAScrapeDoesNotWaitForABody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newConsole(t, loopback, func(o *Options) {
+			o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 1<<20)) })
+		})
+		client, conn := net.Pipe()
+		go c.Serve(&pipeListener{conn: conn, closed: make(chan struct{})})
+		defer c.Close(t.Context())
+		defer client.Close()
+		begun := time.Now()
+		if _, err := client.Write([]byte("GET /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		wantOK(t, "the scrape", client)
+		if took := time.Since(begun); took > 0 {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// pipeListener accepts one connection.
+type pipeListener struct {
+	conn   net.Conn
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	if c := l.conn; c != nil {
+		l.conn = nil
+		return c, nil
+	}
+	<-l.closed
+	return nil, net.ErrClosed
+}
+
+func (l *pipeListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return loopback.addr }
+
+// Each client that reached the port could keep any number of scrapes in memory: they need no token.
+func TestScrapesAtOnceAreLimited(t *testing.T) {
+	begun, end := make(chan struct{}, 2*maxScrapes), make(chan struct{})
+	var waits atomic.Bool
+	waits.Store(true)
+	c := newConsole(t, beyond, func(o *Options) {
+		o.Metrics = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			begun <- struct{}{}
+			if waits.Load() {
+				<-end
+			}
+		})
+	})
+	var all sync.WaitGroup
+	for range maxScrapes {
+		all.Go(func() { c.ask("GET", "/metrics", "") })
+		<-begun
+	}
+	waits.Store(false)
+	if r := c.ask("GET", "/metrics", ""); r.Code != http.StatusServiceUnavailable || !strings.Contains(r.Body.String(), "16 scrapes") {
+		t.Errorf("one more scrape gets %d: %s", r.Code, r.Body)
+	}
+	if r := c.ask("GET", "/healthz", ""); r.Code != http.StatusOK {
+		t.Errorf("/healthz responds %d", r.Code)
+	}
+	close(end)
+	all.Wait()
+	if r := c.ask("GET", "/metrics", ""); r.Code != http.StatusOK {
+		t.Errorf("a scrape after the others gets %d: %s", r.Code, r.Body)
+	}
+}

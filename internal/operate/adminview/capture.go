@@ -1,0 +1,174 @@
+package adminview
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"adbuffer/internal/operate/admin"
+	"adbuffer/internal/setup/config"
+	"adbuffer/internal/ssp/ssp"
+	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/syntax"
+	"adbuffer/internal/wire/upstream"
+)
+
+// captureView is what GET /capture shows.
+type captureView struct {
+	SSP       string     `json:"ssp"`
+	Exchanges []captured `json:"exchanges"`
+}
+
+// captured is one exchange with an SSP as GET /capture shows it.
+type captured struct {
+	ID       string       `json:"id,omitempty"`
+	At       time.Time    `json:"at"` // when the request entered the queue
+	Outcome  string       `json:"outcome"`
+	Error    string       `json:"error,omitempty"`
+	Protocol string       `json:"protocol"`
+	Reused   bool         `json:"reused"` // the connection had carried a request before
+	TotalMs  float64      `json:"total_ms"`
+	Pending  float64      `json:"pending_ms"`              // until the request acquired a place
+	First    float64      `json:"first_byte_ms,omitempty"` // after that
+	Request  *capturedMsg `json:"request,omitempty"`       // missing if nothing was sent, or the request was hedged
+	Response *capturedMsg `json:"response,omitempty"`      // missing if no response came
+}
+
+// capturedMsg is a request or a response, with its secrets hidden.
+type capturedMsg struct {
+	Method string      `json:"method,omitempty"`
+	URL    string      `json:"url,omitempty"`
+	Status int         `json:"status,omitempty"`
+	Fields [][2]string `json:"fields"`
+	// Body is the beginning of the body if that is text, BodyBinary if it is not.
+	Body       string `json:"body,omitempty"`
+	BodyBinary []byte `json:"body_base64,omitempty"`
+	BodyBytes  int    `json:"body_bytes"` // of the whole body
+}
+
+// maxCapturedBody bounds how much of each body is kept.
+const maxCapturedBody = 4 << 10
+
+// Capture returns the next n exchanges with an SSP, or
+// as many as ended before ctx did. A capture of an SSP that a reload removes does not continue on
+// another SSP of that name.
+func (v *Views) Capture(ctx context.Context, name string, n int) (any, error) {
+	current := v.versions.Current()
+	if !current.Config.Admin.Capture {
+		return nil, admin.ErrCaptureOff
+	}
+	part, err := partNamed(current, name)
+	if err != nil {
+		return nil, err
+	}
+	c := make(capturing, n)
+	stop, ok := part.SSP.Observe(c.note)
+	if !ok {
+		return nil, admin.ErrCaptureBusy
+	}
+	defer stop()
+	view := captureView{name, []captured{}}
+	for len(view.Exchanges) < n {
+		select {
+		case e := <-c:
+			view.Exchanges = append(view.Exchanges, e)
+		case <-ctx.Done():
+			return view, nil
+		}
+	}
+	return view, nil
+}
+
+// capturing takes exchanges until its buffer is full.
+type capturing chan captured
+
+func (c capturing) note(s *ssp.SSP, r *ssp.Request, ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error) {
+	if len(c) == cap(c) {
+		return
+	}
+	select {
+	case c <- capturedOf(s.Policy(), r, ex, o, err):
+	default:
+	}
+}
+
+// capturedOf describes an exchange. policy is the SSP's.
+func capturedOf(policy *httpheader.Policy, req *ssp.Request, ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error) captured {
+	t := &ex.Times
+	e := captured{
+		ID: string(req.Fields.RequestID()), At: t.Queued, Outcome: o.String(), Protocol: ex.Protocol.String(), Reused: ex.Reused,
+		TotalMs: milliseconds(t.Done.Sub(t.Queued)),
+	}
+	if !t.Acquired.IsZero() {
+		e.Pending = milliseconds(t.Acquired.Sub(t.Queued))
+		if !t.FirstByte.IsZero() {
+			e.First = milliseconds(t.FirstByte.Sub(t.Acquired))
+		}
+	}
+	if len(ex.Request.Target) > 0 {
+		e.Request = sent(&ex.Request, policy, req.Query)
+	}
+	if err != nil {
+		e.Error = err.Error()
+		return e
+	}
+	e.Response = message(ex.Response.Fields, ex.Response.Body, nil)
+	e.Response.Status = ex.Response.Status
+	return e
+}
+
+// sent shows a request to an SSP. clients is the query of the client's request.
+func sent(r *upstream.Request, policy *httpheader.Policy, clients []byte) *capturedMsg {
+	m := message(r.Fields, r.Body, policy.Sets)
+	m.Method = r.Method.String()
+	m.URL = r.Scheme + "://" + string(r.Authority) + targetView(r.Target, clients)
+	return m
+}
+
+func milliseconds(d time.Duration) float64 { return round(float64(d) / float64(time.Millisecond)) }
+
+// targetView is a request's target with possible secrets hidden. It hides all values of the
+// endpoint's own query. In the client's query behind it, it hides a value if its name suggests a
+// secret.
+func targetView(target, clients []byte) string {
+	path, query, ok := strings.Cut(string(target), "?")
+	if !ok {
+		return path
+	}
+	own := strings.TrimSuffix(query, string(clients))
+	params := strings.Split(query[len(own):], "&")
+	for i, p := range params {
+		if name, _, has := strings.Cut(p, "="); has && config.NamesSecret(name) {
+			params[i] = name + "=" + config.Hidden
+		}
+	}
+	return path + "?" + config.HideQuery(own) + strings.Join(params, "&")
+}
+
+// message copies fields and body, whose memory belongs to the exchange. sets reports
+// whether the configuration sets a field; nil = it sets none.
+func message(fields, body []byte, sets func(name []byte) bool) *capturedMsg {
+	m := &capturedMsg{Fields: [][2]string{}, BodyBytes: len(body)}
+	for name, value := range syntax.Fields(fields) {
+		v := string(value)
+		if sets != nil && sets(name) {
+			v = config.HideField(string(name), v)
+		}
+		if config.NamesSecret(string(name)) {
+			v = config.Hidden
+		}
+		m.Fields = append(m.Fields, [2]string{string(name), v})
+	}
+	cut := body[:min(len(body), maxCapturedBody)]
+	for n := 1; n < utf8.UTFMax && len(cut) < len(body) && !utf8.RuneStart(body[len(cut)]); n++ {
+		cut = cut[:len(cut)-1] // a part of a character
+	}
+	if utf8.Valid(cut) {
+		m.Body = string(cut)
+	} else {
+		m.BodyBinary = bytes.Clone(body[:min(len(body), maxCapturedBody)])
+	}
+	return m
+}

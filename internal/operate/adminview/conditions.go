@@ -1,0 +1,178 @@
+package adminview
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"adbuffer/internal/setup/reload"
+	"adbuffer/internal/ssp/balancer"
+	"adbuffer/internal/ssp/dial"
+	"adbuffer/internal/ssp/pool"
+	"adbuffer/internal/ssp/ssp"
+	"adbuffer/internal/wire/logs"
+	"adbuffer/internal/wire/upstream"
+)
+
+// conditionKind is a state of an SSP in which its requests are refused or cannot be sent.
+type conditionKind int
+
+const (
+	shedding conditionKind = iota
+	unreachable
+	noPlace
+	paused
+	unresolved
+)
+
+// conditionMessages are the lines of the log when a condition begins and ends.
+var conditionMessages = [...]struct{ began, ended string }{
+	shedding:    {"the breaker sheds requests because the SSP fails; see breaker", "the breaker sheds no more requests"},
+	unreachable: {"no connection to an endpoint can be opened", "connections to an endpoint can be opened again"},
+	noPlace:     {"requests found no place on a connection", "requests find places again"},
+	unresolved:  {"the name of an endpoint cannot be looked up", "the name of an endpoint can be looked up again"},
+	paused:      {"the SSP asked for a pause with Retry-After; see qps.limit", "the pause that the SSP asked for is over"},
+}
+
+// conditionEnds is the number of looks without a condition after which the log says that it ended.
+// So a condition that comes and goes is one in the log.
+const conditionEnds = 15
+
+// condition is a state of an SSP now, or of one of its endpoints.
+type condition struct {
+	conditionID
+	why string
+}
+
+type conditionID struct {
+	kind     conditionKind
+	endpoint string // "" = the whole SSP
+}
+
+// String returns the condition in a sentence.
+func (c condition) String() string {
+	text := conditionMessages[c.kind].began
+	if c.endpoint != "" {
+		text += ", " + c.endpoint
+	}
+	return text + ": " + c.why
+}
+
+// conditionsOf returns the conditions of an SSP. recent counts its outcomes of the last looks.
+func conditionsOf(p *pool.Snapshot, s *ssp.Snapshot, lookups []dial.FailedLookup, recent map[string]uint64) (all []condition) {
+	add := func(kind conditionKind, endpoint, format string, args ...any) {
+		all = append(all, condition{conditionID{kind, endpoint}, fmt.Sprintf(format, args...)})
+	}
+	if s.BreakerShedRatio > 0 {
+		most := mostFailed(recent, blamesSSP)
+		if most != "" {
+			most = ", most of them as " + most
+		}
+		add(shedding, "", "%.0f %% of the requests are shed; of the last %d that were sent, %d failed%s",
+			100*s.BreakerShedRatio, s.BreakerRequests, s.BreakerFailures, most)
+	}
+	for i := range p.Endpoints {
+		if e := &p.Endpoints[i]; e.Connections == 0 && e.LastDialError != "" {
+			add(unreachable, e.Endpoint, "%s", logs.Cut(e.LastDialError))
+		}
+	}
+	for _, l := range lookups {
+		text := "since %s: %s"
+		if l.Kept {
+			text += "; the addresses of its last good look-up stay in use"
+		}
+		add(unresolved, l.Host, text, l.Since.UTC().Format(time.RFC3339), logs.Cut(l.Err.Error()))
+	}
+	var refused []string
+	for _, o := range []upstream.Outcome{upstream.PendingFull, upstream.PendingTimeout} {
+		if n := recent[o.String()]; n > 0 {
+			refused = append(refused, fmt.Sprintf("%d as %s", n, o))
+		}
+	}
+	if len(refused) > 0 {
+		add(noPlace, "", "in the last seconds %s; see adbuffer plan --admin", strings.Join(refused, ", "))
+	}
+	if s.BackoffSeconds > 0 {
+		add(paused, "", "%.1f s are left; see retry_after_max and retry_after_share", s.BackoffSeconds)
+	}
+	return all
+}
+
+// conditionLog logs once when a condition of one SSP begins, and once when it ends.
+type conditionLog struct {
+	open map[conditionID]*openCondition
+}
+
+type openCondition struct {
+	since time.Time
+	gone  int // looks in a row without the condition
+}
+
+func (c *conditionLog) look(log *zap.Logger, now time.Time, all []condition) {
+	if c.open == nil {
+		c.open = make(map[conditionID]*openCondition)
+	}
+	for _, found := range all {
+		if one := c.open[found.conditionID]; one != nil {
+			one.gone = 0
+			continue
+		}
+		c.open[found.conditionID] = &openCondition{since: now}
+		found.line(log).Warn(conditionMessages[found.kind].began, zap.String("why", found.why))
+	}
+	for id, one := range c.open {
+		if slices.ContainsFunc(all, func(found condition) bool { return found.conditionID == id }) {
+			continue
+		}
+		one.gone++
+		if one.gone >= conditionEnds {
+			delete(c.open, id)
+			id.line(log).Info(conditionMessages[id.kind].ended, zap.Duration("lasted", now.Sub(one.since)))
+		}
+	}
+}
+
+func (id conditionID) line(log *zap.Logger) *zap.Logger {
+	if id.endpoint == "" {
+		return log
+	}
+	return log.With(zap.String("endpoint", id.endpoint))
+}
+
+// stateOf says why requests to an SSP may be refused or delayed now, for explain.
+func (h *histories) stateOf(part *reload.Part) []string {
+	s, all := part.SSP, []string{}
+	p, r := s.Pool().Snapshot(), s.Snapshot()
+	_, _, recent := h.ofSSP(s, r.Outcomes)
+	if p.State != balancer.Enabled.String() {
+		all = append(all, fmt.Sprintf("an operator has set it to %s; see adbuffer ssp enable", p.State))
+	}
+	for i := range p.Endpoints {
+		if e := &p.Endpoints[i]; e.EjectedSeconds > 0 || e.State != balancer.Enabled.String() {
+			all = append(all, fmt.Sprintf("endpoint %s is %s", e.Endpoint, whyNot(e)))
+		}
+	}
+	if p.PlacesInUse >= p.PlacesLimit && p.PlacesLimit > 0 {
+		all = append(all, fmt.Sprintf("all %d places are in use, and %d requests wait; see pool.max_conns and pool.max_pending", p.PlacesLimit, p.Pending))
+	}
+	for _, c := range conditionsOf(&p, &r, part.FailedLookups(), recent) {
+		all = append(all, c.String())
+	}
+	return all
+}
+
+// whyNot says why an endpoint that is not enabled, or is ejected, gets no requests.
+func whyNot(e *pool.EndpointSnapshot) string {
+	switch {
+	case e.EjectedSeconds > 0:
+		return fmt.Sprintf("ejected for %.1f s; see ejection", e.EjectedSeconds)
+	case e.State != "unhealthy":
+		return e.State
+	case e.LastCheckError == "":
+		return "unhealthy, and its last health check succeeded; see health_check"
+	}
+	return "unhealthy: " + logs.Cut(e.LastCheckError) + "; see health_check"
+}

@@ -1,0 +1,378 @@
+package adminview
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"adbuffer/internal/machine/overload"
+	"adbuffer/internal/operate/sizing"
+	"adbuffer/internal/request/proxy"
+	"adbuffer/internal/request/route"
+	"adbuffer/internal/setup/config"
+	"adbuffer/internal/setup/reload"
+	"adbuffer/internal/ssp/balancer"
+	"adbuffer/internal/ssp/ssp"
+	"adbuffer/internal/wire/logs"
+	"adbuffer/internal/wire/openrtb"
+	"adbuffer/internal/wire/upstream"
+)
+
+// Explained says how adbuffer would handle a request, with secrets hidden. No SSP got the request.
+type Explained struct {
+	ID     string   `json:"id,omitempty"`
+	Client string   `json:"client,omitempty"` // after the route's privacy
+	Route  string   `json:"route,omitempty"`
+	Why    []string `json:"why"` // why the route is this one
+	// Passed are routes before it that match but for their conditions on the body.
+	Passed     []passedRoute `json:"passed,omitempty"`
+	Mode       string        `json:"mode,omitempty"`
+	BudgetMs   float64       `json:"budget_ms,omitempty"`   // what SSPs have, after deadline.reserve
+	BudgetFrom string        `json:"budget_from,omitempty"` // the field or setting that it follows from
+	Fairness   string        `json:"fairness,omitempty"`    // whose share of the places it uses if it waits
+	Priority   string        `json:"priority,omitempty"`    // of the route
+	Refused    *refused      `json:"refused,omitempty"`     // adbuffer would respond by itself
+	Machine    []string      `json:"machine"`               // settings that this machine lowers, and why
+	// Now says why a running adbuffer may refuse the request at this moment, whatever the SSPs do.
+	Now  []string       `json:"now"`
+	SSPs []explainedSSP `json:"ssps"` // in the route's order
+}
+
+type refused struct {
+	Outcome string `json:"outcome"`
+	Status  int    `json:"status"`
+	Detail  string `json:"detail"`
+}
+
+// explainedSSP is an SSP that would be asked, or may be.
+type explainedSSP struct {
+	SSP       string       `json:"ssp"`
+	Weight    int          `json:"weight,omitempty"`
+	TimeoutMs float64      `json:"timeout_ms,omitempty"`
+	Secondary bool         `json:"secondary,omitempty"`
+	Request   *capturedMsg `json:"request,omitempty"`  // at its first endpoint
+	Error     string       `json:"error,omitempty"`    // why there is no request
+	Filtered  []string     `json:"filtered,omitempty"` // the conditions on the body that do not hold
+	Limits    []string     `json:"limits"`
+	// Now says why a running adbuffer may refuse or delay the request at this moment.
+	Now []string `json:"now"`
+	// Spares says of each endpoint of a later priority why it gets no requests.
+	Spares []string `json:"spares,omitempty"`
+}
+
+// Explain says how p, whose version is current, would handle message: one HTTP/1.1 request from a
+// client at peer.
+func (v *Views) Explain(p *proxy.Proxy, current *reload.Version, message []byte, peer netip.Addr) *Explained {
+	e := p.Explain(message, peer, func(name string) string { return current.Part(name).Host() })
+	x := &Explained{ID: e.ID, BudgetMs: milliseconds(e.Budget), BudgetFrom: e.BudgetFrom, Why: []string{}, Machine: lowered(current.Config), Now: []string{}, SSPs: []explainedSSP{}}
+	if e.Client.IsValid() {
+		x.Client = e.Client.String()
+	}
+	if key := current.Config.Server.Fairness.Key; key != "" && e.Refusal == nil {
+		x.Fairness = fairness(key, x.Client, e.FairValue)
+	}
+	if e.Refusal != nil {
+		x.Refused = &refused{e.Refusal.Outcome.String(), e.Refusal.StatusCode(), e.Refusal.Detail}
+	}
+	if e.Route != nil {
+		x.Priority = e.Route.Priority.String()
+		x.Now = append(x.Now, overloadOf(e.Route, p.Snapshot().Overload)...)
+		c := &current.Config.Routes[e.Route.Index]
+		x.Route, x.Mode, x.Why = c.Name, string(c.Mode), why(current.Config, e)
+	}
+	for _, rt := range e.Passed {
+		x.Passed = append(x.Passed, passedRoute{Route: rt.Name, Failed: failed(current.Config.Routes[rt.Index].Match.OpenRTB, e)})
+	}
+	for i := range e.Requests {
+		q := &e.Requests[i]
+		part := current.Part(q.Target.SSP.Name())
+		s := explainedSSP{
+			SSP: part.Config.Name, Weight: q.Target.Weight, TimeoutMs: milliseconds(q.Target.Timeout), Secondary: q.Target.Secondary, Limits: limitsOf(part.Config),
+			Now: append(v.history.stateOf(part), adviceOf(part.SSP)...), Spares: sparesOf(part.SSP),
+		}
+		switch {
+		case q.Filtered:
+			s.Filtered = failed(whenOf(&current.Config.Routes[e.Route.Index], part.Config.Name), e)
+			s.Error = upstream.Filtered.String()
+		case q.Err != nil:
+			s.Error = q.Err.Error()
+		default:
+			s.Request = sent(&q.Request, q.Target.SSP.Policy(), q.Query)
+		}
+		x.SSPs = append(x.SSPs, s)
+	}
+	return x
+}
+
+// passedRoute is a route whose conditions on the body do not hold.
+type passedRoute struct {
+	Route  string   `json:"route"`
+	Failed []string `json:"failed"` // with the values that they saw
+}
+
+// whenOf returns the conditions of an SSP in a route.
+func whenOf(c *config.Route, ssp string) []config.BodyCondition {
+	i := slices.IndexFunc(c.SSPs, func(leg config.RouteSSP) bool { return leg.Name == ssp })
+	return c.SSPs[i].When
+}
+
+// failed describes the conditions that do not hold, with the values that they see.
+func failed(conditions []config.BodyCondition, e *proxy.Explanation) (all []string) {
+	if e.Unreadable != openrtb.Readable {
+		return []string{fmt.Sprintf("the body matches no condition, since %s (%v)", e.Unreadable.Text(), e.Unreadable)}
+	}
+	for i, c := range reload.BodyConditions(conditions) {
+		if seen := c.Explain(e.Body); !seen.Holds {
+			all = append(all, bodyCondition(&conditions[i])+", but "+sees(c.Path.String(), &seen))
+		}
+	}
+	return all
+}
+
+// sees describes the values that a condition sees.
+func sees(path string, seen *openrtb.Seen) string {
+	if len(seen.Values) == 0 {
+		return "it is missing"
+	}
+	var values []string
+	for _, v := range seen.Values {
+		text := logs.Visible(v[:min(len(v), maxSeenValue)])
+		if len(v) > maxSeenValue {
+			text += "..."
+		}
+		if config.NamesSecret(path) {
+			text = config.Hidden
+		}
+		values = append(values, text)
+	}
+	if seen.More {
+		values = append(values, "...")
+	}
+	return "it is " + strings.Join(values, ", ")
+}
+
+// maxSeenValue bounds how many bytes of a value an explanation shows.
+const maxSeenValue = 80
+
+// bodyCondition describes a condition on the body.
+func bodyCondition(c *config.BodyCondition) string {
+	values := func(list []config.JSONValue) string {
+		shown := make([]string, len(list))
+		for i, v := range list {
+			shown[i] = v.Shown(c.Path)
+		}
+		return strings.Join(shown, ", ")
+	}
+	switch {
+	case c.In != nil:
+		return c.Path + " must be in [" + values(c.In) + "]"
+	case c.NotIn != nil:
+		return c.Path + " must not be in [" + values(c.NotIn) + "]"
+	case *c.Exists:
+		return c.Path + " must exist"
+	}
+	return c.Path + " must not exist"
+}
+
+// fairness says whose share of the places a request uses.
+func fairness(key, client, value string) string {
+	_, name, _ := strings.Cut(key, ":")
+	switch {
+	case key == "client_ip":
+		value = client
+	case value == "":
+		value = "none, like all requests without it"
+	case config.NamesSecret(name):
+		value = config.Hidden
+	default:
+		value = logs.Visible([]byte(value[:min(len(value), maxSeenValue)]))
+	}
+	return key + ": " + value
+}
+
+// overloadOf says that adbuffer is overloaded, and which share of the route's requests it refuses.
+func overloadOf(rt *route.Route, s overload.State) []string {
+	if !s.Overloaded {
+		return nil
+	}
+	text := fmt.Sprintf("adbuffer is overloaded since %s: all requests wait %v ms for CPU, and server.overload.target is %v ms; ",
+		s.Since.UTC().Format(time.RFC3339), s.LagMs, s.TargetMs)
+	share := math.Ceil(100 * s.Refusing[rt.Priority.String()])
+	if s.DryRun {
+		return []string{text + fmt.Sprintf("without dry_run it would refuse %v %% of the requests with priority %v", share, rt.Priority)}
+	}
+	return []string{text + fmt.Sprintf("it refuses %v %% of the requests with priority %v", share, rt.Priority)}
+}
+
+// adviceOf returns what the pool has decided about its size, and the advice if it is too small for its load.
+func adviceOf(s *ssp.SSP) []string {
+	p, o := s.Pool().Snapshot(), s.Pool().Options()
+	all := sizing.OwnSize(&p, &o)
+	if advice := sizing.Advice(&p, &o); strings.HasPrefix(advice, "Set ") {
+		all = append(all, advice)
+	}
+	return all
+}
+
+// sparesOf says why endpoints of a later priority get no requests.
+func sparesOf(s *ssp.SSP) (all []string) {
+	endpoints := s.Pool().Snapshot().Endpoints
+	serving, of, priority := 0, 0, 0
+	for i := range endpoints {
+		if endpoints[i].Active {
+			serving, priority = serving+1, endpoints[i].Priority
+		}
+	}
+	for i := range endpoints {
+		if endpoints[i].Priority == priority {
+			of++
+		}
+	}
+	for i := range endpoints {
+		// Of the others, "now" says why they get none.
+		if e := &endpoints[i]; serving > 0 && e.Priority > priority && e.State == balancer.Enabled.String() {
+			all = append(all, fmt.Sprintf("%s has priority %d, and gets requests once no endpoint of priority %d serves; now %d of %d do", e.Endpoint, e.Priority, priority, serving, of))
+		}
+	}
+	return all
+}
+
+// lowered lists the settings that are not in force as they are, since this machine allows less.
+func lowered(c *config.Config) []string {
+	all := []string{}
+	for _, l := range []config.Limit{c.MaxConnections(), c.MaxBufferedBytes()} {
+		if text := l.Lowered(); text != "" {
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
+// why lists the conditions of the route, all of which hold, and the client's choice.
+func why(cfg *config.Config, e *proxy.Explanation) []string {
+	c := &cfg.Routes[e.Route.Index]
+	all := []string{fmt.Sprintf("routes[%d] is the first of %d that matches", e.Route.Index, len(cfg.Routes)), "path " + c.Match.Path}
+	if c.Match.Host != "" {
+		all = append(all, "host "+c.Match.Host)
+	}
+	all = append(all, conditions("query", c.Match.Query)...)
+	all = append(all, conditions("header", c.Match.Header)...)
+	for i := range c.Match.OpenRTB {
+		all = append(all, "body: "+bodyCondition(&c.Match.OpenRTB[i]))
+	}
+	if c.Match.Holdback > 0 {
+		all = append(all, fmt.Sprintf("a share of %v of such requests goes on to the next route (holdback)", c.Match.Holdback))
+	}
+	if e.Chosen != nil {
+		all = append(all, "the client chose "+e.Chosen.SSP.Name())
+	}
+	return all
+}
+
+// conditions lists conditions on the query or the header.
+func conditions(kind string, conditions []route.Condition) (all []string) {
+	for _, m := range conditions {
+		text := kind + " has " + m.Name
+		if m.Value != nil && config.NamesSecret(m.Name) {
+			text += "=" + config.Hidden
+		} else if m.Value != nil {
+			text += "=" + *m.Value
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+// limitsOf lists the limits of an SSP that may refuse or delay a request.
+func limitsOf(c *config.SSP) []string {
+	p := &c.Pool
+	all := []string{
+		fmt.Sprintf("pool.max_conns %d", p.MaxConns), fmt.Sprintf("pool.max_pending %d", p.MaxPending), fmt.Sprintf("pool.pending_timeout %v", p.PendingTimeout),
+		fmt.Sprintf("timeouts.connect %v", c.Timeouts.Connect), fmt.Sprintf("max_response_bytes %d", c.MaxResponseBytes), fmt.Sprintf("retry.max %d", c.Retry.Max),
+	}
+	if c.MaxInFlight > 0 {
+		all = append(all, fmt.Sprintf("max_in_flight %d", c.MaxInFlight))
+	}
+	if c.Timeouts.Request > 0 {
+		all = append(all, fmt.Sprintf("timeouts.request %v", c.Timeouts.Request))
+	}
+	if c.QPS.Limit > 0 {
+		all = append(all, fmt.Sprintf("qps.limit %v", c.QPS.Limit))
+	}
+	if c.Breaker.Enabled {
+		all = append(all, fmt.Sprintf("breaker.failure_ratio %v", c.Breaker.FailureRatio))
+	}
+	return all
+}
+
+// String returns x as text for a terminal.
+func (x *Explained) String() string {
+	var b strings.Builder
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-9s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	lines := func(name string, texts []string) {
+		for _, text := range texts {
+			line(name, "%s", text)
+		}
+	}
+	if x.Route != "" {
+		line("route", "%s (%s)", x.Route, x.Mode)
+		lines("", x.Why)
+	}
+	for _, p := range x.Passed {
+		line("passed", "%s", p.Route)
+		lines("", p.Failed)
+	}
+	if x.Client != "" {
+		line("client", "%s", x.Client)
+	}
+	if x.ID != "" {
+		line("id", "%s", x.ID)
+	}
+	if x.BudgetFrom != "" {
+		line("deadline", "%v ms from %s, less deadline.reserve", x.BudgetMs, x.BudgetFrom)
+	}
+	if x.Fairness != "" {
+		line("fairness", "%s", x.Fairness)
+	}
+	lines("now", x.Now)
+	if x.Refused != nil {
+		line("response", "%d %s: %s; no SSP is asked", x.Refused.Status, x.Refused.Outcome, x.Refused.Detail)
+	}
+	lines("machine", x.Machine)
+	for i := range x.SSPs {
+		s := &x.SSPs[i]
+		b.WriteByte('\n')
+		name := s.SSP
+		if s.Weight > 0 && x.Mode == string(route.Split) {
+			name += fmt.Sprintf(", weight %d", s.Weight)
+		}
+		if s.TimeoutMs > 0 {
+			name += fmt.Sprintf(", timeout %v ms", s.TimeoutMs)
+		}
+		if s.Secondary {
+			name += ", secondary: not waited for"
+		}
+		line("ssp", "%s", name)
+		line("limits", "%s", strings.Join(s.Limits, ", "))
+		lines("now", s.Now)
+		lines("spare", s.Spares)
+		lines("filtered", s.Filtered)
+		if s.Request == nil {
+			line("request", "none: %s", s.Error)
+			continue
+		}
+		line("request", "%s %s", s.Request.Method, s.Request.URL)
+		for _, f := range s.Request.Fields {
+			line("", "%s: %s", f[0], f[1])
+		}
+		if s.Request.BodyBytes > 0 {
+			line("", "and a body of %d bytes", s.Request.BodyBytes)
+		}
+	}
+	return b.String()
+}

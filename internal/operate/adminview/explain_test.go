@@ -1,0 +1,54 @@
+package adminview
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"adbuffer/internal/setup/config"
+	"adbuffer/internal/ssp/balancer"
+	"adbuffer/internal/test/testsupport"
+)
+
+func TestExplainSaysWhyASpareIsNotUsed(t *testing.T) {
+	text := func(list string) string {
+		return "ssps: [{name: a, endpoints: [" + list + "]}]\nroutes: [{name: default, match: {path: /fillbuffer}, ssps: [a]}]\n"
+	}
+	for _, row := range []struct {
+		endpoints string
+		want      []string
+	}{
+		{`"http://127.0.0.1:1/"`, nil},
+		{`"http://127.0.0.1:1/", "http://127.0.0.1:2/", {url: "http://127.0.0.1:3/", priority: 2}`,
+			[]string{"127.0.0.1:3 has priority 2, and gets requests once no endpoint of priority 0 serves; now 2 of 2 do"}},
+	} {
+		versions := versionsOf(t, text(row.endpoints))
+		if got := sparesOf(versions.Current().SSPs[0]); !slices.Equal(got, row.want) {
+			t.Errorf("%s: %q, want %q", row.endpoints, got, row.want)
+		}
+	}
+	versions := versionsOf(t, text(`"http://127.0.0.1:1/", "http://127.0.0.1:2/", {url: "http://127.0.0.1:3/", priority: 1}`))
+	s := versions.Current().SSPs[0]
+	s.Pool().SetEndpointState("127.0.0.1:1", balancer.Disabled)
+	if got := sparesOf(s); len(got) != 1 || !strings.HasSuffix(got[0], "; now 1 of 2 do") {
+		t.Errorf("one of two is disabled: %q", got)
+	}
+}
+
+func TestExplainNamesTheSettingsThatTheMachineLowers(t *testing.T) {
+	cfg := parse(t, "ssps: [{name: a, endpoints: [\"http://127.0.0.1:1/\"]}]\nroutes: [{name: r, match: {path: /}, ssps: [a]}]\n")
+	cfg.Machine = config.Machine{}
+	if got := lowered(cfg); len(got) != 0 {
+		t.Errorf("a machine without limits lowers %q", got)
+	}
+	cfg.Machine = config.Machine{OpenFiles: 512, Memory: 256 << 20, MemoryFrom: "that the cgroup allows"}
+	got := lowered(cfg)
+	want := []string{
+		"server.max_connections is 192, lowered from 65536: the process may open 512 files (ulimit -n)",
+		"server.max_buffered_bytes is 67108864, lowered from 268435456: a quarter of the 268435456 bytes of memory that the cgroup allows",
+	}
+	testsupport.True(t, slices.Equal(got, want), "%q, want %q", got, want)
+	if text := (&Explained{Machine: got, SSPs: []explainedSSP{{SSP: "a", Spares: []string{"b:1 waits"}}}}).String(); !strings.Contains(text, "machine   server.max_connections is 192") || !strings.Contains(text, "spare     b:1 waits") {
+		t.Error(text)
+	}
+}

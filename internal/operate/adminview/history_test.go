@@ -1,0 +1,162 @@
+package adminview
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"adbuffer/internal/setup/reload"
+	"adbuffer/internal/ssp/pool"
+	"adbuffer/internal/ssp/ssp"
+	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/upstream"
+)
+
+func TestHistoryIsRatesBetweenLooks(t *testing.T) {
+	h, now := new(history), time.Now()
+	h.note(now, &pool.Snapshot{Arrivals: 1000, Holds: 900, HoldSeconds: 90})
+	testsupport.MustTrue(t, len(h.Rate) == 0, "one look gives %v", h.Rate)
+	h.note(now.Add(2*time.Second), &pool.Snapshot{Arrivals: 1300, Holds: 1100, HoldSeconds: 100, Saturation: 0.25, Pending: 3})
+	h.note(now.Add(4*time.Second), &pool.Snapshot{Arrivals: 1300, Holds: 1100, HoldSeconds: 100})
+	if h.Rate[0] != 150 || h.HoldMillis[0] != 50 || h.Saturation[0] != 0.25 || h.Waiting[0] != 3 || h.Rate[1] != 0 || h.HoldMillis[1] != 0 {
+		t.Errorf("history %+v", h)
+	}
+}
+
+func TestHistoryHasTheLimitOfAPoolThatSizesItself(t *testing.T) {
+	h, now := new(history), time.Now()
+	look := func(auto *pool.AutoSnapshot) (text string) {
+		now = now.Add(historyStep)
+		h.note(now, &pool.Snapshot{Auto: auto})
+		all := histories{bySSP: map[string]*history{"a": h}}
+		out, err := json.Marshal(all.view(""))
+		testsupport.NoError(t, err)
+		return string(out)
+	}
+	look(nil)
+	look(&pool.AutoSnapshot{Limit: 16, Need: 10})
+	if got := look(&pool.AutoSnapshot{Limit: 40, Need: 38}); !strings.Contains(got, `"auto_limit":[16,40],"auto_need":[10,38]`) {
+		t.Errorf("the history is %s", got)
+	}
+	if got := look(nil); strings.Contains(got, "auto_") {
+		t.Errorf("the pool has its configured size, and its history is %s", got)
+	}
+}
+
+func TestHistoryOfAPoolThatReplacesAnotherBeginsAtZero(t *testing.T) {
+	ssp := startSSP(t)
+	versions := versionsOf(t, oneSSP(ssp, "a"))
+	h, now := newHistories(zap.NewNop()), time.Now()
+	look := func() {
+		h.look(now, versions.Current().Parts, nil)
+		now = now.Add(historyStep)
+	}
+	acquire := func() {
+		t.Helper()
+		place, err := versions.Current().Pools[0].Acquire(&upstream.Exchange{Context: t.Context(), Deadline: time.Now().Add(30 * time.Second)})
+		testsupport.NoError(t, err)
+		place.Release(new(upstream.Exchange))
+	}
+	look()
+	acquire()
+	look()
+	replace(t, versions, oneSSP(ssp, "a", "protocol: http1"))
+	for range 7 { // more than the old pool had
+		acquire()
+	}
+	look()
+	acquire()
+	look()
+	if got := h.bySSP["a"].Rate; len(got) != 2 || got[0] != 0.5 || got[1] != 0.5 {
+		t.Errorf("the rates are %v, want one request in each of the two intervals between looks at the same pool", got)
+	}
+	replace(t, versions, oneSSP(ssp, "b"))
+	look()
+	testsupport.True(t, h.bySSP["a"] == nil && h.bySSP["b"] != nil, "the history is %v", h.bySSP)
+}
+
+func TestHistoryKeepsTheLastFiveMinutes(t *testing.T) {
+	h, now := new(history), time.Now()
+	for i := range 400 {
+		h.note(now.Add(time.Duration(i)*historyStep), &pool.Snapshot{Arrivals: uint64(i * i)})
+	}
+	if len(h.Rate) != historyPoints || cap(h.Rate) > 2*historyPoints || h.Rate[historyPoints-1] != float64(399*399-398*398)/2 {
+		t.Errorf("%d points, want at most %d, the last is %v", len(h.Rate), cap(h.Rate), h.Rate[len(h.Rate)-1])
+	}
+}
+
+func TestIdleTimeoutToSetIsLoggedOncePerChange(t *testing.T) {
+	core, logs := observer.New(zap.InfoLevel)
+	w := newHistories(zap.New(core))
+	o := &pool.Options{IdleTimeout: 55 * time.Second}
+	for _, learned := range []float64{0, 0, 30, 30, 30.2, 20, 20, 70} {
+		w.adviseLocked("openx", &pool.Snapshot{LearnedIdleSeconds: learned}, o)
+	}
+	var set []time.Duration
+	for _, e := range logs.All() {
+		f := e.ContextMap()
+		set = append(set, f["set"].(time.Duration))
+		testsupport.True(t, f["ssp"] == "openx" && f["now"] == 55*time.Second, "logged %v", f)
+	}
+	if len(set) != 2 || set[0] != 28*time.Second || set[1] != 19*time.Second {
+		t.Errorf("logged advice of %v, want 28s and 19s, once each", set)
+	}
+}
+
+func TestPercentilesOfTheLastMinuteExcludeOlderRequests(t *testing.T) {
+	versions := versionsOf(t, oneSSP(startSSP(t), "a"))
+	s := versions.Current().SSPs[0]
+	h, now := newHistories(zap.NewNop()), time.Now()
+	observe := func(n int, d time.Duration) {
+		for range n {
+			s.Latency().ObserveDuration(d)
+		}
+	}
+	look := func(d time.Duration) {
+		for range d / historyStep {
+			h.look(now, versions.Current().Parts, nil)
+			now = now.Add(historyStep)
+		}
+	}
+	testsupport.Equal(t, ofLastMinute(h, s), (lastMinute{}), "before the first request: %+v")
+	observe(100, 20*time.Millisecond)
+	look(30 * time.Second)
+	observe(10, 200*time.Millisecond)
+	testsupport.Equal(t, ofLastMinute(h, s), (lastMinute{P50Seconds: 0.02, P99Seconds: 0.2}), "after half a minute: %+v")
+	look(34 * time.Second)
+	testsupport.Equal(t, ofLastMinute(h, s), (lastMinute{P50Seconds: 0.2, P99Seconds: 0.2}), "after a minute: %+v")
+	look(40 * time.Second)
+	if got := ofLastMinute(h, s); got != (lastMinute{}) || s.Snapshot().P99Seconds != 0.2 {
+		t.Errorf("after a minute without requests: %+v", got)
+	}
+}
+
+// Before, the counts of the new SSP were compared with those of the old one, and the difference was
+// below zero.
+func TestAnSSPThatIsRemovedAndAddedBetweenTwoLooksStartsANewMinute(t *testing.T) {
+	first, again := versionsOf(t, oneSSP(startSSP(t), "a")).Current().Parts[0], versionsOf(t, oneSSP(startSSP(t), "a")).Current().Parts[0]
+	h, now := newHistories(zap.NewNop()), time.Now()
+	for range 1000 {
+		first.SSP.Latency().ObserveDuration(time.Second)
+	}
+	for range 60 * time.Second / historyStep {
+		h.look(now, []*reload.Part{first}, nil)
+		now = now.Add(historyStep)
+	}
+	again.SSP.Latency().ObserveDuration(20 * time.Millisecond)
+	want := lastMinute{P50Seconds: 0.02, P99Seconds: 0.02}
+	testsupport.Equal(t, ofLastMinute(h, again.SSP), want, "before the next look: %+v")
+	h.look(now, []*reload.Part{again}, nil)
+	testsupport.Equal(t, ofLastMinute(h, again.SSP), want, "after the next look: %+v")
+}
+
+// ofLastMinute is lastMinute without the time that it covers.
+func ofLastMinute(h *histories, s *ssp.SSP) lastMinute {
+	m, _, _ := h.ofSSP(s, s.Snapshot().Outcomes)
+	m.Seconds = 0
+	return m
+}

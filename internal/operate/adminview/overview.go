@@ -1,0 +1,205 @@
+package adminview
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"adbuffer/internal/request/proxy"
+	"adbuffer/internal/setup/reload"
+	"adbuffer/internal/ssp/balancer"
+	"adbuffer/internal/ssp/pool"
+	"adbuffer/internal/ssp/ssp"
+	"adbuffer/internal/wire/logs"
+	"adbuffer/internal/wire/upstream"
+)
+
+// urgency orders the troubles of SSPs, the worst last.
+type urgency int
+
+const (
+	calm     urgency = iota
+	byHand           // an operator has taken it out
+	late             // some of its requests fail or end at their deadline
+	waits            // requests wait for a place, or found none
+	degraded         // an endpoint is out, a look-up fails, or the SSP asked for a pause
+	failing          // most of its requests fail
+	down             // no request can be sent to it
+)
+
+var urgencyNames = [...]string{calm: "", byHand: "by hand", late: "late", waits: "waiting", degraded: "degraded", failing: "failing", down: "down"}
+
+// trouble is one reason why an SSP needs attention.
+type trouble struct {
+	urgency urgency
+	text    string
+}
+
+// sspRow is an SSP in the overview.
+type sspRow struct {
+	SSP     string   `json:"ssp"`
+	Urgency int      `json:"urgency"`       // the higher, the worse; 0 = no trouble
+	Trouble string   `json:"trouble"`       // the name of the urgency; "" = no trouble
+	Why     []string `json:"why,omitempty"` // the worst first
+
+	Saturation    float64    `json:"saturation"`
+	SaturationMax float64    `json:"saturation_max"`
+	PlacesInUse   int        `json:"places_in_use"`
+	PlacesLimit   int        `json:"places_limit"`
+	Waiting       int        `json:"waiting"` // requests
+	LastMinute    lastMinute `json:"last_minute"`
+	Trend         trend      `json:"trend"`
+}
+
+// routeRow is a route in the overview.
+type routeRow struct {
+	Route      string     `json:"route"`
+	LastMinute lastMinute `json:"last_minute"`
+}
+
+// Overview returns the response to GET /overview: a row for each SSP and route, the worst SSPs first. The
+// caller fills in service without ConfigHash, and what is wrong with the whole service.
+func (v *Views) Overview(service Service, routes []proxy.RouteCounts, notices []string, totals any) any {
+	var rows []sspRow
+	lower := []string{}
+	v.versions.Look(func(current *reload.Version) {
+		service.ConfigHash, lower = current.Hash, lowered(current.Config)
+		rows = make([]sspRow, len(current.Parts))
+		for i, p := range current.Parts {
+			rows[i] = v.rowOf(p)
+		}
+	})
+	slices.SortStableFunc(rows, func(a, b sspRow) int {
+		return cmp.Or(b.Urgency-a.Urgency, cmp.Compare(b.Saturation, a.Saturation), cmp.Compare(b.SaturationMax, a.SaturationMax), cmp.Compare(a.SSP, b.SSP))
+	})
+	all := make([]routeRow, len(routes))
+	for i := range routes {
+		all[i] = routeRow{routes[i].Name, v.history.lastMinuteOfRoute(&routes[i])}
+	}
+	return map[string]any{
+		"service": service, "totals": totals, "notices": append([]string{}, notices...), "lowered": lower,
+		"failed_outcomes": failedOutcomes, "ssps": rows, "routes": all,
+	}
+}
+
+func (v *Views) rowOf(part *reload.Part) sspRow {
+	p, s := part.SSP.Pool().Snapshot(), part.SSP.Snapshot()
+	minute, trend, recent := v.history.ofSSP(part.SSP, s.Outcomes)
+	row := sspRow{
+		SSP: part.Config.Name, Saturation: round(p.Saturation), SaturationMax: round(p.SaturationMax),
+		PlacesInUse: p.PlacesInUse, PlacesLimit: p.PlacesLimit, Waiting: p.Pending,
+		LastMinute: minute, Trend: trend,
+	}
+	all := troublesOf(&p, &s, &row.LastMinute)
+	for _, c := range conditionsOf(&p, &s, part.FailedLookups(), recent) {
+		if c.kind != unreachable { // troublesOf has it
+			all = append(all, trouble{conditionUrgency[c.kind], c.String()})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b trouble) int { return int(b.urgency - a.urgency) })
+	for _, t := range all {
+		row.Urgency = max(row.Urgency, int(t.urgency))
+		row.Why = append(row.Why, t.text)
+	}
+	row.Trouble = urgencyNames[row.Urgency]
+	return row
+}
+
+var conditionUrgency = [...]urgency{shedding: failing, unreachable: degraded, noPlace: waits, unresolved: degraded, paused: degraded}
+
+// Shares of the last minute's requests from which an SSP is in trouble.
+const (
+	failingShare = 0.5
+	lateShare    = 0.01
+)
+
+// troublesOf returns what endpoints and the last minute say of an SSP.
+func troublesOf(p *pool.Snapshot, s *ssp.Snapshot, m *lastMinute) (all []trouble) {
+	if p.State != balancer.Enabled.String() {
+		all = append(all, trouble{byHand, "an operator has set it to " + p.State})
+	}
+	if t, any := endpointTrouble(p.Endpoints); any {
+		all = append(all, t)
+	}
+	// An operator's choice is no failure of the SSP.
+	if failed, asked := m.Failed-m.byHand, m.Requests-m.byHand; failed > 0 {
+		share := float64(failed) / float64(asked)
+		u := calm
+		switch {
+		case share >= failingShare:
+			u = failing
+		case share >= lateShare:
+			u = late
+		}
+		if u != calm {
+			all = append(all, trouble{u, fmt.Sprintf("%d of %d requests of the last minute failed: %s", failed, asked, m.howFailed)})
+		}
+	}
+	if p.Pending > 0 {
+		all = append(all, trouble{waits, fmt.Sprintf("requests in the queue: %d; places: %d", p.Pending, p.PlacesLimit)})
+	}
+	if o := s.ConcurrencyLimit; o > 0 && s.InFlight >= o {
+		all = append(all, trouble{waits, fmt.Sprintf("%d of %d requests to it are in flight", s.InFlight, o)})
+	}
+	return all
+}
+
+// endpointTrouble says how many endpoints get no requests, and why, for example "1 of 3 endpoints ejected:
+// connection refused".
+func endpointTrouble(endpoints []pool.EndpointSnapshot) (t trouble, any bool) {
+	why := map[string]int{}
+	out := 0
+	var order []string
+	for i := range endpoints {
+		text := whyOut(&endpoints[i])
+		if text == "" {
+			continue
+		}
+		out++
+		why[text]++
+		if why[text] == 1 {
+			order = append(order, text)
+		}
+	}
+	if out == 0 {
+		return trouble{}, false
+	}
+	for i, text := range order {
+		order[i] = fmt.Sprintf("%d of %d endpoints %s", why[text], len(endpoints), text)
+	}
+	t = trouble{degraded, strings.Join(order, "; ")}
+	if out == len(endpoints) {
+		t.urgency = down
+	}
+	return t, true
+}
+
+// whyOut says why an endpoint gets no requests, "" if it may get some. An operator's own choice is no
+// trouble.
+func whyOut(e *pool.EndpointSnapshot) string {
+	switch {
+	case e.EjectedSeconds > 0 && e.LastDialError != "":
+		return "ejected: " + lastPart(e.LastDialError)
+	case e.EjectedSeconds > 0:
+		return "ejected: most of its failures are " + cmp.Or(mostFailed(e.Requests, func(upstream.Outcome) bool { return true }), "of its SSP")
+	case e.State == "unhealthy":
+		if e.LastCheckError == "" {
+			return "unhealthy"
+		}
+		return "unhealthy: " + lastPart(e.LastCheckError)
+	case e.Connections == 0 && e.LastDialError != "":
+		return "unreachable: " + lastPart(e.LastDialError)
+	}
+	return ""
+}
+
+// lastPart returns the cause at the end of an error, such as "connection refused". The parts before it
+// name the address and the operation, which the card shows.
+func lastPart(text string) string {
+	if _, fault, ok := strings.Cut(text, "x509: "); ok {
+		text, _, _ = strings.Cut(fault, ": ")
+		return logs.Cut(text)
+	}
+	return logs.Cut(strings.TrimSpace(text[strings.LastIndex(text, ": ")+1:]))
+}

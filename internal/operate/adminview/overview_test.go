@@ -1,0 +1,149 @@
+package adminview
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"adbuffer/internal/machine/metrics"
+	"adbuffer/internal/request/proxy"
+	"adbuffer/internal/ssp/pool"
+	"adbuffer/internal/ssp/ssp"
+	"adbuffer/internal/test/testsupport"
+)
+
+func TestTroublesOfAnSSP(t *testing.T) {
+	up := pool.EndpointSnapshot{Endpoint: "a:1", State: "enabled", Active: true}
+	ejected := pool.EndpointSnapshot{Endpoint: "b:1", State: "ejected", EjectedSeconds: 5, LastDialError: "connect_failed: b (b:1): no TCP connection: connect: connection refused"}
+	failedResponses := pool.EndpointSnapshot{Endpoint: "b:1", State: "ejected", EjectedSeconds: 5, Requests: map[string]uint64{"fill": 9, "server_error": 5, "conn_lost": 1}}
+	unreachable := pool.EndpointSnapshot{Endpoint: "c:1", State: "enabled", LastDialError: "tls_failed: c:1: tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time"}
+	sick := pool.EndpointSnapshot{Endpoint: "d:1", State: "unhealthy", LastCheckError: "503"}
+	drained := pool.EndpointSnapshot{Endpoint: "e:1", State: "draining"}
+	for _, test := range []struct {
+		name      string
+		pool      pool.Snapshot
+		ssp       ssp.Snapshot
+		minute    lastMinute
+		urgency   urgency
+		want      string
+		endpoints []pool.EndpointSnapshot
+	}{
+		{name: "healthy", urgency: calm, endpoints: []pool.EndpointSnapshot{up}},
+		{name: "one of three is ejected", urgency: degraded, endpoints: []pool.EndpointSnapshot{up, ejected, up}, want: "1 of 3 endpoints ejected: connection refused"},
+		{name: "ejected for its responses", urgency: degraded, endpoints: []pool.EndpointSnapshot{up, failedResponses}, want: "1 of 2 endpoints ejected: most of its failures are server_error"},
+		{name: "two causes", urgency: degraded, endpoints: []pool.EndpointSnapshot{up, sick, unreachable}, want: "1 of 3 endpoints unhealthy: 503; 1 of 3 endpoints unreachable: certificate has expired or is not yet valid"},
+		{name: "none is left", urgency: down, endpoints: []pool.EndpointSnapshot{unreachable, unreachable}, want: "2 of 2 endpoints unreachable: certificate has expired or is not yet valid"},
+		{name: "an operator drains one", urgency: calm, endpoints: []pool.EndpointSnapshot{up, drained}},
+		{name: "by hand", urgency: byHand, pool: pool.Snapshot{State: "disabled"}, want: "an operator has set it to disabled"},
+		{name: "few fail", urgency: calm, minute: lastMinute{Requests: 1000, Failed: 9}},
+		{name: "some fail", urgency: late, minute: lastMinute{Requests: 1000, Failed: 10, howFailed: "10 as deadline"}, want: "10 of 1000 requests of the last minute failed: 10 as deadline"},
+		{name: "most fail", urgency: failing, minute: lastMinute{Requests: 10, Failed: 5, howFailed: "5 as server_error"}, want: "5 of 10 requests"},
+		{name: "by hand, and its requests fail", urgency: byHand, pool: pool.Snapshot{State: "draining"}, minute: lastMinute{Requests: 10, Failed: 10, byHand: 10}, want: "an operator has set it to draining"},
+		{name: "requests wait", urgency: waits, pool: pool.Snapshot{Pending: 3, PlacesLimit: 8}, want: "requests in the queue: 3; places: 8"},
+		{name: "at its limit", urgency: waits, ssp: ssp.Snapshot{ConcurrencyLimit: 5, InFlight: 5}, want: "5 of 5 requests to it are in flight"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			test.pool.Endpoints = test.endpoints
+			if test.pool.State == "" {
+				test.pool.State = "enabled"
+			}
+			all := troublesOf(&test.pool, &test.ssp, &test.minute)
+			if test.urgency == calm {
+				testsupport.True(t, len(all) <= 0, "its troubles are %v", all)
+				return
+			}
+			if len(all) != 1 || all[0].urgency != test.urgency || !strings.Contains(all[0].text, test.want) {
+				t.Errorf("its troubles are %v, want %q (%d)", all, test.want, test.urgency)
+			}
+		})
+	}
+}
+
+// Cancelled legs of parallel modes are no failures: a healthy estate showed 28 %.
+func TestAMinuteCountsOnlyFailuresOfTheLastMinute(t *testing.T) {
+	var m minute
+	h := metrics.Durations(time.Millisecond, time.Second)
+	m.look(h, map[string]uint64{"server_error": 7, "filtered": 3}, 4)
+	for range minuteMarks * markEvery {
+		m.look(h, map[string]uint64{"server_error": 7, "filtered": 3}, 4)
+	}
+	h.ObserveDuration(time.Millisecond)
+	now := map[string]uint64{"server_error": 8, "deadline": 2, "breaker_open": 90, "ssp_disabled": 200, "cancelled": 30, "client_gone": 4, "fill": 5, "too_large": 1, "filtered": 93}
+	if got := m.last(h, now, 6); got.Filtered != 90 || got.Masked != 2 || got.Failed != 293 || got.byHand != 200 || got.Fills != 5 || got.howFailed != "2 as deadline, 90 as breaker_open" || got.Requests != 333 || got.Seconds < 60 || got.Seconds > 70 {
+		t.Errorf("the last minute is %+v", got)
+	}
+}
+
+func TestATrendCoversTenMinutes(t *testing.T) {
+	var tr trend
+	outcomes := map[string]uint64{}
+	for i := range (trendPoints + 5) * trendEvery {
+		outcomes = map[string]uint64{"fill": outcomes["fill"] + 3, "deadline": outcomes["deadline"] + 1, "filtered": outcomes["filtered"] + 16}
+		saturation := 0.2
+		if i == (trendPoints+5)*trendEvery-3 {
+			saturation = 0.9
+		}
+		tr.look(saturation, outcomes)
+	}
+	if len(tr.Saturation) != trendPoints || len(tr.Failed) != trendPoints || tr.Saturation[0] != 20 || tr.Saturation[trendPoints-1] != 90 || tr.Failed[3] != 25 {
+		t.Errorf("the trend is %+v", tr)
+	}
+}
+
+func TestTheOverviewHasTheRoutesOfTheLastMinute(t *testing.T) {
+	h, latency := newHistories(zap.NewNop()), metrics.Durations(time.Millisecond, time.Second)
+	route := func(n uint64) []proxy.RouteCounts {
+		return []proxy.RouteCounts{{Name: "default", Outcomes: map[string]uint64{"fill": n}, Latency: latency}}
+	}
+	for i := range minuteMarks*markEvery + 1 {
+		latency.ObserveDuration(time.Millisecond)
+		h.look(time.Now(), nil, route(uint64(i)+1))
+	}
+	all := route(minuteMarks*markEvery + 1)
+	if got := h.lastMinuteOfRoute(&all[0]); got.Fills != got.Requests || got.Fills < 30 || got.Fills > 35 {
+		t.Errorf("the last minute is %+v", got)
+	}
+	h.look(time.Now(), nil, nil)
+	testsupport.Equal(t, len(h.byRoute), 0, "a removed route is still there: %v")
+}
+
+// manySSPs are views of 200 SSPs after ten minutes, and their overview.
+func manySSPs(t testing.TB) (*Views, func() any) {
+	var ssps, names strings.Builder
+	for i := range 200 {
+		fmt.Fprintf(&ssps, "  - {name: exchange-number-%d, endpoints: [\"http://127.0.0.1:1/a\", \"http://127.0.0.1:2/a\"]}\n", i)
+		fmt.Fprintf(&names, "exchange-number-%d, ", i)
+	}
+	versions := versionsOf(t, "ssps:\n"+ssps.String()+"routes: [{name: default, match: {path: /fillbuffer}, ssps: ["+names.String()+"]}]\n")
+	v, now := New(versions, zap.NewNop()), time.Now()
+	for range trendPoints * trendEvery {
+		now = now.Add(historyStep)
+		v.history.look(now, versions.Current().Parts, nil)
+	}
+	return v, func() any { return v.Overview(Service{}, nil, nil, nil) }
+}
+
+func TestTheOverviewOf200SSPsIsSmall(t *testing.T) {
+	_, overview := manySSPs(t)
+	b, err := json.Marshal(overview())
+	testsupport.NoError(t, err)
+	// 26 KB are for the reasons of 200 SSPs in trouble, and for larger numbers.
+	if len(b) > 174_000 || strings.Count(string(b), `"trend":{"saturation":[0,0`) != 200 {
+		t.Errorf("the overview has %d bytes", len(b))
+	}
+}
+
+// BenchmarkOverviewOf200SSPs is one refresh of the page.
+func BenchmarkOverviewOf200SSPs(b *testing.B) {
+	_, overview := manySSPs(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := json.Marshal(overview()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

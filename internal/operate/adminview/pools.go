@@ -1,0 +1,95 @@
+package adminview
+
+import (
+	"time"
+
+	"adbuffer/internal/operate/sizing"
+	"adbuffer/internal/setup/reload"
+	"adbuffer/internal/ssp/pool"
+	"adbuffer/internal/ssp/ssp"
+	"adbuffer/internal/wire/logs"
+	"adbuffer/internal/wire/upstream"
+)
+
+// poolView is one SSP as /pools shows it.
+type poolView struct {
+	pool.Snapshot
+	Protocol    string                    `json:"protocol"`
+	Connections map[string]map[string]int `json:"connections"` // by protocol and state
+	Limits      sizing.Limits             `json:"limits"`
+	Requests    ssp.Snapshot              `json:"requests"`
+	LastMinute  lastMinute                `json:"last_minute"`
+	URLs        []string                  `json:"urls"`
+	ReuseRatio  float64                   `json:"reuse_ratio"` // share of acquired places that needed no new connection; 0 before the first
+	Advice      string                    `json:"advice"`
+	// Now says why requests may be refused or delayed at this moment.
+	Now []string `json:"now"`
+	// IdleAdvice names a better idle_timeout than the one in force; "" = there is none.
+	IdleAdvice string `json:"idle_advice,omitempty"`
+}
+
+// Service is the process as /pools shows it.
+type Service struct {
+	Version       string    `json:"version"`
+	Commit        string    `json:"commit"`
+	Go            string    `json:"go"`
+	State         string    `json:"state"` // starting, ready, draining
+	Listen        string    `json:"listen"`
+	Now           time.Time `json:"now"`
+	UptimeSeconds float64   `json:"uptime_seconds"`
+	ConfigHash    string    `json:"config_hash"`
+	Via           string    `json:"via"` // the name of this process in Via
+}
+
+// Pools returns the response to GET /pools: all SSPs, or the one named only. The caller fills in totals,
+// and service without ConfigHash.
+func (v *Views) Pools(service Service, totals any, only string) any {
+	views := []poolView{}
+	v.versions.Look(func(current *reload.Version) {
+		service.ConfigHash = current.Hash
+		for _, p := range current.Parts {
+			if only == "" || only == p.Config.Name {
+				views = append(views, v.viewOf(p))
+			}
+		}
+	})
+	return map[string]any{"service": service, "totals": totals, "pools": views}
+}
+
+func (v *Views) viewOf(p *reload.Part) poolView {
+	snap, o := p.SSP.Pool().Snapshot(), p.SSP.Pool().Options()
+	for i := range snap.Endpoints {
+		snap.Endpoints[i].LastDialError = logs.Cut(snap.Endpoints[i].LastDialError)
+	}
+	state := p.SSP.Snapshot()
+	minute, _, _ := v.history.ofSSP(p.SSP, state.Outcomes)
+	return poolView{
+		Snapshot: snap, Protocol: snap.Protocol.String(), Connections: connectionsView(&snap),
+		Limits: sizing.Limits{
+			MaxConns: o.MaxConns, MaxHTTP2Conns: o.MaxHTTP2Conns, MinIdle: o.MinIdle, MaxIdle: o.MaxIdle,
+			IdleTimeout: o.IdleTimeout.String(), MaxAge: o.MaxAge.String(), MaxRequests: o.MaxRequests,
+			MaxPending: o.MaxPending, PendingTimeout: o.PendingTimeout.String(), MaxDials: o.MaxDials,
+			MaxStreams: o.MaxStreams, PipelineDepth: o.PipelineDepth, Sources: len(p.Config.SourceAddresses), MaxInFlight: p.SSP.MaxInFlight(),
+		},
+		Requests: state, LastMinute: minute, URLs: p.Config.ShownURLs(), ReuseRatio: reuseRatio(&snap),
+		Now:    append(v.history.stateOf(p), sizing.OwnSize(&snap, &o)...),
+		Advice: sizing.Advice(&snap, &o), IdleAdvice: sizing.IdleAdvice(&snap, &o),
+	}
+}
+
+// reuseRatio counts as the recording rules do. It is 0 if warm-up has opened more connections than
+// requests have acquired places.
+func reuseRatio(s *pool.Snapshot) float64 {
+	if s.Lent == 0 {
+		return 0
+	}
+	return max(0, 1-float64(s.Opened)/float64(s.Lent))
+}
+
+func connectionsView(s *pool.Snapshot) map[string]map[string]int {
+	all := make(map[string]map[string]int)
+	for p := upstream.HTTP1; p < upstream.Protocols; p++ {
+		all[p.String()] = map[string]int{"idle": s.Idle[p], "active": s.Active[p], "draining": s.Draining[p]}
+	}
+	return all
+}

@@ -1,0 +1,44 @@
+// Package adminview makes the views of a running service that the admin listener shows: pools,
+// their history and advice, and captures of requests.
+package adminview
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"adbuffer/internal/request/proxy"
+	"adbuffer/internal/setup/reload"
+)
+
+// Views are the views of the admin listener. Make them with New.
+type Views struct {
+	versions *reload.Versions
+	history  *histories
+}
+
+// New returns views of the versions. log is for events that SSPs cause.
+func New(versions *reload.Versions, log *zap.Logger) *Views {
+	return &Views{versions: versions, history: newHistories(log)}
+}
+
+// Watch records the history of all SSPs until ctx ends. It logs when an SSP's requests begin to fail, and
+// when limits are reached.
+func (v *Views) Watch(ctx context.Context, p *proxy.Proxy) {
+	tick := time.NewTicker(historyStep)
+	defer tick.Stop()
+	var reached limitLog
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			v.history.look(now, v.versions.Current().Parts, p.Routes())
+			reached.look(v.history.log, now, p.Limits())
+		}
+	}
+}
+
+// History is what GET /history shows: all SSPs, or the one named only.
+func (v *Views) History(only string) any { return v.history.view(only) }

@@ -1,0 +1,378 @@
+// Package probe asks one SSP what an operator must know before it gets requests: protocols, addresses,
+// times, limits of its connections, and what its no-bid looks like.
+package probe
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"adbuffer/internal/wire/logs"
+)
+
+// maxAddresses bounds the addresses that are dialled.
+const maxAddresses = 8
+
+// pipelined is how many requests are sent at once to see whether the SSP pipelines.
+const pipelined = 3
+
+// ErrURL is the error of Run for a URL that it cannot ask.
+var ErrURL = errors.New("the URL must begin with http:// or https://, and name a host and no user")
+
+// Options say what to ask.
+type Options struct {
+	URL  string // http or https; its query may hold secrets, and only the YAML has it
+	Body []byte // of a POST with JSON; nil = GET
+	// Idle is how long idle connections stay open to see when the SSP closes them; 0 = not tried.
+	Idle       time.Duration
+	Pipelining bool          // several requests at once on a connection of HTTP/1.1
+	Conns      int           // connections open at once, at least 1
+	Requests   int           // requests in all, at least 1
+	Timeout    time.Duration // of a dial, of a handshake, and of a request
+	// Authorities of the SSP's certificate; nil = the system's. Insecure accepts any certificate.
+	Authorities *x509.CertPool
+	Insecure    bool
+
+	dial func(ctx context.Context, network, address string) (net.Conn, error) // for tests; nil = the system's
+}
+
+// Report is what the SSP showed.
+type Report struct {
+	URL          string         `json:"-"`
+	Addresses    []Address      `json:"addresses"`
+	TLSVersions  []string       `json:"tls_versions,omitempty"` // of 1.2 and 1.3; empty for http
+	ALPN         string         `json:"alpn,omitempty"`         // what the SSP chose of h2 and http/1.1
+	HTTP1        *ProtocolFacts `json:"http1,omitempty"`        // nil: the SSP does not speak it
+	HTTP2        *HTTP2Facts    `json:"http2,omitempty"`        // over http: in cleartext (h2c)
+	Pipelines    *bool          `json:"pipelines,omitempty"`    // nil = not tried
+	GzipResponse bool           `json:"gzip_response"`
+	GzipRequest  *bool          `json:"gzip_request,omitempty"` // a compressed body got the same status; nil = not tried
+	NoBids       []NoBid        `json:"no_bids"`                // forms that occurred, each once
+	Fills        int            `json:"fills"`                  // responses 2xx with an ad, or with a body of another kind
+	Errors       []string       `json:"errors"`                 // what failed, each text once
+	Requests     int            `json:"requests"`               // that were sent
+}
+
+// Address is one address of the SSP's host.
+type Address struct {
+	IP        netip.Addr    `json:"ip"`
+	Connect   time.Duration `json:"connect_ns"`
+	Handshake time.Duration `json:"handshake_ns,omitempty"` // of TLS
+	Error     string        `json:"error,omitempty"`
+}
+
+// ProtocolFacts are about the connections of one protocol.
+type ProtocolFacts struct {
+	First  time.Duration `json:"first_ns"`  // the first response on a connection
+	Median time.Duration `json:"median_ns"` // all responses of the series
+	Served int           `json:"served"`    // requests of the series that one connection served
+	Closed bool          `json:"closed"`    // the SSP then closed it
+	Failed bool          `json:"failed"`    // the next one failed in another way
+	// IdleLimit is when the SSP closed an idle connection, and IdleOpen is how long one stayed open. Both are 0
+	// if that was not tried, or not found out.
+	IdleLimit time.Duration `json:"idle_limit_ns,omitempty"`
+	IdleOpen  time.Duration `json:"idle_open_ns,omitempty"`
+	// Announced is the timeout of the field Keep-Alive; 0 = none.
+	Announced time.Duration `json:"announced_idle_ns,omitempty"`
+}
+
+// HTTP2Facts are about connections of HTTP/2.
+type HTTP2Facts struct {
+	ProtocolFacts
+	Streams uint32 `json:"max_concurrent_streams"` // 0 = the SSP names no limit
+}
+
+// NoBid is a form of response without a bid.
+type NoBid string
+
+// The forms.
+const (
+	NoContent NoBid = "204"
+	EmptyBody NoBid = "a 2xx without a body"
+	OpenRTB   NoBid = "an OpenRTB document without a bid"
+	VAST      NoBid = "a VAST document without an ad"
+)
+
+// prober is one run. Only its budget and report are shared by goroutines.
+type prober struct {
+	Options
+	target *url.URL
+	port   string
+	budget *budget
+
+	mu     sync.Mutex // guards report
+	report Report
+}
+
+// Run probes the SSP. It never has more connections open, and never sends more requests, than the options
+// say. An error means that nothing could be learned; what failed alone is in the report.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	u, err := url.Parse(o.URL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
+		return nil, ErrURL
+	}
+	if o.dial == nil {
+		o.dial = (&net.Dialer{Timeout: o.Timeout}).DialContext
+	}
+	p := &prober{Options: o, target: u, port: u.Port(), budget: newBudget(o.Conns, o.Requests)}
+	if p.port == "" {
+		p.port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	p.report = Report{URL: o.URL, NoBids: []NoBid{}, Errors: []string{}}
+	address, err := p.addresses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.versions(ctx, address)
+	p.http1(ctx, address)
+	p.http2(ctx, address)
+	p.idle(ctx, address)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	p.report.Requests = o.Requests - p.budget.left()
+	if p.report.HTTP1 == nil && p.report.HTTP2 == nil {
+		return nil, fmt.Errorf("%s responds to no request: %s", u.Host, strings.Join(p.report.Errors, "; "))
+	}
+	return &p.report, nil
+}
+
+// addresses dials each address of the host, and returns the first that works.
+func (p *prober) addresses(ctx context.Context) (works string, err error) {
+	limited, cancel := context.WithTimeout(ctx, p.Timeout)
+	defer cancel()
+	ips, err := net.DefaultResolver.LookupNetIP(limited, "ip", p.target.Hostname())
+	if err != nil {
+		return "", err
+	}
+	if len(ips) > maxAddresses {
+		p.failed("addresses", fmt.Errorf("the host has %d; the first %d are tried", len(ips), maxAddresses))
+		ips = ips[:maxAddresses]
+	}
+	for _, ip := range ips {
+		a := Address{IP: ip.Unmap()}
+		c, err := p.open(ctx, net.JoinHostPort(a.IP.String(), p.port), nil)
+		if err != nil {
+			a.Error = lineOf(err)
+		} else {
+			a.Connect, a.Handshake = c.connect, c.handshake
+			p.report.ALPN = c.protocol
+			c.Close()
+			if works == "" {
+				works = net.JoinHostPort(a.IP.String(), p.port)
+			}
+		}
+		p.report.Addresses = append(p.report.Addresses, a)
+	}
+	if works == "" {
+		return "", fmt.Errorf("no address of %s works: %s", p.target.Host, p.report.Addresses[0].Error)
+	}
+	return works, nil
+}
+
+// versions tries the TLS versions that adbuffer knows.
+func (p *prober) versions(ctx context.Context, address string) {
+	if p.target.Scheme != "https" {
+		return
+	}
+	for _, v := range []struct {
+		name    string
+		version uint16
+	}{{"1.2", tls.VersionTLS12}, {"1.3", tls.VersionTLS13}} {
+		c, err := p.open(ctx, address, func(t *tls.Config) { t.MinVersion, t.MaxVersion = v.version, v.version })
+		if err != nil {
+			continue // the report lists the others
+		}
+		c.Close()
+		p.report.TLSVersions = append(p.report.TLSVersions, v.name)
+	}
+}
+
+// http1 asks over HTTP/1.1: a series on one connection, then a compressed request and pipelined ones.
+func (p *prober) http1(ctx context.Context, address string) {
+	c, err := p.openHTTP1(ctx, address)
+	if err != nil {
+		p.failed("HTTP/1.1", err)
+		return
+	}
+	facts, first := p.series("HTTP/1.1", func() (*response, error) { return c.exchange(p.Body, false) })
+	c.Close() // before others: there may be a budget of one connection
+	if first == nil {
+		return
+	}
+	facts.Announced = first.keepAlive
+	p.report.HTTP1 = &facts
+	p.special(ctx, address, first.status)
+}
+
+// series repeats a request on one connection, and leaves half of the requests to others. first is the first
+// response; nil if there is none.
+func (p *prober) series(what string, exchange func() (*response, error)) (facts ProtocolFacts, first *response) {
+	var times []time.Duration
+	for limit := p.budget.left() / 2; !facts.Closed && (p.budget.left() > limit || first == nil); {
+		r, err := exchange()
+		if err != nil {
+			facts.Closed = isClose(err)
+			facts.Failed = !facts.Closed
+			if first == nil || facts.Failed {
+				p.failed(what, err)
+			}
+			break
+		}
+		first = cmp.Or(first, r)
+		p.note(r)
+		times = append(times, r.took)
+		facts.Served++
+		facts.Closed = r.closes
+	}
+	if first != nil {
+		facts.First, facts.Median = first.took, median(times)
+	}
+	return facts, first
+}
+
+// special sends a compressed request and pipelined ones, each kind on a connection of its own.
+func (p *prober) special(ctx context.Context, address string, plain int) {
+	if p.Body != nil && p.budget.left() > 1 { // one is left for HTTP/2
+		if c, err := p.openHTTP1(ctx, address); err == nil {
+			r, err := c.exchange(compressed(p.Body), true)
+			accepted := err == nil && r.status == plain
+			p.report.GzipRequest = &accepted
+			c.Close()
+		}
+	}
+	if p.Pipelining && p.budget.left() > pipelined { // one is left for HTTP/2
+		if c, err := p.openHTTP1(ctx, address); err == nil {
+			responses, err := c.pipeline(p.Body, pipelined)
+			all := len(responses) == pipelined
+			p.report.Pipelines = &all
+			if err != nil {
+				p.failed("pipelining", err)
+			}
+			c.Close()
+		}
+	}
+}
+
+func (p *prober) http2(ctx context.Context, address string) {
+	c, err := p.openHTTP2(ctx, address)
+	if err != nil {
+		if p.report.ALPN == "h2" { // otherwise the SSP does not speak it
+			p.failed("HTTP/2", err)
+		}
+		return
+	}
+	defer c.Close()
+	facts, first := p.series("HTTP/2", func() (*response, error) { return c.exchange(p.Body) })
+	if first == nil {
+		return
+	}
+	p.report.HTTP2 = &HTTP2Facts{ProtocolFacts: facts, Streams: c.streams}
+}
+
+// idle leaves a connection of each protocol idle, until the SSP closes it.
+func (p *prober) idle(ctx context.Context, address string) {
+	if p.Idle <= 0 {
+		return
+	}
+	var all sync.WaitGroup
+	if facts := p.report.HTTP1; facts != nil {
+		all.Go(func() {
+			c, err := p.openHTTP1(ctx, address)
+			if err != nil {
+				p.failed("idle over HTTP/1.1", err)
+				return
+			}
+			defer c.Close()
+			r, err := c.exchange(p.Body, false)
+			p.leaveIdle("idle over HTTP/1.1", facts, r, err, c.idleFor)
+		})
+	}
+	if facts := p.report.HTTP2; facts != nil {
+		all.Go(func() {
+			c, err := p.openHTTP2(ctx, address)
+			if err != nil {
+				p.failed("idle over HTTP/2", err)
+				return
+			}
+			defer c.Close()
+			r, err := c.exchange(p.Body)
+			p.leaveIdle("idle over HTTP/2", &facts.ProtocolFacts, r, err, c.idleFor)
+		})
+	}
+	all.Wait()
+}
+
+// leaveIdle leaves a connection idle after its first exchange, which brought r or err.
+func (p *prober) leaveIdle(what string, facts *ProtocolFacts, r *response, err error, idleFor func(time.Duration) time.Duration) {
+	if err == nil && r.closes {
+		err = errCloses
+	}
+	if err != nil {
+		p.failed(what, err)
+		return
+	}
+	facts.IdleLimit = idleFor(p.Idle)
+	if facts.IdleLimit == 0 {
+		facts.IdleOpen = p.Idle
+	}
+}
+
+// note counts what a response shows.
+func (p *prober) note(r *response) {
+	p.report.GzipResponse = p.report.GzipResponse || r.coding == "gzip"
+	switch form := r.noBid(); {
+	case r.status >= 300:
+		p.failed("a response", fmt.Errorf("status %d", r.status))
+	case form == "":
+		p.report.Fills++
+	case !slices.Contains(p.report.NoBids, form):
+		p.report.NoBids = append(p.report.NoBids, form)
+	}
+}
+
+// failed adds an error to the report, each text once.
+func (p *prober) failed(what string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if text := what + ": " + lineOf(err); !slices.Contains(p.report.Errors, text) {
+		p.report.Errors = append(p.report.Errors, text)
+	}
+}
+
+// lineOf returns the text of an error as one short line that a terminal only prints. The SSP may have
+// written parts of it.
+func lineOf(err error) string {
+	return strings.Map(func(c rune) rune {
+		if !unicode.IsPrint(c) {
+			return '?'
+		}
+		return c
+	}, logs.Cut(err.Error()))
+}
+
+func compressed(body []byte) []byte {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	w.Write(body) //nolint:errcheck // a buffer takes all
+	w.Close()
+	return b.Bytes()
+}
+
+func median(times []time.Duration) time.Duration {
+	times = slices.Sorted(slices.Values(times))
+	return times[len(times)/2]
+}

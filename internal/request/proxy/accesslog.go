@@ -1,0 +1,125 @@
+package proxy
+
+import (
+	"bytes"
+	"net/netip"
+	"slices"
+	"time"
+
+	"adbuffer/internal/request/route"
+	"adbuffer/internal/ssp/ssp"
+	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/logs"
+	"adbuffer/internal/wire/upstream"
+)
+
+// end is how a request ended.
+type end struct {
+	outcome upstream.Outcome
+	detail  string // of an error
+	at      time.Time
+	took    time.Duration
+	// The following are zero if the request was not forwarded.
+	ssp      *ssp.SSP        // nil also if there is no single one
+	err      *upstream.Error // why no SSP responded
+	exchange *upstream.Exchange
+	legs     []logs.Leg
+}
+
+// ended counts and reports a request that has its response, w.
+func (p *Proxy) ended(w *response, r *request, e *end) {
+	rs := r.stats(r.route)
+	rs.outcomes[e.outcome].Add(1)
+	r.ssp.Trace.Observe(rs.duration, e.took, e.at)
+	p.report(w, r, e)
+	r.endTrace(w, e)
+}
+
+// report adds a request, whose response is w, to the request log.
+func (p *Proxy) report(w *response, r *request, e *end) {
+	wants := p.requests.Wants(&r.opts.Access, e.outcome.IsFailure(), e.took, e.at)
+	if wants.None() {
+		return
+	}
+	rec := &logs.Record{
+		At: e.at, ID: string(r.requestID()), Method: logs.Visible(r.method), Path: logs.Visible(r.path()),
+		Route: r.stats(r.route).name, Client: r.client(), Outcome: e.outcome, BytesIn: len(r.body), Total: e.took, Error: logs.Cut(e.detail),
+	}
+	if facts := r.search.Facts(); facts != nil {
+		rec.Unreadable = facts.Reason.String()
+	}
+	rec.Source = string(w.source)
+	if !w.head {
+		rec.BytesOut = len(w.Body)
+	}
+	if e.outcome != upstream.ClientGone && rec.Source != "" { // otherwise there is no response
+		rec.Status = w.Status
+	}
+	rec.SSP, rec.Legs = nameOf(e.ssp), slices.Clone(e.legs)
+	if e.exchange != nil && e.outcome != upstream.Merged {
+		rec.Exchange = e.exchange.Summary()
+	}
+	p.requests.Write(rec, wants)
+}
+
+// endedUnread counts and reports a request or a connection that could not be read.
+func (p *Proxy) endedUnread(v *configVersion, peer netip.Addr, id []byte, f *refusal) {
+	rs, now := v.stats(nil), time.Now()
+	rs.outcomes[f.Outcome].Add(1)
+	rs.duration.ObserveDuration(0)
+	w := p.requests.Wants(&v.opts.Access, f.Outcome.IsFailure(), 0, now)
+	if w.None() {
+		return
+	}
+	rec := &logs.Record{At: now, ID: string(id), Route: noRoute, Client: v.shownPeer(peer), Outcome: f.Outcome, Error: logs.Cut(f.Detail)}
+	if !f.Reset {
+		rec.Status, rec.Source = f.StatusCode(), "proxy/"+f.Outcome.String()
+	}
+	p.requests.Write(rec, w)
+}
+
+// path returns the path of the request target, unchanged.
+func (r *request) path() []byte {
+	if r.fields.Path != nil {
+		return r.fields.Path
+	}
+	path, _, _ := bytes.Cut(r.rawTarget, []byte{'?'})
+	return path
+}
+
+// client returns the address of the client as logs may show it, empty for a unix
+// socket. It resolves the identity of a request that was refused before prepare did.
+func (r *request) client() string {
+	if r.ssp.Identity == nil {
+		if r.method == nil { // the fields of an unreadable head are undefined
+			return r.shownPeer(r.Peer)
+		}
+		truncate := r.truncatesAny()
+		if r.route != nil {
+			truncate = r.route.TruncateIP
+		}
+		r.identity.Resolve(&r.fields, r.Peer, r.peerTrusted(), r.opts.TrustedProxies, truncate)
+	}
+	return addressText(r.identity.Client())
+}
+
+// shownPeer is the address of a peer whose request head could not be read. It is shortened
+// if the privacy of any route requires that.
+func (v *configVersion) shownPeer(peer netip.Addr) string {
+	if v.truncatesAny() {
+		peer = httpheader.Shorten(peer)
+	}
+	return addressText(peer)
+}
+
+// truncatesAny reports whether any route shortens the addresses of clients.
+func (v *configVersion) truncatesAny() bool {
+	return slices.ContainsFunc(v.table.Routes, func(rt *route.Route) bool { return rt.TruncateIP })
+}
+
+func addressText(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
+}

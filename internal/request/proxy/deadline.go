@@ -1,0 +1,142 @@
+package proxy
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"adbuffer/internal/machine/overload"
+	"adbuffer/internal/wire/syntax"
+	"adbuffer/internal/wire/upstream"
+)
+
+// DeadlineOptions say how long a request may take.
+type DeadlineOptions struct {
+	Default     time.Duration
+	Max         time.Duration
+	Header      string // name of the client's field, "" = none
+	OpenRTBTmax bool   // the body's tmax counts too
+	RewriteTmax bool   // an SSP asks for the position of the body's tmax
+	Reserve     time.Duration
+	MinBudget   time.Duration
+}
+
+// Bounds of a client's deadline, in milliseconds.
+const (
+	minStatedMs = 1
+	maxStatedMs = 600000
+)
+
+// headBudget returns the smallest of the client's field, the Grpc-Timeout of a gRPC call and deadline.max, and
+// whether the client stated one of these.
+func (r *request) headBudget() (budget time.Duration, stated bool, f *refusal) {
+	o := &r.opts.Deadline
+	budget = o.Max
+	r.ssp.DeadlineFrom = "deadline.max"
+	if o.Header != "" {
+		if v, n := r.fields.Timeout(); n > 0 {
+			ms, ok := parseMs(v)
+			if !ok || n > 1 {
+				return 0, false, &refusal{Outcome: upstream.BadRequest, Detail: fmt.Sprintf("%s must be one whole number of milliseconds from %d to %d; see deadline.header", o.Header, minStatedMs, maxStatedMs)}
+			}
+			budget, stated = r.smaller(budget, ms, o.Header), true
+		}
+	}
+	if v, n := r.fields.GRPCTimeout(); n > 0 {
+		timeout, ok := parseGRPCTimeout(v)
+		if !ok || n > 1 {
+			return 0, false, &refusal{Outcome: upstream.BadRequest, Detail: "grpc-timeout must be one number of 1 to 8 digits, and a unit: H, M, S, m, u or n"}
+		}
+		budget, stated = r.smaller(budget, timeout, "grpc-timeout"), true
+	}
+	return budget, stated, nil
+}
+
+// setDeadline sets the deadline of r: the smallest of headBudget and the body's tmax. If the client states
+// nothing, deadline.default counts. It then subtracts deadline.reserve.
+func (r *request) setDeadline() *refusal {
+	o := &r.opts.Deadline
+	budget, stated, f := r.headBudget()
+	if f != nil {
+		return f
+	}
+	if (o.OpenRTBTmax || o.RewriteTmax) && len(r.body) > 0 {
+		ms, ok, f := tmax(r)
+		if f != nil {
+			return f
+		}
+		if ok && o.OpenRTBTmax {
+			budget, stated = r.smaller(budget, ms, "tmax"), true
+		}
+	}
+	if !stated {
+		budget = r.smaller(budget, o.Default, "deadline.default")
+	}
+	budget -= o.Reserve + r.Waited
+	r.ssp.Deadline = r.started.Add(budget)
+	if budget < o.MinBudget && r.Waited > 0 {
+		return &refusal{Outcome: upstream.Overloaded, RetryAfter: overload.RetryAfter,
+			Detail: fmt.Sprintf("adbuffer has too little CPU: it read the request %v after it came, and only %v of the time is left, less than %v; see server.overload and deadline.min_budget", r.Waited, max(budget, 0), o.MinBudget)}
+	}
+	if budget < o.MinBudget {
+		return &refusal{Outcome: upstream.Deadline, Detail: fmt.Sprintf("%s leaves only %v for a request to an SSP, less than %v; see deadline.reserve and deadline.min_budget", r.ssp.DeadlineFrom, max(budget, 0), o.MinBudget)}
+	}
+	return nil
+}
+
+// smaller returns the smaller of budget and other. If that is other, it records from as the source
+// of the budget; other wins a tie.
+func (r *request) smaller(budget, other time.Duration, from string) time.Duration {
+	if other <= budget {
+		r.ssp.DeadlineFrom = from
+		return other
+	}
+	return budget
+}
+
+// maxStatedDigits is how many digits maxStatedMs has.
+const maxStatedDigits = 6
+
+// parseMs reads a whole number of milliseconds within the allowed range.
+func parseMs(v []byte) (time.Duration, bool) {
+	if len(v) > maxStatedDigits {
+		return 0, false
+	}
+	n, ok := syntax.ParseNumber(v, maxStatedMs+1)
+	if !ok || n < minStatedMs || n > maxStatedMs {
+		return 0, false
+	}
+	return time.Duration(n) * time.Millisecond, true
+}
+
+// parseGRPCTimeout reads the value of a Grpc-Timeout, whose number may be 0: clients that have no time left
+// send it. https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
+func parseGRPCTimeout(v []byte) (time.Duration, bool) {
+	const maxDigits = 8
+	last := len(v) - 1
+	if last < 1 || last > maxDigits {
+		return 0, false
+	}
+	n, ok := syntax.ParseNumber(v[:last], syntax.MaxNumber)
+	if !ok {
+		return 0, false
+	}
+	var unit time.Duration
+	switch v[last] {
+	case 'H':
+		unit = time.Hour
+	case 'M':
+		unit = time.Minute
+	case 'S':
+		unit = time.Second
+	case 'm':
+		unit = time.Millisecond
+	case 'u':
+		unit = time.Microsecond
+	case 'n':
+		unit = time.Nanosecond
+	default:
+		return 0, false
+	}
+	return time.Duration(min(n, int(math.MaxInt64/unit))) * unit, true
+}

@@ -1,0 +1,111 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+
+	"adbuffer/internal/machine/overload"
+	"adbuffer/internal/request/route"
+	"adbuffer/internal/wire/cpushare"
+	"adbuffer/internal/wire/openrtb"
+	"adbuffer/internal/wire/upstream"
+)
+
+// editBody shortens the addresses in the body if the route's privacy requires that, and checks whether SSPs' remove
+// can read it. It decodes a gzip body for both. An empty body has nothing to hide.
+func (p *Proxy) editBody(r *request) *refusal {
+	rt := r.route
+	if len(r.body) == 0 || !rt.TruncateIP && !rt.Removes() {
+		return nil
+	}
+	var undecoded error
+	if r.fields.Codings() == 1 && openrtb.IsGzip(r.fields.ContentEncoding()) {
+		var f *refusal
+		if f, undecoded = p.decodeBody(r); f != nil {
+			return f
+		}
+	}
+	facts := openrtb.AcquireFacts()
+	defer facts.Release()
+	why := route.UnreadableHeader(&r.fields)
+	if why == openrtb.Readable && rt.Removes() {
+		rt.ScanRemoved(r.body, facts)
+		why = facts.Reason
+	}
+	r.ssp.Unreadable = why
+	if why == openrtb.Readable && rt.TruncateIP {
+		shortened, changed := openrtb.ShortenAddresses.Apply(r.body[:0], r.body, facts) // in place
+		why = facts.Reason
+		if changed {
+			r.body = shortened
+		}
+	}
+	if why == openrtb.Readable {
+		return nil
+	}
+	if examined := r.search.Facts(); examined == nil || examined.Reason == openrtb.Readable {
+		p.unreadable[why].Add(1)
+	}
+	if rt.TruncateIP {
+		detail := "privacy: truncate_ip cannot read the body: " + why.Text()
+		if undecoded != nil {
+			detail += ", and " + undecoded.Error()
+		}
+		return &refusal{Outcome: upstream.BadRequest, Detail: detail}
+	}
+	return nil
+}
+
+// decodeBody replaces a gzip body by what it holds. A body that openrtb.Gunzipper does not decode stays, and keeps
+// its Content-Encoding; err says why.
+func (p *Proxy) decodeBody(r *request) (f *refusal, err error) {
+	limit := r.opts.MaxBodyBytes
+	g := r.gunzipper()
+	defer g.Release()
+	decoded, err := g.Decode(r.body, limit)
+	if f := r.undecoded(err); f != nil {
+		return f, nil
+	}
+	switch {
+	case len(decoded) > limit:
+		return &refusal{Outcome: upstream.TooLarge, Detail: fmt.Sprintf("the decoded body is over %d bytes; see server.max_body_bytes", limit)}, nil
+	case err != nil || len(decoded) == 0:
+		return nil, err
+	case !p.budget.Reserve(int64(len(decoded))):
+		return bufferFull(p.budget), nil
+	}
+	buffer := bodyBuffer(len(decoded))
+	p.freeBody(r)
+	r.buffer, r.room = buffer, len(decoded)
+	r.body = append((*buffer)[:0], decoded...)
+	r.fields.DropContentEncoding()
+	return nil, nil
+}
+
+// gunzipper returns a decoder for r's body. For its turns it waits until deadline.min_budget is left of the time that
+// the request has if the body states none: the body is not known yet.
+func (r *request) gunzipper() *openrtb.Gunzipper {
+	o := &r.opts.Deadline
+	budget, stated, _ := r.headBudget() // 0 if setDeadline will refuse the request
+	if !stated {
+		budget = min(budget, o.Default)
+	}
+	g := openrtb.AcquireGunzipper()
+	g.Resources = openrtb.Resources{
+		Budget: r.ssp.Budget, CPU: r.ssp.CPU, Party: cpushare.PartyOf(r.identity.Client()),
+		Deadline: r.started.Add(budget - o.Reserve - o.MinBudget - r.Waited),
+	}
+	return g
+}
+
+// undecoded refuses a request whose body is not decoded because adbuffer lacks a resource. Any other error of
+// openrtb.Gunzipper says something about the body.
+func (r *request) undecoded(err error) *refusal {
+	switch {
+	case errors.Is(err, openrtb.ErrNoTurn):
+		return &refusal{Outcome: upstream.Overloaded, RetryAfter: overload.RetryAfter, Detail: err.Error()}
+	case errors.Is(err, openrtb.ErrNoMemory):
+		return bufferFull(r.ssp.Budget)
+	}
+	return nil
+}

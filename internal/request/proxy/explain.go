@@ -1,0 +1,126 @@
+package proxy
+
+import (
+	"bytes"
+	"net/netip"
+	"time"
+
+	"adbuffer/internal/client/http1server"
+	"adbuffer/internal/request/route"
+	"adbuffer/internal/wire/openrtb"
+	"adbuffer/internal/wire/upstream"
+)
+
+// Explanation is the predicted handling of a request that is not sent.
+type Explanation struct {
+	ID     string
+	Client netip.Addr // after the route's privacy; zero if the request is refused before
+	// Route is nil if none matches. Chosen is the client's choice of an SSP, nil for none.
+	Route  *route.Route
+	Chosen *route.Target
+	// Passed are the routes before Route that match but for their conditions on the body, and Unreadable is why
+	// the body matches none. Body is set if a condition depends on it.
+	Passed     []*route.Route
+	Unreadable openrtb.Reason
+	Body       []byte
+	// Budget is the time that SSPs would have, and BudgetFrom its source.
+	Budget     time.Duration
+	BudgetFrom string
+	// FairValue is the request's value of server.fairness.key; empty if it has none.
+	FairValue string
+	// Refusal is the response if no SSP would get the request, else nil.
+	Refusal  *http1server.Refusal
+	Requests []ExplainedRequest // one for each SSP that may get the request, in the route's order
+}
+
+// ExplainedRequest is the request that an SSP would get.
+type ExplainedRequest struct {
+	Target  *route.Target
+	Query   []byte // the client's part of the request target
+	Request upstream.Request
+	Err     *upstream.Error // the reason why Request is empty, or nil
+	// Filtered says that the SSP is not asked, since its conditions on the body do not hold.
+	Filtered bool
+}
+
+// Explain predicts the handling of message, an HTTP/1.1 request of a client at peer. It runs the
+// code of the request path and stops before the first attempt.
+//
+// hostOf returns the host of one endpoint of an SSP.
+func (p *Proxy) Explain(message []byte, peer netip.Addr, hostOf func(ssp string) string) *Explanation {
+	e := new(Explanation)
+	err := p.WithMessage(message, peer, func(c *http1server.Conn) { p.explain(e, c, hostOf) })
+	if err != nil {
+		e.Refusal = http1server.Malformed("the message is no complete request: " + err.Error())
+	}
+	return e
+}
+
+func (p *Proxy) explain(e *Explanation, c *http1server.Conn, hostOf func(ssp string) string) {
+	x := p.newHTTP1Request(c)
+	defer x.Release()
+	r := x.request
+	defer p.release(r)
+	r.search.Explaining = true
+	f := x.untilFirstAttempt()
+	if facts := r.search.Facts(); facts != nil {
+		e.Passed, e.Unreadable, e.Body = r.table.Passed(&r.fields, r.route), facts.Reason, bytes.Clone(r.body)
+	}
+	e.ID, e.Route, e.Chosen = string(r.requestID()), r.route, r.target
+	if r.ssp.Identity != nil {
+		e.Client = r.identity.Client()
+		if !r.ssp.Deadline.IsZero() {
+			e.Budget, e.BudgetFrom = r.ssp.Deadline.Sub(r.started), r.ssp.DeadlineFrom
+		}
+	}
+	if f != nil {
+		e.Refusal = f
+		return
+	}
+	if k := r.ssp.Fairness; k != nil {
+		e.FairValue = string(k.Value(&r.ssp))
+	}
+	r.ssp.Plain = r.route.Mode == route.ParallelAll && r.target == nil
+	targets := r.route.Targets
+	if r.target != nil {
+		targets = []route.Target{*r.target}
+	}
+	asked := false
+	for i := range targets {
+		t := &targets[i]
+		if asked && r.target == nil && r.route.Mode == route.Single {
+			break
+		}
+		if r.target == nil && r.route.Mode == route.Split && t.Weight == 0 {
+			continue // it is never drawn
+		}
+		if !t.Asks(&r.ssp) {
+			e.Requests = append(e.Requests, ExplainedRequest{Target: t, Filtered: true})
+			continue
+		}
+		asked = true
+		q, err := t.SSP.Preview(&r.ssp, hostOf(t.SSP.Name()))
+		e.Requests = append(e.Requests, ExplainedRequest{Target: t, Query: bytes.Clone(r.ssp.Query), Request: q, Err: err})
+	}
+	if !asked {
+		e.Refusal = &refusal{Outcome: upstream.Filtered, Detail: "the conditions of no SSP on the body hold; the response is the route's no_ad"}
+	}
+}
+
+// untilFirstAttempt does the same as handle, up to the first attempt.
+func (x *http1Request) untilFirstAttempt() *refusal {
+	p, r := x.proxy, x.request
+	if f := x.checkHead(); f != nil {
+		return f
+	}
+	if r.opts.HealthPath != "" && string(r.fields.Path) == r.opts.HealthPath {
+		return &refusal{Outcome: upstream.Fill, Status: 200, Detail: "server.health_path: adbuffer responds whether it is ready"}
+	}
+	if f := r.findRoute(); f != nil {
+		return f
+	}
+	if f := p.readBody(r); f != nil {
+		return f
+	}
+	return p.prepare(r)
+}

@@ -1,0 +1,102 @@
+package proxy_test
+
+import (
+	"net/http"
+	"net/netip"
+	"testing"
+
+	"golang.org/x/net/http2"
+
+	"adbuffer/internal/request/proxy"
+	"adbuffer/internal/request/route"
+	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/logs"
+)
+
+// A request over HTTP/2 that reaches no worker is counted and logged, as one over HTTP/1 is.
+func TestRequestsOverHTTP2ThatAreNeverServedAreCountedAndLogged(t *testing.T) {
+	for name, c := range map[string]struct {
+		do      func(m *modeProxy, f *frames)
+		outcome string
+		want    map[string]any
+	}{
+		"reset by the client at once": {
+			func(m *modeProxy, f *frames) {
+				f.batch(func() {
+					f.request(1, true, ":path", "/fill?x=1", "x-request-id", "one")
+					f.framer.WriteRSTStream(1, http2.ErrCodeCancel)
+				})
+			},
+			"client_gone", map[string]any{"id": "one", "method": "GET", "path": "/fill", "route": "r", "client": "127.0.0.1", "logged_for": "sample"},
+		},
+		"reset by the client within its body": {
+			func(m *modeProxy, f *frames) {
+				f.request(1, false, ":method", "POST", "x-request-id", "one")
+				f.framer.WriteData(1, false, []byte("abc"))
+				f.framer.WriteRSTStream(1, http2.ErrCodeCancel)
+			},
+			"client_gone", map[string]any{"id": "one", "method": "POST", "route": "r", "bytes_in": int64(3)},
+		},
+		"the client closes within its body": {
+			func(m *modeProxy, f *frames) {
+				f.request(1, false, ":method", "POST", "x-request-id", "one")
+				m.await(1, "adbuffer_uploads", "")
+				f.conn.Close()
+			},
+			"client_gone", map[string]any{"id": "one", "method": "POST", "route": "r"},
+		},
+		"a body of a wrong length": {
+			func(m *modeProxy, f *frames) {
+				f.request(1, false, ":method", "POST", "content-length", "5", "x-request-id", "one")
+				f.framer.WriteData(1, true, []byte("abc"))
+			},
+			"bad_request", map[string]any{"id": "one", "method": "POST", "route": "r", "error": "a body that is not as long as its content-length"},
+		},
+		"a malformed header": {
+			func(m *modeProxy, f *frames) { f.request(1, true, "connection", "close") },
+			"bad_request", map[string]any{"route": "none", "client": "127.0.0.1", "logged_for": "sample"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) {
+				o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+			}), bids("a", "{}"))
+			c.do(m, m.frames(t))
+			line := m.onlyLine(t)
+			testsupport.Equal(t, m.seriesOf("adbuffer_requests_total", c.outcome, c.want["route"].(string)), 1, "%v requests are counted")
+			wantFields(t, line, c.want)
+			wantFields(t, line, map[string]any{"outcome": c.outcome, "status": int64(0)})
+			testsupport.True(t, line["source"] == nil && (c.outcome != "bad_request" || line["error"] != nil), "the line is %v", line)
+		})
+	}
+}
+
+// A stream beyond server.max_streams_per_conn is a failure of adbuffer: it is logged for any
+// sample.
+func TestAStreamTooManyIsCountedAndLogged(t *testing.T) {
+	received, release := make(chan struct{}), make(chan struct{})
+	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) {
+		o.MaxStreams, o.Access = 1, logs.AccessOptions{Enabled: true, Failures: true}
+	}), bidder{name: "a", handler: func(http.ResponseWriter, *http.Request) { close(received); <-release }})
+	defer close(release)
+	f := m.frames(t)
+	f.request(1, true, "x-adbuffer-timeout-ms", "60000")
+	<-received
+	f.request(3, true)
+	a := f.responseTo(3)
+	testsupport.True(t, a.reset, "the second stream: %+v", a)
+	testsupport.Equal(t, m.seriesOf("adbuffer_requests_total", "overloaded", "none"), 1, "%v requests are counted")
+	wantFields(t, m.onlyLine(t), map[string]any{
+		"route": "none", "outcome": "overloaded", "status": int64(0), "logged_for": "failure",
+		"error": "1 of 1 streams of the client's connection are open; see server.max_streams_per_conn",
+	})
+}
+
+// onlyLine waits for the one line of the access log.
+func (m *modeProxy) onlyLine(t *testing.T) map[string]any {
+	t.Helper()
+	testsupport.Eventually(t, "the log has a request", func() bool { return m.logs.FilterMessage("request").Len() > 0 })
+	all := m.logs.FilterMessage("request").All()
+	testsupport.MustEqual(t, len(all), 1, "%d lines")
+	return all[0].ContextMap()
+}

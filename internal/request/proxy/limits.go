@@ -1,0 +1,37 @@
+package proxy
+
+import "adbuffer/internal/machine/overload"
+
+// LimitState is a limit of the whole service at one moment.
+type LimitState struct {
+	// Setting is the path of the limit's setting. If the machine lowers the limit, it also says why.
+	Setting string
+	// Effect is what happens at the limit.
+	Effect      string
+	Used, Limit int64
+	Reached     uint64 // how often that happened since start
+}
+
+// Limits returns the limits of the service.
+func (p *Proxy) Limits() []LimitState {
+	connections := p.Connections()
+	uploads, uploadsMax, uploadsDropped := p.uploads.now()
+	_, _, unread := p.unread.now()
+	shed := p.current().opts.Overload
+	state := shed.State()
+	lag := LimitState{"server.overload.target", "requests wait for CPU for more ms than the limit, and some of them are refused", int64(state.LagMs), int64(state.TargetMs), 0}
+	if state.DryRun {
+		lag.Effect = "requests wait for CPU for more ms than the limit; without dry_run, some of them would be refused"
+	}
+	for priority := range overload.Priorities {
+		refused, dry := shed.Count(priority)
+		lag.Reached += refused + dry
+	}
+	return []LimitState{
+		lag,
+		{connections.From, "connections are refused, or idle or unfinished ones are closed", connections.Open, connections.Limit, connections.Refused + connections.Closed},
+		{"server.max_in_flight", "requests are refused", int64(p.inFlight.Now()), int64(p.inFlight.Limit()), p.inFlight.Refused()},
+		{"server.max_uploads, server.max_buffered_bytes", "requests whose body arrives slowly are refused", int64(uploads), int64(uploadsMax), uploadsDropped},
+		{p.budget.From(), "requests are refused, or responses that clients do not read are cut", p.budget.Used(), p.budget.Limit(), p.budget.Refused() + unread},
+	}
+}

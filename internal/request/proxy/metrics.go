@@ -1,0 +1,83 @@
+package proxy
+
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"adbuffer/internal/client/http1server"
+	"adbuffer/internal/machine/metrics"
+	"adbuffer/internal/machine/overload"
+	"adbuffer/internal/wire/openrtb"
+	"adbuffer/internal/wire/upstream"
+)
+
+var (
+	descs           metrics.Descs
+	descRequests    = descs.New("adbuffer_requests_total", "Requests of clients, by the route they matched and how they ended.", "route", "outcome")
+	descDuration    = descs.New("adbuffer_request_duration_seconds", "Time from the arrival of the whole request until its response was ready, in seconds.", "route")
+	descNoAd        = descs.New("adbuffer_no_ad_total", "Responses without an ad, by origin: after an SSP's no-bid (ssp), or the route's no_ad after something else, such as an error that on_error: no_ad replaced (proxy). With on_error: status, errors are not counted here.", "route", "origin")
+	descMasked      = descs.New("adbuffer_masked_total", "Error responses of SSPs that on_error replaced by the route's no_ad (on_error_status).", "route")
+	descInFlight    = descs.New("adbuffer_in_flight_requests", "Requests and fan-out legs in flight.")
+	descInFlightMax = descs.New("adbuffer_in_flight_requests_limit", "Requests and fan-out legs that may be in flight (server.max_in_flight).")
+	descUploads     = descs.New("adbuffer_uploads", "Requests whose body is still arriving.")
+	descUploadsMax  = descs.New("adbuffer_uploads_limit", "Requests whose body may still be arriving (server.max_uploads).")
+	descDropped     = descs.New("adbuffer_uploads_dropped_total", "Requests that got 408 because server.max_uploads was reached, or half of server.max_buffered_bytes was held by such requests, and their body had been arriving for the longest time.")
+	descBuffered    = descs.New("adbuffer_buffered_bytes", "Bytes of request and response bodies held, and of frames that wait for clients over HTTP/2.")
+	descBufferedMax = descs.New("adbuffer_buffered_bytes_limit", "Bytes of bodies that may be held (server.max_buffered_bytes, or less if it is more than a quarter of the memory).")
+	descUnread      = descs.New("adbuffer_client_responses_dropped_total", "Responses that were cut because clients did not read them: unread responses held half of server.max_buffered_bytes or of an SSP's max_buffered_bytes, and these waited for the longest time.")
+	descRefused     = descs.New("adbuffer_limit_refused_total", "Connections, requests and legs that a limit of the service refused, by the limit's setting below server. Those that one SSP's limit refused are not counted here.", "limit")
+	descUnreadable  = descs.New("adbuffer_openrtb_unreadable_total", "Bodies that matched no condition on OpenRTB because they could not be read unambiguously, by reason.", "reason")
+	descShed        = descs.New("adbuffer_overload_refused_total", "Requests that got 503 or the response without an ad because adbuffer had too little CPU (server.overload), by the route's priority.", "priority")
+	descWouldShed   = descs.New("adbuffer_overload_dry_run_total", "Requests that would have been refused because adbuffer had too little CPU, without server.overload.dry_run, by the route's priority.", "priority")
+	descLag         = descs.New("adbuffer_overload_lag_seconds", "How long a goroutine that is ready waits for its turn: the least of the last 100 ms, in seconds. Above server.overload.target adbuffer is overloaded.")
+	descPanics      = descs.New("adbuffer_panics_total", "Requests that panicked and got 500, and legs of requests that panicked and ended as internal.")
+)
+
+// Metrics returns a collector of p's metrics.
+func (p *Proxy) Metrics() prometheus.Collector {
+	return metrics.NewSource(slices.Concat(descs, http1server.Descs), p.collect)
+}
+
+func (p *Proxy) collect(to metrics.Sink) {
+	v := p.current()
+	for _, rs := range v.routes {
+		ends := upstream.Routed
+		if rs.name == noRoute {
+			ends = upstream.Unrouted
+		}
+		for o := range upstream.Outcomes {
+			to.CounterIf(o.Row().Ends&ends != 0, descRequests, rs.outcomes[o].Load(), rs.name, o.String())
+		}
+		to.Histogram(descDuration, rs.duration, rs.name)
+		for o, name := range originNames {
+			to.Counter(descNoAd, rs.noAds[o].Load(), rs.name, name)
+		}
+		to.Counter(descMasked, rs.masked.Load(), rs.name)
+	}
+	to.Gauge(descInFlight, float64(p.inFlight.Now()))
+	to.Gauge(descInFlightMax, float64(p.inFlight.Limit()))
+	uploads, uploadsMax, dropped := p.uploads.now()
+	to.Gauge(descUploads, float64(uploads))
+	to.Gauge(descUploadsMax, float64(uploadsMax))
+	to.Counter(descDropped, dropped)
+	to.Gauge(descBuffered, float64(p.budget.Used()))
+	to.Gauge(descBufferedMax, float64(p.budget.Limit()))
+	_, _, dropped = p.unread.now()
+	to.Counter(descUnread, dropped)
+	to.Counter(descRefused, p.Connections().Refused, "max_connections")
+	to.Counter(descRefused, p.inFlight.Refused(), "max_in_flight")
+	to.Counter(descRefused, p.budget.Refused(), "max_buffered_bytes")
+	for why := openrtb.Syntax; why < openrtb.Reasons; why++ {
+		to.Counter(descUnreadable, p.unreadable[why].Load(), why.String())
+	}
+	to.Counter(descPanics, p.panics.Load())
+	shed := v.opts.Overload
+	for priority := range overload.Priorities {
+		refused, dry := shed.Count(priority)
+		to.Counter(descShed, refused, priority.String())
+		to.Counter(descWouldShed, dry, priority.String())
+	}
+	to.Gauge(descLag, shed.Lag().Seconds())
+	p.Collect(to)
+}

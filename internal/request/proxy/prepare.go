@@ -1,0 +1,104 @@
+package proxy
+
+import (
+	"errors"
+	"time"
+
+	"adbuffer/internal/request/route"
+	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/openrtb"
+	"adbuffer/internal/wire/upstream"
+)
+
+// findRoute finds the route and the client's choice of an SSP. It needs only the message head, unless a
+// route has conditions on the body: a request that is refused here needs no body.
+func (r *request) findRoute() *refusal {
+	var fromPath []byte
+	r.route, fromPath = r.table.Find(&r.fields, &r.search)
+	if r.search.NeedsBody {
+		return nil
+	}
+	if r.route == nil {
+		return &refusal{Outcome: upstream.NoRoute, Detail: "no route matches; see routes[].match"}
+	}
+	if f := r.checkLoop(); f != nil {
+		return f
+	}
+	target, query, err := r.route.Choose(&r.fields, fromPath, &r.query)
+	switch {
+	case errors.Is(err, route.ErrUnknownSSP):
+		return &refusal{Outcome: upstream.UnknownSSP, Detail: err.Error()}
+	case err != nil:
+		return &refusal{Outcome: upstream.BadRequest, Detail: err.Error()}
+	}
+	r.target = target
+	if allow, ok := r.route.Allow(r.ssp.Method, target); !ok {
+		return &refusal{Outcome: upstream.MethodNotAllowed, Allow: allow, Detail: "the route sends each request to several SSPs at once, and serves " + allow + "; see routes[].mode"}
+	}
+	r.ssp.Query = query
+	return nil
+}
+
+// prepare sets the deadline and the client's identity for SSPs. It runs once, for any number of
+// legs. The body has been read.
+func (p *Proxy) prepare(r *request) *refusal {
+	r.started = time.Now() // the request is read whole: its clock starts
+	if f := p.examine(r); f != nil {
+		return f
+	}
+	trusted := r.peerTrusted()
+	if r.opts.RequestIDField != "" {
+		r.fields.SetRequestID(trusted, r.started)
+	}
+	r.identity.Resolve(&r.fields, r.Peer, trusted, r.opts.TrustedProxies, r.route.TruncateIP)
+	r.ssp.Fields, r.ssp.Identity, r.ssp.Received = &r.fields, &r.identity, r.started
+	r.ssp.Budget, r.ssp.CPU = p.budget, r.opts.CPU
+	if f := p.editBody(r); f != nil {
+		return f
+	}
+	r.ssp.Body, r.ssp.Held = r.body, int64(r.room)
+	r.ssp.Gone, r.ssp.Context, r.ssp.Facts = r.Gone, r.Left, r.search.Facts()
+	r.ssp.Fairness = r.opts.Fairness
+	if r.route.MergeOpenRTB && r.target == nil {
+		if why := route.CheckMerge(&r.ssp); why != "" {
+			return &refusal{Outcome: upstream.BadRequest, Detail: why}
+		}
+	}
+	return r.setDeadline()
+}
+
+// examine examines the body if conditions depend on it, and finds the route that the message head alone
+// did not decide.
+func (p *Proxy) examine(r *request) *refusal {
+	if !r.search.NeedsBody && !r.route.Filters() {
+		return nil
+	}
+	r.table.Examine(&r.fields, r.body, &r.search)
+	if why := r.search.Facts().Reason; why != openrtb.Readable {
+		p.unreadable[why].Add(1)
+	}
+	if r.route != nil {
+		return nil
+	}
+	if f := r.findRoute(); f != nil {
+		return f
+	}
+	return r.shed()
+}
+
+// peerTrusted reports whether the client's identity fields and request id are trusted. Those of a
+// Unix socket are.
+func (r *request) peerTrusted() bool {
+	return !r.Peer.IsValid() || httpheader.Trusted(r.Peer, r.opts.TrustedProxies)
+}
+
+// maxSkipped is how much of a refused request's body is read and discarded, so that its connection
+// can be reused.
+const maxSkipped = 256 << 10
+
+// skipBody discards the rest of the body. If a part stays unread, its connection closes.
+func (r *request) skipBody() {
+	if r.source != nil {
+		r.source.Discard(maxSkipped)
+	}
+}

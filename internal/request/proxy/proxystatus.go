@@ -1,0 +1,112 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"os"
+	"strconv"
+	"syscall"
+
+	"adbuffer/internal/wire/upstream"
+)
+
+// statusError returns the error type of Proxy-Status for a request that ended with o, "" for none.
+// err is its error, nil if it was refused before an attempt. deploy/logs/README.md lists the types.
+func statusError(o upstream.Outcome, err *upstream.Error) string {
+	switch o {
+	case upstream.Deadline:
+		if err != nil && err.Progress != upstream.NotSent {
+			return "http_response_timeout"
+		}
+		return "connection_timeout"
+	case upstream.ConnectFailed:
+		return connectStatusError(err)
+	case upstream.TLSFailed:
+		return tlsStatusError(err)
+	}
+	if cause := o.Row().Cause; cause != upstream.NoCause {
+		return cause
+	}
+	return ""
+}
+
+// connectStatusError looks for the cause of a connect_failed.
+func connectStatusError(err error) string {
+	var dns *net.DNSError
+	switch {
+	case errors.As(err, &dns) && dns.IsTimeout:
+		return "dns_timeout"
+	case errors.As(err, &dns):
+		return "dns_error"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection_refused"
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return "destination_ip_unroutable"
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), errors.Is(err, syscall.ETIMEDOUT):
+		return "connection_timeout"
+	}
+	return "destination_unavailable"
+}
+
+// tlsStatusError looks for the cause of a tls_failed.
+func tlsStatusError(err error) string {
+	var (
+		certificate *tls.CertificateVerificationError // crypto/tls returns no other type for it
+		op          *net.OpError
+	)
+	switch {
+	case errors.As(err, &certificate):
+		return "tls_certificate_error"
+	case errors.As(err, &op) && op.Op == "remote error":
+		return "tls_alert_received"
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+		return "connection_timeout"
+	}
+	return "tls_protocol_error"
+}
+
+// nextProtocols are the ALPN ids (RFC 9209, section 2.1.3).
+var nextProtocols = [upstream.Protocols]string{upstream.HTTP1: "http/1.1", upstream.HTTP1Pipelined: "http/1.1", upstream.HTTP2: "h2"}
+
+// addProxyStatus adds the field of RFC 9209.
+func (r *request) addProxyStatus(w *response, e *end) {
+	b := append(r.scratch[:0], "adbuffer"...)
+	if kind := statusError(e.outcome, e.err); kind != "" {
+		b = append(append(b, "; error="...), kind...)
+	}
+	if r.opts.ErrorDetail && e.ssp != nil {
+		b = appendText(append(b, "; next-hop="...), e.ssp.Name())
+	}
+	if ex := e.exchange; ex != nil && e.outcome != upstream.Merged {
+		if next := nextProtocols[ex.Protocol]; next != "" {
+			b = appendText(append(b, "; next-protocol="...), next)
+		}
+		if e.err == nil {
+			b = strconv.AppendInt(append(b, "; received-status="...), int64(ex.Response.Status), 10)
+		}
+	}
+	if r.opts.ErrorDetail && e.detail != "" {
+		b = appendText(append(b, "; details="...), e.detail)
+	}
+	w.addField("Proxy-Status", b)
+	r.scratch = b
+}
+
+// appendText appends s as a string of RFC 9651. A byte that such a string cannot have becomes a
+// question mark.
+func appendText(b []byte, s string) []byte {
+	b = append(b, '"')
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+		case c < ' ' || c > '~':
+			b = append(b, '?')
+		default:
+			b = append(b, c)
+		}
+	}
+	return append(b, '"')
+}

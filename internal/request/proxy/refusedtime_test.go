@@ -1,0 +1,26 @@
+package proxy_test
+
+import (
+	"testing"
+	"time"
+
+	"adbuffer/internal/request/route"
+)
+
+// Before, the time of a refused request was counted from the earlier request that used the same
+// memory.
+func TestARequestThatIsRefusedUnreadTookNoTime(t *testing.T) {
+	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))
+	for range 20 {
+		m.do("GET", "/fill", "A: 1")
+		time.Sleep(time.Millisecond)
+		m.do("GET", "/nowhere", "A: 1")
+	}
+	for _, f := range m.gather() {
+		for _, s := range f.Metric {
+			if h := s.Histogram; h != nil && s.Label[0].GetValue() == "none" && (h.GetSampleCount() != 20 || h.GetSampleSum() != 0) {
+				t.Errorf("%d requests without a route took %v s, want 20 and 0", h.GetSampleCount(), h.GetSampleSum())
+			}
+		}
+	}
+}

@@ -1,0 +1,34 @@
+package proxy
+
+import (
+	"time"
+
+	"adbuffer/internal/wire/httpheader"
+)
+
+// requestID returns the id of r, empty if requests have none. A request that is refused before
+// prepare gets its id here.
+func (r *request) requestID() []byte {
+	if r.opts.RequestIDField == "" {
+		return nil
+	}
+	if len(r.fields.RequestID()) == 0 {
+		r.fields.SetRequestID(r.peerTrusted(), time.Now())
+	}
+	return r.fields.RequestID()
+}
+
+// newRequestID returns the id of a request that could not be read, empty if requests have none.
+func (v *configVersion) newRequestID() []byte {
+	if v.opts.RequestIDField == "" {
+		return nil
+	}
+	return httpheader.AppendUUIDv7(nil, time.Now())
+}
+
+// setRequestID puts the id into the header of the response.
+func (v *configVersion) setRequestID(w *response, id []byte) {
+	if len(id) > 0 {
+		w.addField(v.opts.RequestIDField, id)
+	}
+}

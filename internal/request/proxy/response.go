@@ -1,0 +1,219 @@
+package proxy
+
+import (
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"go.uber.org/zap"
+
+	"adbuffer/internal/client/http1server"
+	"adbuffer/internal/request/route"
+	"adbuffer/internal/ssp/ssp"
+	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/upstream"
+)
+
+// response is the response to a client, over any protocol. The objects are reused.
+type response struct {
+	http1server.Response                    // Close has no effect over HTTP/2
+	source               []byte             // the value of sourceField; nil for none
+	trailers             []byte             // lines; not sent over HTTP/1
+	sending              *upstream.Exchange // which holds the body, nil for none
+	head                 bool               // the request's method is HEAD: no body is sent
+}
+
+// sourceField says where the response is from: "ssp/<name>" or "proxy/<reason>".
+const sourceField = "X-Adbuffer-Source"
+
+// Statuses that belong to no outcome alone.
+const (
+	statusOK          = 200
+	statusNoContent   = 204
+	statusNotModified = 304
+	statusInternal    = 500
+	statusUnavailable = 503
+)
+
+// maxKeptFields is how much memory for fields a response keeps for its next use.
+const maxKeptFields = 16 << 10
+
+// reset makes w empty. Only head and sending stay.
+func (w *response) reset() {
+	w.Response = http1server.Response{Fields: w.Fields[:0], Length: -1}
+	w.source, w.trailers = nil, w.trailers[:0]
+	if cap(w.Fields)+cap(w.trailers) > maxKeptFields {
+		w.Fields, w.trailers = nil, nil
+	}
+}
+
+// release makes w ready for another request, once the client has the response.
+func (w *response) release() {
+	if w.sending != nil {
+		w.sending.Release()
+	}
+	w.sending, w.head = nil, false
+	w.reset()
+}
+
+// held returns about how many bytes an unread response holds.
+func (w *response) held() int { return unreadCost + len(w.Fields) + len(w.Body) + len(w.trailers) }
+
+// unreadCost is what an unread response holds beside its header and body.
+const unreadCost = 4 << 10
+
+// begin begins adbuffer's own response. contentType is empty for a response without a body.
+func (w *response) begin(status int, contentType string, source []byte) {
+	w.Status, w.source = status, source
+	if contentType != "" {
+		w.addField("Content-Type", []byte(contentType))
+	}
+	if source != nil {
+		w.addField(sourceField, source)
+	}
+	w.Fields = httpheader.AppendDate(w.Fields, time.Now())
+}
+
+func (w *response) addField(name string, value []byte) {
+	w.Fields = append(append(append(append(w.Fields, name...), ": "...), value...), "\r\n"...)
+}
+
+// setRetryAfter states when another request may succeed, in whole seconds.
+func setRetryAfter(w *response, wait time.Duration) {
+	if wait > 0 {
+		w.addField("Retry-After", strconv.AppendInt(nil, int64((wait+time.Second-1)/time.Second), 10))
+	}
+}
+
+// writeResponse writes the result of the route's mode.
+func (p *Proxy) writeResponse(w *response, r *request, res *route.Result) {
+	defer res.Release()
+	now := res.At
+	if now.IsZero() {
+		now = time.Now()
+	}
+	w.At = now
+	e := end{outcome: res.Outcome, at: now, took: now.Sub(r.started), ssp: res.SSP, err: res.Err, exchange: res.Exchange, legs: res.Legs()}
+	if res.Err != nil {
+		e.detail = res.Err.Text()
+	}
+	p.writeResult(w, r, res, now)
+	p.finish(w, r, &e)
+}
+
+// finish adds the fields about the request to its response, and counts and reports the request.
+func (p *Proxy) finish(w *response, r *request, e *end) {
+	if r.opts.ProxyStatus {
+		r.addProxyStatus(w, e)
+	}
+	p.ended(w, r, e)
+}
+
+// writeResult writes the response, and keeps its exchange until it is sent.
+func (p *Proxy) writeResult(w *response, r *request, res *route.Result, now time.Time) {
+	if err := res.Err; err != nil {
+		if r.writeError(w, err.Outcome, err.Outcome.Row().Status, nameOf(res.SSP), err.Text()) {
+			setRetryAfter(w, err.RetryAfter)
+		}
+		return
+	}
+	if res.NoAd {
+		r.writeNoAd(w, []byte("proxy/"+res.Outcome.String()), res.NoAdFor, res.NBR)
+		return
+	}
+	if r.route.NoAdOnError && r.route.Masked.Has(res.Status()) {
+		r.stats(r.route).masked.Add(1)
+		r.writeNoAd(w, res.SSP.SourceBytes(), res.Outcome, res.Outcome.Row().NBR)
+		return
+	}
+	if res.Outcome == upstream.NoBid {
+		r.noAd(bySSP)
+	}
+	a := &res.Exchange.Response
+	if res.Outcome == upstream.Merged {
+		w.begin(statusOK, "application/json", []byte("proxy/"+upstream.Merged.String()))
+	} else {
+		w.Status, w.source = a.Status, res.SSP.SourceBytes()
+		policy := res.SSP.Policy()
+		w.Fields = policy.AppendResponse(w.Fields, a.Fields, now)
+		w.addField(sourceField, w.source)
+		w.trailers = policy.AppendTrailers(w.trailers, a.Trailers)
+	}
+	w.Body, w.sending = a.Body, res.Exchange
+	if w.head {
+		w.Length = a.ContentLength
+	}
+	res.Exchange = nil
+}
+
+// writeError writes adbuffer's own response for a request that no SSP responded to. It returns false
+// if the route's response for no ad replaces that. It is also the response if no SSP is asked.
+func (r *request) writeError(w *response, o upstream.Outcome, status int, sspName, detail string) (isOwn bool) {
+	if o == upstream.Filtered || r.route != nil && r.route.NoAdOnError && status >= statusInternal {
+		r.writeNoAd(w, []byte("proxy/"+o.String()), o, o.Row().NBR)
+		return false
+	}
+	r.writeOwn(w, o, status, r.requestID(), sspName, detail)
+	return true
+}
+
+// nameOf returns the name of an SSP, "" for nil.
+func nameOf(s *ssp.SSP) string {
+	if s == nil {
+		return ""
+	}
+	return s.Name()
+}
+
+// refuse sends the response of a request that is not forwarded.
+func (p *Proxy) refuse(w *response, r *request, f *refusal) {
+	e := end{outcome: f.Outcome, detail: f.Detail, at: time.Now()}
+	if !r.started.IsZero() {
+		e.took = e.at.Sub(r.started)
+	}
+	r.beginTrace(e.at)
+	if f.Close {
+		w.Close = true
+	} else {
+		r.skipBody()
+	}
+	if f.Allow != "" {
+		w.addField("Allow", []byte(f.Allow))
+	}
+	w.Pause = f.Pause
+	if r.writeError(w, f.Outcome, f.StatusCode(), "", f.Detail) {
+		setRetryAfter(w, f.RetryAfter)
+	}
+	p.finish(w, r, &e)
+}
+
+// panicked logs legs that panicked after their request had ended.
+func (p *Proxy) panicked(v any, stack []byte) {
+	p.panics.Add(1)
+	p.log.Error("a leg of a request panicked", zap.Any("panic", v), zap.ByteString("stack", stack))
+}
+
+const panicDetail = "adbuffer failed; see its log"
+
+// done ends the handling of a request, also of one that panicked.
+func (p *Proxy) done(w *response, r *request, panicked any) {
+	p.uploads.end(&r.upload, true)
+	if p.Draining() { // checked last, for requests that were in flight when the drain began
+		w.Close = true
+	}
+	if panicked != nil {
+		p.panics.Add(1)
+		p.log.Error("a request made the handler panic", zap.Any("panic", panicked), zap.ByteString("stack", debug.Stack()))
+		e := end{outcome: upstream.Internal, detail: panicDetail, at: time.Now()}
+		w.reset()
+		w.Close = true
+		r.writeOwn(w, upstream.Internal, upstream.Internal.Row().Status, r.requestID(), "", panicDetail)
+		p.ended(w, r, &e)
+		r.setRequestID(w, r.requestID())
+		// The request's buffers may still be in use elsewhere: the garbage collector frees them.
+		p.budget.Release(int64(r.room))
+		return
+	}
+	r.setRequestID(w, r.requestID())
+	p.release(r)
+}

@@ -1,0 +1,80 @@
+package proxy
+
+import (
+	"adbuffer/internal/machine/metrics"
+	"adbuffer/internal/machine/overload"
+	"adbuffer/internal/wire/upstream"
+)
+
+// Snapshot is the traffic side at one moment, for the admin page. Counts are
+// since start.
+type Snapshot struct {
+	Requests           uint64            `json:"requests"`
+	Outcomes           map[string]uint64 `json:"outcomes"` // outcomes that occurred, by name
+	NoAds              map[string]uint64 `json:"no_ads"`   // by origin
+	InFlight           int               `json:"in_flight"`
+	InFlightLimit      int               `json:"in_flight_limit"`
+	Uploads            int               `json:"uploads"`
+	UploadsLimit       int               `json:"uploads_limit"`
+	Clients            int64             `json:"client_connections"`
+	ClientsLimit       int               `json:"client_connections_limit"`
+	BufferedBytes      int64             `json:"buffered_bytes"`
+	BufferedBytesLimit int64             `json:"buffered_bytes_limit"`
+	Panics             uint64            `json:"panics"`
+	Unreadable         uint64            `json:"openrtb_unreadable"` // bodies that conditions could not read
+	Overload           overload.State    `json:"overload"`
+}
+
+// Snapshot returns the traffic side as it is now.
+func (p *Proxy) Snapshot() Snapshot {
+	v := p.current()
+	s := Snapshot{
+		Outcomes: make(map[string]uint64), NoAds: make(map[string]uint64),
+		InFlight: p.inFlight.Now(), InFlightLimit: p.inFlight.Limit(),
+		Clients: int64(p.Open()), ClientsLimit: v.opts.MaxConnections,
+		BufferedBytes: p.budget.Used(), BufferedBytesLimit: p.budget.Limit(), Panics: p.panics.Load(),
+		Overload: v.opts.Overload.State(),
+	}
+	s.Uploads, s.UploadsLimit, _ = p.uploads.now()
+	for why := range p.unreadable {
+		s.Unreadable += p.unreadable[why].Load()
+	}
+	for _, rs := range v.routes {
+		for o := range upstream.Outcomes {
+			if n := rs.outcomes[o].Load(); n > 0 {
+				s.Outcomes[o.String()] += n
+				s.Requests += n
+			}
+		}
+		for o, name := range originNames {
+			s.NoAds[name] += rs.noAds[o].Load()
+		}
+	}
+	return s
+}
+
+// RouteCounts are the counters of one route since start. The name "none" has the requests without a
+// route.
+type RouteCounts struct {
+	Name     string
+	Outcomes map[string]uint64 // outcomes that occurred, by name
+	Masked   uint64            // errors of SSPs that on_error replaced
+	Latency  *metrics.Histogram
+}
+
+// Routes returns the counters of all routes that had requests, in the configuration's order.
+func (p *Proxy) Routes() []RouteCounts {
+	var all []RouteCounts
+	for _, rs := range p.current().routes {
+		r := RouteCounts{Name: rs.name, Outcomes: make(map[string]uint64), Masked: rs.masked.Load(), Latency: rs.duration}
+		for o := range upstream.Outcomes {
+			if n := rs.outcomes[o].Load(); n > 0 {
+				r.Outcomes[o.String()] = n
+			}
+		}
+		if len(r.Outcomes) > 0 {
+			all = append(all, r)
+		}
+	}
+	return all
+}

@@ -1,0 +1,198 @@
+package proxy
+
+import (
+	"strconv"
+	"sync"
+	"time"
+
+	"adbuffer/internal/client/http1server"
+	"adbuffer/internal/client/http2server"
+	"adbuffer/internal/wire/http2codec"
+	"adbuffer/internal/wire/upstream"
+)
+
+// stream is a request of HTTP/2. It implements http2server.Request and source. The objects are reused.
+type stream struct {
+	of       *http2server.Stream
+	proxy    *Proxy
+	conn     *http1server.Conn
+	request  *request // nil once there is a response
+	waiting  waiting  // while the client has not read enough of the response
+	response response
+	message  http2server.Response // made from response
+	id       uint32               // of the stream, since another goroutine may call stop
+
+	left      *upstream.Cancel // ends when the client no longer wants the response
+	cancelled bool             // left has ended, and is not used again
+
+	// undecided means a GET or HEAD whose stream has not ended. A body is not allowed: if one
+	// arrives, the request is refused, as over HTTP/1.
+	undecided bool
+
+	goneFunc func() bool // made once
+}
+
+var streams = sync.Pool{New: func() any {
+	s := &stream{left: upstream.NewCancel(), response: response{Response: http1server.Response{Length: -1}}}
+	s.goneFunc = func() bool { return s.of.Gone() }
+	return s
+}}
+
+// Open implements http1server.Handler.
+func (p handler) Open(c *http1server.Conn, of *http2server.Stream, b *http2codec.RequestBlock, last bool) (http2server.Request, *http2server.Response) {
+	s := streams.Get().(*stream)
+	s.of, s.proxy, s.conn, s.id = of, p.Proxy, c, of.ID()
+	from := c.Client
+	from.Gone, from.Left = s.goneFunc, s.left
+	s.request = p.acquire(from)
+	if s.admit(b, last) {
+		return s, nil
+	}
+	s.request = nil
+	return s, s.respond()
+}
+
+// admit reports whether the request is forwarded. Otherwise s.response is complete.
+func (s *stream) admit(b *http2codec.RequestBlock, last bool) (ok bool) {
+	p, r := s.proxy, s.request
+	defer func() {
+		if !ok {
+			p.done(&s.response, r, recover())
+		}
+	}()
+	f := s.check(b, last)
+	s.undecided = f == nil && !last && r.ssp.Method != upstream.POST
+	if s.undecided {
+		return true
+	}
+	if !p.admit(&s.response, r, f) {
+		return false
+	}
+	if _, _, f := r.bodyRoom(); f != nil {
+		p.refuse(&s.response, r, f)
+		return false
+	}
+	return true
+}
+
+// check checks the message head.
+func (s *stream) check(b *http2codec.RequestBlock, last bool) *refusal {
+	r := s.request
+	header, method, target := b.Take(&r.block)
+	r.fields.HTTP10, r.fields.HTTP2 = false, true
+	s.response.head = string(method) == "HEAD"
+	size := len(method) + len(target) + len("  HTTP/1.1\r\n") + len(header) // its size over HTTP/1.1
+	if b.TooLarge || size > r.opts.MaxHeaderBytes {
+		return r.opts.HeadTooLarge()
+	}
+	if err := r.fields.Take(header, b.Lines); err != nil {
+		return http1server.MalformedFields(err)
+	}
+	return r.checkStream(method, target, last)
+}
+
+// refuse makes the response to a request whose body is late or invalid.
+func (s *stream) refuse(f *refusal) *http2server.Response {
+	p, r := s.proxy, s.request
+	s.request = nil
+	func() {
+		defer func() { p.done(&s.response, r, recover()) }()
+		p.refuse(&s.response, r, f)
+	}()
+	return s.respond()
+}
+
+func (s *stream) Data(b []byte) *http2server.Response {
+	if f := s.proxy.addBody(s.request, b); f != nil {
+		return s.refuse(f)
+	}
+	return nil
+}
+
+func (s *stream) Await() { s.proxy.uploads.begin(&s.request.upload, s, nil, 0) }
+
+func (s *stream) stopUpload() { go s.conn.HTTP2().Drop(s.id) }
+
+func (s *stream) Dropped() *http2server.Response {
+	p := s.proxy
+	p.uploads.end(&s.request.upload, false)
+	return s.refuse(p.uploadDropped())
+}
+
+func (s *stream) TimedOut() *http2server.Response {
+	if s.proxy.uploads.end(&s.request.upload, false) {
+		return s.refuse(s.proxy.uploadDropped())
+	}
+	return s.refuse(s.request.opts.NotReadInTime())
+}
+
+func (s *stream) Serve() *http2server.Response {
+	p, r := s.proxy, s.request
+	s.request = nil
+	p.streams.Add(1)
+	defer p.streams.Add(-1)
+	func() {
+		defer func() { p.done(&s.response, r, recover()) }()
+		if !s.undecided || p.admit(&s.response, r, nil) {
+			p.forward(&s.response, r)
+		}
+	}()
+	return s.respond()
+}
+
+func (s *stream) Unread() {
+	s.proxy.unread.begin(&s.waiting, s, s.response.sending, s.response.held())
+}
+
+// dropUnread implements source. Until Release, conn and id do not change.
+func (s *stream) dropUnread() { go s.conn.HTTP2().DropUnread(s.id) }
+
+func (s *stream) Cancel() {
+	s.cancelled = true
+	s.left.End()
+}
+
+func (s *stream) Release() {
+	if r := s.request; r != nil {
+		s.neverServed(r)
+	}
+	s.proxy.unread.end(&s.waiting, false)
+	s.response.release()
+	s.request, s.of, s.proxy, s.conn = nil, nil, nil, nil
+	if s.cancelled {
+		s.left, s.cancelled = upstream.NewCancel(), false
+	}
+	s.message = http2server.Response{}
+	streams.Put(s)
+}
+
+// neverServed ends a request whose stream ended before it was whole, or before a worker took it.
+func (s *stream) neverServed(r *request) {
+	p := s.proxy
+	e := end{outcome: upstream.ClientGone, at: time.Now()}
+	if v := s.of.Violation(); v != "" {
+		e.outcome, e.detail = upstream.BadRequest, v
+	}
+	r.beginTrace(e.at)
+	p.ended(&s.response, r, &e)
+	p.uploads.end(&r.upload, true)
+	p.release(r)
+}
+
+// respond returns the response with its Content-Length.
+func (s *stream) respond() *http2server.Response {
+	w := &s.response
+	s.message = http2server.Response{Status: w.Status, Body: w.Body, Trailers: w.trailers, Drain: s.proxy.Draining(), Pause: w.Pause}
+	length, stated := len(w.Body), w.Status != statusNoContent && w.Status != statusNotModified
+	if w.head {
+		s.message.Body, s.message.Trailers = nil, nil
+		length = max(length, w.Length)
+		stated = stated && (length > 0 || w.Length == 0)
+	}
+	if stated && len(s.message.Trailers) == 0 {
+		var digits [20]byte
+		w.addField("Content-Length", strconv.AppendInt(digits[:0], int64(length), 10))
+	}
+	s.message.Fields = w.Fields
+	return &s.message
+}

@@ -1,0 +1,45 @@
+package proxy
+
+import (
+	"time"
+
+	"adbuffer/internal/wire/logs"
+	"adbuffer/internal/wire/tracing"
+	"adbuffer/internal/wire/upstream"
+)
+
+// beginTrace decides once whether r is traced. For a request that is refused before it is complete,
+// it is called at the end.
+func (r *request) beginTrace(now time.Time) {
+	if r.opts.Tracer == nil || r.traceDecided {
+		return
+	}
+	r.traceDecided = true
+	parent, _ := r.fields.Lookup("Traceparent")
+	r.ssp.Trace = r.opts.Tracer.Begin(parent, r.peerTrusted(), r.requestID(), now)
+}
+
+// endTrace makes the span of r, whose response is w, if r is traced.
+func (r *request) endTrace(w *response, e *end) {
+	if r.ssp.Trace == nil {
+		return
+	}
+	t := tracing.RequestEnd{
+		Method: "_OTHER", Route: r.stats(r.route).name, Scheme: "http", Path: logs.Visible(r.path()), Protocol: "1.1",
+		Outcome: e.outcome, From: e.at.Add(-e.took), To: e.at,
+	}
+	switch m := string(r.method); m {
+	case "GET", "HEAD", "POST":
+		t.Method = m
+	}
+	if r.TLS {
+		t.Scheme = "https"
+	}
+	if r.fields.HTTP2 {
+		t.Protocol = "2"
+	}
+	if e.outcome != upstream.ClientGone {
+		t.Status = w.Status
+	}
+	r.ssp.Trace.Ended(&t)
+}

@@ -1,0 +1,180 @@
+package route
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/openrtb"
+	"adbuffer/internal/wire/upstream"
+)
+
+// in is the condition that the member at path is one of texts.
+func in(t testing.TB, path string, texts ...string) []openrtb.Condition {
+	t.Helper()
+	c := openrtb.Condition{Path: openrtb.MustParsePath(path)}
+	for _, text := range texts {
+		v, err := openrtb.ParseValue([]byte(text))
+		testsupport.NoError(t, err)
+		c.Values = append(c.Values, v)
+	}
+	return []openrtb.Condition{c}
+}
+
+// examined returns a request whose body the table of rt has examined.
+func examined(t testing.TB, table *Table, body string) *client {
+	t.Helper()
+	r := newClient(t, upstream.POST, "", body)
+	s := new(Search)
+	table.Examine(&r.fields, r.body, s)
+	r.Facts = s.Facts()
+	return r
+}
+
+// An SSP whose conditions do not hold gets no request, and its part of the request is filtered.
+func TestSSPsWhoseConditionsDoNotHoldAreNotAsked(t *testing.T) {
+	// a wants DEU, b AUT, c either.
+	for _, tt := range []struct {
+		mode    Mode
+		country string
+		want    string
+		legs    string
+		asked   string // names of the SSPs
+	}{
+		{Single, "DEU", "fill of a: 200 a", "", "a"},
+		{Single, "AUT", "fill of b: 200 b", "a filtered, b fill", "b"},
+		{Single, "FRA", "filtered", "a filtered, b filtered, c filtered", ""},
+		{Split, "DEU", "fill of a: 200 a", "", "a"},
+		{Split, "AUT", "fill of b: 200 b", "a filtered, b fill", "b"},
+		{Split, "FRA", "filtered", "a filtered", ""},
+		{Waterfall, "DEU", "fill of a: 200 a", "a fill", "a"},
+		{Waterfall, "AUT", "fill of b: 200 b", "a filtered, b fill", "b"},
+		{Waterfall, "FRA", "filtered", "a filtered, b filtered, c filtered", ""},
+		{ParallelFirst, "AUT", "fill of b: 200 b", "a filtered, b fill, c cancelled", "bc"},
+		{ParallelFirst, "FRA", "filtered", "a filtered, b filtered, c filtered", ""},
+		{ParallelAll, "DEU", `merged: 200 {"results":[{"ssp":"a","status":200,"ms":1,"body":"a"},{"ssp":"b","error":"filtered"},{"ssp":"c","error":"not_waited"}]}`, "a fill, b filtered, c cancelled", "ac"},
+		{ParallelAll, "FRA", "filtered", "a filtered, b filtered, c filtered", ""},
+	} {
+		testsupport.Bubble(t, func(t *testing.T) {
+			a, b, c := newFake(t, "a", fills(ms, "a")), newFake(t, "b", fills(ms, "b")), newFake(t, "c", fills(10*ms, "c"))
+			rt := &Route{Name: "r", Mode: tt.mode, Targets: []Target{
+				{SSP: a.SSP, Weight: 1, When: in(t, "device.geo.country", `"DEU"`)},
+				{SSP: b.SSP, Weight: 1, When: in(t, "device.geo.country", `"AUT"`)},
+				{SSP: c.SSP, When: in(t, "device.geo.country", `"AUT"`, `"DEU"`), Secondary: tt.mode == ParallelAll},
+			}}
+			table := NewTable([]*Route{rt})
+			rt.draw = func(int) int { return 0 }
+			r := examined(t, table, `{"device":{"geo":{"country":"`+tt.country+`"}}}`)
+			res := rt.Do(&r.Request, nil, newProcess(t))
+			name := fmt.Sprint(tt.mode, " ", tt.country)
+			want(t, name, ended(&res), tt.want)
+			var legs []string
+			for _, l := range res.Legs() {
+				legs = append(legs, l.SSP+" "+l.Outcome.String())
+			}
+			want(t, name+", legs", strings.Join(legs, ", "), tt.legs)
+			res.Release()
+			for _, f := range []*fakeSSP{a, b, c} {
+				n := 0
+				if strings.Contains(tt.asked, f.SSP.Name()) {
+					n = 1
+				}
+				f.wantRequests(n)
+			}
+			wantEmpty(t, r.Budget)
+		})
+	}
+}
+
+// With all primaries left out, the response of parallel-all waits for the secondaries.
+func TestSecondariesAreAwaitedIfNoPrimaryIsAsked(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		a, b, c := newFake(t, "a", fills(0, "a")), newFake(t, "b", fills(10*ms, "b")), newFake(t, "c", fills(20*ms, "c"))
+		rt := &Route{Name: "r", Mode: ParallelAll, Targets: []Target{{SSP: b.SSP, Secondary: true}, {SSP: a.SSP, When: in(t, "x", "1")}, {SSP: c.SSP, Secondary: true}}}
+		table := NewTable([]*Route{rt})
+		r := examined(t, table, `{"x":2}`)
+		ask(t, rt, r, nil, `merged: 200 {"results":[{"ssp":"b","status":200,"ms":10,"body":"b"},{"ssp":"a","error":"filtered"},{"ssp":"c","status":200,"ms":20,"body":"c"}]}`)
+	})
+}
+
+func TestSSPThatTheClientChoseIsFilteredToo(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		a := newFake(t, "a", fills(0, "a"))
+		rt := &Route{Name: "r", Targets: []Target{{SSP: a.SSP, When: in(t, "x", "1")}}}
+		table := NewTable([]*Route{rt})
+		ask(t, rt, examined(t, table, `{"x":2}`), &rt.Targets[0], "filtered")
+		a.wantRequests(0)
+		ask(t, rt, examined(t, table, `{"x":1}`), &rt.Targets[0], "fill of a: 200 a")
+	})
+}
+
+// The search stops only at a route that matches but for its conditions on the body, and examines the body
+// once for all routes.
+func TestRoutesAreFoundByTheBody(t *testing.T) {
+	a := Target{SSP: newFake(t, "a", silent).SSP}
+	route := func(path string, conditions ...openrtb.Condition) *Route {
+		return &Route{Name: path, Match: Match{Path: path, OpenRTB: conditions}, Targets: []Target{a}}
+	}
+	table := NewTable([]*Route{
+		route("/b", in(t, "x", "1")...), route("/b", in(t, "x", "2")...), route("/a"), route("/b"),
+	})
+	for _, tt := range []struct {
+		path, body string
+		lines      []string
+		route      int // -1 = none
+		reads      bool
+	}{
+		{"/a", `{"x":1}`, nil, 2, false},
+		{"/c", `{"x":1}`, nil, -1, false},
+		{"/b", `{"x":1}`, nil, 0, true},
+		{"/b", `{"x":2}`, []string{"Content-Encoding: Identity", "Content-Type: text/plain"}, 1, true},
+		{"/b", `{"x":3}`, nil, 3, true},
+		{"/b", ``, nil, 3, true},
+		{"/b", `{"x":1}`, []string{"Content-Encoding: gzip"}, 3, true},
+		{"/b", `{"x":1}`, []string{"Content-Type: application/x-Protobuf; v=1"}, 3, true},
+		{"/b", `{"x":1,"x":1}`, nil, 3, true},
+	} {
+		s := new(Search)
+		f := lookup(t, "h", tt.path, tt.lines...)
+		rt, _ := table.Find(f, s)
+		testsupport.True(t, s.NeedsBody == tt.reads && (!s.NeedsBody || rt == nil), "%s: needs the body: %v, route %v", tt.path, s.NeedsBody, rt)
+		if s.NeedsBody {
+			table.Examine(f, []byte(tt.body), s)
+			rt, _ = table.Find(f, s)
+		}
+		var want *Route
+		if tt.route >= 0 {
+			want = table.Routes[tt.route]
+		}
+		testsupport.True(t, rt == want, "%s %s %v: route %v, want %d", tt.path, tt.body, tt.lines, rt, tt.route)
+	}
+}
+
+// A share of the requests that match goes on to the next route, each of them drawn once.
+func TestHoldbackGoesOnToTheNextRoute(t *testing.T) {
+	a := Target{SSP: newFake(t, "a", silent).SSP}
+	table := NewTable([]*Route{
+		{Match: Match{Path: "/", Holdback: 0.5}, Targets: []Target{a}},
+		{Match: Match{Path: "/", OpenRTB: in(t, "x", "1"), Holdback: 0.5}, Targets: []Target{a}},
+		{Match: Match{Path: "/"}, Targets: []Target{a}},
+	})
+	f := lookup(t, "h", "/")
+	var found [3]int
+	const n = 4000
+	for range n {
+		s := new(Search)
+		rt, _ := table.Find(f, s)
+		if s.NeedsBody {
+			table.Examine(f, []byte(`{"x":1}`), s)
+			rt, _ = table.Find(f, s)
+		}
+		found[rt.Index]++
+	}
+	for i, share := range []int{n / 2, n / 4, n / 4} { // the standard deviation is 32 at most
+		testsupport.True(t, found[i] >= share-250 && found[i] <= share+250, "route %d got %d of %d requests, want %d", i, found[i], n, share)
+	}
+	s := &Search{Explaining: true}
+	rt, _ := table.Find(f, s)
+	testsupport.True(t, rt != nil && rt.Index == 0, "an explanation finds %v", rt)
+}

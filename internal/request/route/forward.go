@@ -1,0 +1,75 @@
+package route
+
+import (
+	"time"
+
+	"adbuffer/internal/ssp/ssp"
+	"adbuffer/internal/wire/upstream"
+)
+
+// Process holds the state that all requests share in modes with several legs.
+type Process struct {
+	// InFlight counts the legs of the parallel modes. The caller of Do counts the request itself,
+	// so a request with four legs counts five.
+	InFlight *ssp.InFlight
+	// Panicked is called for a leg that panicked, which ends as Internal. Legs call it
+	// concurrently, and perhaps after Do has returned.
+	Panicked func(value any, stack []byte)
+}
+
+// Allow reports whether the route accepts a method, given the client's choice, and lists the
+// methods that it accepts, for the field Allow. A mode that combines several responses, or takes
+// the first one, does not accept HEAD.
+func (rt *Route) Allow(m upstream.Method, chosen *Target) (list string, ok bool) {
+	if chosen == nil && (rt.Mode == ParallelFirst || rt.Mode == ParallelAll) {
+		return "GET, POST", m != upstream.HEAD
+	}
+	return "GET, HEAD, POST", true
+}
+
+// Do sends r to the route's SSPs, by its mode, or only to chosen if that is not nil. Allow must
+// have accepted the method.
+//
+// After Do has returned, no goroutine reads r or the memory behind it: legs that still run have a
+// copy.
+//
+// The result's Outcome is the request's. Single and Split: the SSP's. ParallelAll: Merged, with any
+// outcomes of its legs. Waterfall and ParallelFirst: Fill if an SSP filled, else NoBid if one had
+// no bid. Otherwise it is the outcome of the first SSP in the route that responded, or else of the
+// first SSP in the route. All modes: Filtered if the conditions of no SSP hold, ClientGone after a leg
+// found that the client has closed, and Overloaded if the mode needs more than the budget has.
+func (rt *Route) Do(r *ssp.Request, chosen *Target, p *Process) Result {
+	if rt.Mirror != nil {
+		rt.Mirror.send(r, p)
+	}
+	var legs *legLog // of SSPs that are not asked
+	if chosen != nil {
+		if !chosen.Asks(r) {
+			chosen.filtered(&legs)
+			chosen = nil
+		}
+		return sendToOne(r, chosen, legs)
+	}
+	switch rt.Mode {
+	case Split:
+		t := rt.pick(r, &legs)
+		return sendToOne(r, t, legs)
+	case Waterfall:
+		return rt.waterfall(r)
+	case ParallelFirst:
+		return rt.parallelFirst(r, p)
+	case ParallelAll:
+		return rt.parallelAll(r, p)
+	default:
+		t := rt.first(r, &legs)
+		return sendToOne(r, t, legs)
+	}
+}
+
+// sendTo sends the request to one SSP, on the caller's goroutine. queued is the current time.
+func sendTo(r *ssp.Request, t *Target, queued time.Time) Result {
+	ex := upstream.AcquireExchange()
+	ex.Times.Queued, ex.Context = queued, r.Context
+	outcome, err := t.SSP.Do(r, ex, t.Timeout)
+	return Result{Exchange: ex, SSP: t.SSP, Outcome: outcome, Err: err}
+}

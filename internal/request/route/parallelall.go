@@ -1,0 +1,104 @@
+package route
+
+import (
+	"slices"
+
+	"adbuffer/internal/ssp/ssp"
+	"adbuffer/internal/wire/upstream"
+)
+
+// parallelAll sends the request to all SSPs at once. When the primaries have ended, it responds
+// with the responses of all SSPs. Secondaries that still run are abandoned. If no primary is asked, it
+// waits for the secondaries.
+func (rt *Route) parallelAll(r *ssp.Request, p *Process) Result {
+	f, err := rt.newFanout(r, p, rt.abandons)
+	if err != nil {
+		return Result{Outcome: err.Outcome, Err: err}
+	}
+	defer f.detach()
+	f.request.Plain = true
+	primaries, secondaries := f.startAll(r)
+	missing, awaitsSecondaries := primaries, primaries == 0
+	if awaitsSecondaries {
+		missing = secondaries
+	}
+	if missing == 0 {
+		return sendToOne(r, nil, f.legLog())
+	}
+	gone := false
+	for missing > 0 || len(f.ended) > 0 {
+		l := <-f.ended
+		l.received = true
+		gone = gone || l.outcome == upstream.ClientGone
+		if l.target.Secondary == awaitsSecondaries {
+			missing--
+		}
+	}
+	if gone {
+		return Result{Outcome: upstream.ClientGone, Err: upstream.ErrClientGone, legs: f.legLog()}
+	}
+	if rt.MergeOpenRTB {
+		return f.merged(r)
+	}
+	return f.envelope(r.Budget)
+}
+
+// envelope builds the response of parallel-all: an entry for each leg, in the route's order. During
+// this the legs' bodies and their copies in the envelope are both held, and both count in the
+// budget.
+func (f *fanout) envelope(b *upstream.Budget) Result {
+	log := f.legLog()
+	n := envelopeOverhead
+	for i := range f.legs {
+		l := &f.legs[i]
+		l.entry = l.envelopeEntry()
+		n += l.entry.bound()
+	}
+	ex, err := newCombined(b, n)
+	if err != nil {
+		return Result{Outcome: err.Outcome, Err: err, legs: log}
+	}
+	body := append(ex.Response.Body, envelopeStart...)
+	for i := range f.legs {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		l := &f.legs[i]
+		body = l.entry.append(body)
+		if l.received {
+			l.releaseExchange()
+		}
+	}
+	ex.Response.Body = append(body, envelopeEnd...)
+	return Result{Exchange: ex, Outcome: upstream.Merged, legs: log}
+}
+
+// newCombined returns an exchange for a response of up to n bytes that adbuffer makes of several responses. It fails if
+// the budget does not allow it.
+func newCombined(b *upstream.Budget, n int) (*upstream.Exchange, *upstream.Error) {
+	ex := upstream.AcquireExchange()
+	ex.Budget = b
+	if err := ex.Reserve(n); err != nil {
+		ex.Release()
+		return nil, upstream.AsError(err)
+	}
+	ex.Response.Body, ex.Response.Status = slices.Grow(ex.Response.Body, n), 200
+	return ex, nil
+}
+
+func (l *leg) envelopeEntry() entry {
+	e := entry{ssp: l.target.SSP.Name()}
+	switch {
+	case !l.received:
+		e.err, e.noTime = "not_waited", true
+	case l.outcome == upstream.SSPDisabled, l.outcome == upstream.Filtered: // its request was not sent
+		e.err, e.noTime = l.outcome.String(), true
+	case l.err != nil:
+		e.err, e.took = l.err.Outcome.String(), l.took()
+	default:
+		response := &l.ex.Response
+		e.status, e.took = response.Status, l.took()
+		e.describe(response.Fields, response.Body)
+	}
+	return e
+}

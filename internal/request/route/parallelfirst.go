@@ -1,0 +1,38 @@
+package route
+
+import (
+	"adbuffer/internal/ssp/ssp"
+	"adbuffer/internal/wire/upstream"
+)
+
+// parallelFirst sends the request to all SSPs at once. The first fill is the response, and the
+// other legs are abandoned.
+func (rt *Route) parallelFirst(r *ssp.Request, p *Process) Result {
+	f, err := rt.newFanout(r, p, true)
+	if err != nil {
+		return Result{Outcome: err.Outcome, Err: err}
+	}
+	defer f.detach()
+	primaries, secondaries := f.startAll(r)
+	asked := primaries + secondaries
+	if asked == 0 {
+		return sendToOne(r, nil, f.legLog())
+	}
+	for range asked {
+		l := <-f.ended
+		l.received = true
+		if isFinal(l.outcome) {
+			return f.result(l)
+		}
+	}
+	var best *leg
+	for i := range f.legs {
+		l := &f.legs[i]
+		if l.outcome != upstream.Filtered && (best == nil || rank(l.outcome) > rank(best.outcome)) {
+			best = l
+		}
+	}
+	res := f.result(best)
+	res.normalizeNoBid()
+	return res
+}

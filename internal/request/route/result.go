@@ -1,0 +1,113 @@
+package route
+
+import (
+	"sync"
+	"time"
+
+	"adbuffer/internal/ssp/ssp"
+	"adbuffer/internal/wire/logs"
+	"adbuffer/internal/wire/upstream"
+)
+
+// Result is the result of a request. Its owner must release it.
+type Result struct {
+	// Exchange holds the response, or is the exchange that failed; nil if there was none. The
+	// envelope of parallel-all has its own exchange, whose response has no fields.
+	Exchange *upstream.Exchange
+	// SSP is the SSP of the response or the failure; nil if there are several.
+	SSP *ssp.SSP
+	// Outcome is the request's outcome.
+	Outcome upstream.Outcome
+	// NoAd says that the response is the route's for no ad, as after NoAdFor: a merged response without a bid.
+	NoAd    bool
+	NoAdFor upstream.Outcome
+	// NBR is the reason in that response if it is an OpenRTB document.
+	NBR int
+	// Err is the reason for no response, nil if there is one.
+	Err *upstream.Error
+	// At is when the call of the only SSP ended; zero with several, and after a call on a connection that
+	// requests share. It saves a reading of the clock, 40 ns.
+	At time.Time
+
+	legs *legLog
+}
+
+// Status is the response's status, 0 without a response.
+func (res *Result) Status() int {
+	if res.Err != nil || res.Exchange == nil {
+		return 0
+	}
+	return res.Exchange.Response.Status
+}
+
+// Legs returns the outcome of each leg, in the route's order; nil if there can only be one. They
+// are valid until Release.
+func (res *Result) Legs() []logs.Leg {
+	if res.legs == nil {
+		return nil
+	}
+	return res.legs.all
+}
+
+// Release releases the result's exchange and its legs.
+func (res *Result) Release() {
+	if res.Exchange != nil {
+		res.Exchange.Release()
+		res.Exchange = nil
+	}
+	if res.legs != nil {
+		clear(res.legs.all)
+		legLogs.Put(res.legs)
+		res.legs = nil
+	}
+}
+
+// legLog holds the legs of one request; reused.
+type legLog struct{ all []logs.Leg }
+
+var legLogs = sync.Pool{New: func() any { return new(legLog) }}
+
+func newLegLog() *legLog {
+	l := legLogs.Get().(*legLog)
+	l.all = l.all[:0]
+	return l
+}
+
+// add records a leg; ex is its exchange, or nil.
+func (l *legLog) add(s *ssp.SSP, o upstream.Outcome, took time.Duration, ex *upstream.Exchange) {
+	leg := logs.Leg{SSP: s.Name(), Outcome: o, Took: took}
+	if ex != nil {
+		leg.Exchange = ex.Summary()
+	}
+	l.all = append(l.all, leg)
+}
+
+// rank orders outcomes for a request without a fill: a no-bid comes before any other response, and
+// a response before a failure. Among equals the first SSP in the route wins.
+func rank(o upstream.Outcome) int {
+	switch {
+	case o == upstream.NoBid:
+		return 2
+	case o.HasResponse():
+		return 1
+	default:
+		return 0
+	}
+}
+
+// isFinal reports whether a leg's outcome is the request's, whatever the other legs' outcomes are.
+func isFinal(o upstream.Outcome) bool { return o == upstream.Fill || o == upstream.ClientGone }
+
+// normalizeNoBid makes a no-bid a 204, even if the SSP sent a document with it.
+func (res *Result) normalizeNoBid() {
+	if res.Outcome != upstream.NoBid {
+		return
+	}
+	response := &res.Exchange.Response
+	if response.Status != 204 {
+		// Its fields describe the document.
+		response.Status, response.Fields = 204, response.Fields[:0]
+	}
+	res.Exchange.ReleaseBody()
+	response.ContentLength = -1
+}

@@ -1,0 +1,161 @@
+// Package route decides which SSPs a request goes to, in five modes.
+package route
+
+import (
+	"slices"
+	"time"
+
+	"adbuffer/internal/machine/overload"
+	"adbuffer/internal/ssp/ssp"
+	"adbuffer/internal/wire/openrtb"
+)
+
+// Mode is how a route uses its SSPs.
+type Mode string
+
+// The modes. Another one means Single.
+const (
+	Single        Mode = "single"         // the first
+	Split         Mode = "split"          // one, by weight
+	Waterfall     Mode = "waterfall"      // in order, until one fills
+	ParallelFirst Mode = "parallel-first" // all; the first fill is the response
+	ParallelAll   Mode = "parallel-all"   // all; every response in one document
+)
+
+// NoAd is the response of a route without an ad.
+type NoAd string
+
+// The responses. Another one, such as "empty", is 204.
+const (
+	NoAdVAST NoAd = "vast" // 200 with an empty VAST document
+	// NoAdOpenRTB is 200 with a BidResponse without bids, or 204 for a request without an id.
+	NoAdOpenRTB NoAd = "openrtb"
+)
+
+// Target is an SSP's part in a route.
+type Target struct {
+	SSP       *ssp.SSP
+	Weight    int           // of Split
+	Timeout   time.Duration // of Waterfall, 0 = only the deadline applies
+	Secondary bool          // of ParallelAll: not waited for
+	// When are conditions on the body. If they do not hold, the SSP is not asked.
+	When []openrtb.Condition
+
+	when []openrtb.Test
+}
+
+// Route is one route. It does not change after NewTable.
+type Route struct {
+	Name  string
+	Match Match
+	Mode  Mode
+	// Targets has at least one target, and no SSP twice. For Split one has a weight.
+	Targets      []Target
+	ClientChoice bool
+	// NoAdOnError replaces adbuffer's 5xx, and SSPs' responses with a status of Masked, by NoAd.
+	NoAdOnError bool
+	Masked      Statuses
+	NoAd        NoAd
+	// MergeOpenRTB makes one BidResponse of the responses of ParallelAll. CheckMerge must have accepted the
+	// request.
+	MergeOpenRTB bool
+	TruncateIP   bool
+	Priority     overload.Priority
+	Mirror       *Mirror // nil = none
+
+	// Index is the route's place in its table.
+	Index int
+
+	conditions []openrtb.Test // Match.OpenRTB
+	filters    bool           // a target has conditions
+	removes    bool           // an SSP does not get all members of the body
+	removed    openrtb.Paths  // of these members
+	abandons   bool           // a target is secondary
+
+	weights int             // sum of the targets', for Split
+	draw    func(n int) int // a random number from 0 to n-1, for Split
+}
+
+// Table holds all routes, in order: the first match wins.
+type Table struct {
+	Routes []*Route
+
+	params []string      // names of query parameters in conditions
+	paths  openrtb.Paths // of all conditions on bodies
+}
+
+// NewTable returns a table of routes, and sets their Index.
+func NewTable(routes []*Route) *Table {
+	t := &Table{Routes: routes}
+	for i, rt := range routes {
+		rt.Index = i
+		t.indexParams(rt.Match.Query)
+		rt.conditions = t.compile(rt.Match.OpenRTB)
+		for i := range rt.Targets {
+			target := &rt.Targets[i]
+			target.when = t.compile(target.When)
+			rt.filters = rt.filters || len(target.when) > 0
+			rt.abandons = rt.abandons || target.Secondary
+			rt.addRemoved(target.SSP)
+			if rt.MergeOpenRTB {
+				target.SSP.CountMerges()
+			}
+		}
+		if rt.Mirror != nil {
+			rt.addRemoved(rt.Mirror.SSP)
+		}
+		if rt.Mode == Split {
+			rt.prepareSplit()
+		}
+	}
+	return t
+}
+
+// compile adds conditions on bodies to the table.
+func (t *Table) compile(conditions []openrtb.Condition) []openrtb.Test {
+	tests := make([]openrtb.Test, len(conditions))
+	for i := range conditions {
+		tests[i] = t.paths.Condition(&conditions[i])
+	}
+	return tests
+}
+
+func (rt *Route) addRemoved(s *ssp.SSP) {
+	if edit := s.Removes(); edit != nil {
+		rt.removes = true
+		edit.AddPaths(&rt.removed)
+	}
+}
+
+// Removes reports whether an SSP of the route does not get all members of the body.
+func (rt *Route) Removes() bool { return rt.removes }
+
+// ScanRemoved examines a body for the members that the route's SSPs do not get. f.Reason says why they cannot be
+// removed.
+func (rt *Route) ScanRemoved(body []byte, f *openrtb.Facts) { rt.removed.Scan(body, f) }
+
+// Filters reports whether it depends on the body which SSPs are asked. Then Examine must come before Do.
+func (rt *Route) Filters() bool { return rt.filters }
+
+// indexParams adds the names of the conditions' parameters to params.
+func (t *Table) indexParams(conditions []Condition) {
+	for i := range conditions {
+		c := &conditions[i]
+		at := slices.Index(t.params, c.Name)
+		if at < 0 {
+			at = len(t.params)
+			t.params = append(t.params, c.Name)
+		}
+		c.param = at
+	}
+}
+
+// target returns the target whose SSP has the name, or nil.
+func (rt *Route) target(name []byte) *Target {
+	for i := range rt.Targets {
+		if rt.Targets[i].SSP.Name() == string(name) {
+			return &rt.Targets[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package route
+
+import (
+	"bytes"
+
+	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/openrtb"
+	"adbuffer/internal/wire/syntax"
+)
+
+// Search is the search for the route of one request. The zero value is ready. The search stops at a route
+// with conditions on the body, and goes on after Examine.
+type Search struct {
+	// NeedsBody says that the search stopped, and goes on after Examine.
+	NeedsBody bool
+	// Explaining says that no request goes on to the next route because of holdback, and that none is refused
+	// because adbuffer is overloaded.
+	Explaining bool
+
+	facts    openrtb.Facts
+	examined bool
+	next     int // the index of the next route
+}
+
+// Reset makes s ready for another request.
+func (s *Search) Reset() { s.NeedsBody, s.Explaining, s.examined, s.next = false, false, false, 0 }
+
+// Facts returns what Examine found, nil before it. They are valid until Reset.
+func (s *Search) Facts() *openrtb.Facts {
+	if !s.examined {
+		return nil
+	}
+	return &s.facts
+}
+
+// Examine examines a request's body, which has arrived completely, for all conditions of the table.
+func (t *Table) Examine(f *httpheader.RequestFields, body []byte, s *Search) {
+	s.examined = true
+	if why := UnreadableHeader(f); why != openrtb.Readable {
+		t.paths.Refuse(why, &s.facts)
+		return
+	}
+	t.paths.Scan(body, &s.facts)
+}
+
+// Passed returns the routes before found (nil: all routes) that match but for their conditions on the body.
+func (t *Table) Passed(f *httpheader.RequestFields, found *Route) (all []*Route) {
+	var params foundParams
+	params.find(f.Query, t.params)
+	for _, rt := range t.Routes {
+		if rt == found {
+			break
+		}
+		if _, ok := rt.matches(f, &params); ok && len(rt.conditions) > 0 {
+			all = append(all, rt)
+		}
+	}
+	return all
+}
+
+// UnreadableHeader returns why a body with these header fields is unreadable, whatever its bytes are.
+func UnreadableHeader(f *httpheader.RequestFields) openrtb.Reason {
+	coding := f.ContentEncoding()
+	switch {
+	case coding != nil && !syntax.EqualFold(coding, "identity"):
+		return openrtb.Encoding
+	case isProtobuf(f.ContentType()):
+		return openrtb.MediaType
+	}
+	return openrtb.Readable
+}
+
+// isProtobuf reports whether a Content-Type is application/protobuf, application/x-protobuf or another
+// name of it. Any other type may be JSON: browsers send it as text/plain.
+func isProtobuf(contentType []byte) bool {
+	contentType, _, _ = bytes.Cut(contentType, []byte{';'})
+	const name = "protobuf"
+	for i := 0; i+len(name) <= len(contentType); i++ {
+		if syntax.EqualFold(contentType[i:i+len(name)], name) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,103 @@
+package config
+
+import (
+	"cmp"
+	"encoding"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"adbuffer/internal/wire/handshake"
+)
+
+// key is one YAML key of a section: one field of its struct type.
+type key struct {
+	name   string
+	index  []int // for reflect.Value.FieldByIndex
+	typ    reflect.Type
+	tag    reflect.StructTag
+	effect Effect // of its tag reload, or of the inlined struct's; "" = that of the section
+}
+
+var (
+	keyCache      sync.Map // reflect.Type to []key
+	documentType  = reflect.TypeFor[document]()
+	durationType  = reflect.TypeFor[time.Duration]()
+	jsonValueType = reflect.TypeFor[JSONValue]()
+	fromText      = reflect.TypeFor[encoding.TextUnmarshaler]()
+)
+
+// keysOf lists the keys of section type t in the order of its fields. Keys of
+// inlined structs are t's own.
+func keysOf(t reflect.Type) []key {
+	if cached, ok := keyCache.Load(t); ok {
+		return cached.([]key)
+	}
+	var keys []key
+	for _, field := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+		if field.Anonymous || name == "-" {
+			continue
+		}
+		effect := cmp.Or(field.Tag.Get("reload"), t.Field(field.Index[0]).Tag.Get("reload"))
+		keys = append(keys, key{name, field.Index, field.Type, field.Tag, Effect(effect)})
+	}
+	keyCache.Store(t, keys)
+	return keys
+}
+
+// isAbsent reports whether the list value of k is one that may be absent, and is.
+func (k key) isAbsent(value reflect.Value) bool {
+	return isList(k.typ) && value.IsNil() && strings.HasSuffix(k.tag.Get("yaml"), ",omitempty")
+}
+
+// isSection reports whether t is written as a mapping of known keys.
+func isSection(t reflect.Type) bool { return t.Kind() == reflect.Struct && !isText(t) }
+
+// isList reports whether t is written as a sequence.
+func isList(t reflect.Type) bool { return t.Kind() == reflect.Slice }
+
+// isText reports whether t has UnmarshalText.
+func isText(t reflect.Type) bool { return reflect.PointerTo(t).Implements(fromText) }
+
+// isWord reports whether t is a type of enums.go.
+func isWord(t reflect.Type) bool {
+	return t.Kind() == reflect.String && t != reflect.TypeFor[string]() && t != reflect.TypeFor[Address]() && t != jsonValueType
+}
+
+// wordsOf lists the words that a value of k, or of its list, may have. It returns nil if k takes any
+// value.
+func wordsOf(k key) []string {
+	if k.name == "groups" {
+		return handshake.GroupNames()
+	}
+	return strings.Fields(k.tag.Get("words"))
+}
+
+// shortKey returns the key of section type t that may replace the mapping as one scalar, or "".
+func shortKey(t reflect.Type) string {
+	switch t {
+	case reflect.TypeFor[RouteSSP]():
+		return "name"
+	case reflect.TypeFor[Endpoint]():
+		return "url"
+	}
+	return ""
+}
+
+// visitKeys calls visit with every key at and below section type t and its path, in which "[]"
+// replaces the index of a list. A key without an effect gets around, that of the section.
+func visitKeys(t reflect.Type, path string, around Effect, visit func(path string, k key)) {
+	for _, k := range keysOf(t) {
+		p, below := join(path, k.name), k.typ
+		k.effect = cmp.Or(k.effect, around)
+		visit(p, k)
+		if isList(below) {
+			p, below = p+"[]", below.Elem()
+		}
+		if isSection(below) {
+			visitKeys(below, p, k.effect, visit)
+		}
+	}
+}

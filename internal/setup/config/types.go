@@ -1,0 +1,370 @@
+// Package config turns YAML into one valid, unchanging Config. It is the only user of viper.
+//
+// A key is one struct field here and one commented line in config/reference.yaml. The comment there is
+// the operator's documentation of the key. The JSON Schema has it too. A section that another package takes
+// as it is has a type of that package. The field's tags have the other facts:
+//
+//   - yaml: the key's name.
+//   - default: the value of an absent key.
+//   - jsonschema: whether the key is required.
+//   - empty: the rule that an empty text or list breaks. Without it, the value may be empty.
+//   - min, max: the range of a number or duration. Each of them has one.
+//   - at_most: keys of the same section whose values are not below this one.
+//   - needs: a key of the same section that is set if this one is.
+//   - words: all values that a text may have.
+//   - form: the form of a text that is not empty, or of a list's elements; see forms.
+//   - unique: the key in which the elements of a list differ, in any case; "." is the element itself.
+//   - reload: the Effect of a change. A key without it has that of the section around it.
+//   - hide: how a possible secret in the value is hidden; see hiders.
+package config
+
+//go:generate go test . -run TestSchema -update
+//go:generate go test ../../test/e2e/deploy -run OperatorsRelyOn -update
+
+import (
+	"net/netip"
+	"time"
+
+	"adbuffer/internal/machine/overload"
+	"adbuffer/internal/request/route"
+	"adbuffer/internal/ssp/balancer"
+	"adbuffer/internal/ssp/dial"
+	"adbuffer/internal/ssp/pool"
+	"adbuffer/internal/ssp/ssp"
+	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/logs"
+	"adbuffer/internal/wire/upstream"
+)
+
+// Config is the complete and valid configuration: defaults are filled in, ssp_defaults are
+// merged into each SSP, every range and reference is checked. It never changes after Load;
+// a reload makes a new one.
+type Config struct {
+	Server   Server   `yaml:"server" reload:"in place"`
+	Admin    Admin    `yaml:"admin" reload:"in place"`
+	Log      Log      `yaml:"log" reload:"in place"`
+	Tracing  Tracing  `yaml:"tracing" reload:"in place"`
+	Fleet    Fleet    `yaml:"fleet" reload:"restart"`
+	Deadline Deadline `yaml:"deadline" reload:"in place"`
+	SSPs     []SSP    `yaml:"ssps" jsonschema:"required" empty:"must have at least one SSP" unique:"name"`                       // at least one; names are unique
+	Routes   []Route  `yaml:"routes" jsonschema:"required" empty:"must have at least one route" unique:"name" reload:"in place"` // at least one; the first match wins
+
+	Machine Machine `yaml:"-"` // that read the configuration
+}
+
+// document is the content of a file: a Config, and the settings that are merged into it.
+type document struct {
+	Config      `yaml:",inline"`
+	SSPDefaults Settings `yaml:"ssp_defaults"`
+}
+
+// Server is the listener for applications and edge nodes.
+type Server struct {
+	Listen           Address          `yaml:"listen" default:"127.0.0.1:8080" empty:"must be set, for example 127.0.0.1:8080" form:"listener" reload:"restart"` // host:port, or unix:/path
+	SocketMode       FileMode         `yaml:"socket_mode" default:"0660" reload:"restart"`                                                                      // of the unix socket only
+	ReusePort        bool             `yaml:"reuse_port" reload:"restart"`                                                                                      // of both listeners: handed to the next process
+	TLS              ServerTLS        `yaml:"tls" reload:"restart"`
+	ProxyProtocol    bool             `yaml:"proxy_protocol" reload:"restart"` // of TrustedProxies and of unix peers: required
+	MaxConnections   int              `yaml:"max_connections" default:"65536" min:"1" max:"10000000"`
+	MaxInFlight      int              `yaml:"max_in_flight" default:"16384" min:"1" max:"10000000"`               // requests and fan-out legs
+	MaxUploads       int              `yaml:"max_uploads" default:"4096" min:"1" max:"10000000"`                  // requests whose body is still arriving
+	MaxStreams       int              `yaml:"max_streams_per_conn" default:"250" min:"1" max:"10000"`             // of a client's HTTP/2 connection
+	H2C              bool             `yaml:"h2c"`                                                                // HTTP/2 in cleartext
+	MaxBufferedBytes int              `yaml:"max_buffered_bytes" default:"268435456" min:"1" max:"1099511627776"` // bodies of requests and responses
+	ReadTimeout      time.Duration    `yaml:"read_timeout" default:"5s" min:"1ms" max:"1h"`                       // a header, and a body, each from its first byte
+	WriteTimeout     time.Duration    `yaml:"write_timeout" default:"5s" min:"1ms" max:"1h"`
+	IdleTimeout      time.Duration    `yaml:"idle_timeout" default:"75s" min:"1ms" max:"24h"`
+	MaxHeaderBytes   int              `yaml:"max_header_bytes" default:"16384" min:"256" max:"1048576" reload:"restart"`
+	MaxBodyBytes     int              `yaml:"max_body_bytes" default:"262144" min:"1" max:"1073741824"`
+	AbortOnClose     bool             `yaml:"abort_on_close" default:"true"`                 // also if a client closes only its sending half
+	TrustedProxies   []netip.Prefix   `yaml:"trusted_proxies" default:"127.0.0.0/8 ::1/128"` // masked
+	HealthPath       string           `yaml:"health_path" form:"exact path"`                 // "" = no readiness on the traffic port
+	ErrorDetail      bool             `yaml:"error_detail" default:"true"`
+	Via              bool             `yaml:"via" default:"true"` // of requests to SSPs
+	RequestID        RequestID        `yaml:"request_id"`
+	ProxyStatus      bool             `yaml:"proxy_status"` // of responses; RFC 9209
+	Fairness         Fairness         `yaml:"fairness"`
+	Overload         overload.Options `yaml:"overload"`
+	BackgroundCPU    float64          `yaml:"background_cpu" default:"0.25" min:"0.01" max:"1024"` // cores
+	Drain            Drain            `yaml:"drain"`
+}
+
+// Fairness says whose requests share an SSP's places while requests wait for them.
+type Fairness struct {
+	Key string `yaml:"key" form:"fairness key"` // client_ip, header:NAME, query:NAME or openrtb:/path; "" = no sharing
+}
+
+// RequestID identifies a request in responses, logs, captures and spans.
+type RequestID struct {
+	Header string `yaml:"header" default:"X-Request-Id" form:"request id field"` // "" = requests have no id
+	ToSSP  bool   `yaml:"to_ssp"`
+}
+
+// ServerTLS is the certificate of the traffic listener. Its files are read again when they
+// change.
+type ServerTLS struct {
+	CertFile     string `yaml:"cert_file" needs:"key_file"` // PEM; "" = no TLS
+	KeyFile      string `yaml:"key_file" needs:"cert_file"` // PEM; set if and only if CertFile is
+	ClientCAFile string `yaml:"client_ca_file"`             // PEM; "" = clients need no certificate
+	TLSPolicy    `yaml:",inline" reload:"in place"`
+}
+
+// AdminTLS is the certificate of the admin listener. Its handshakes follow ServerTLS.TLSPolicy. For
+// client certificates see Admin.ClientCAFile.
+type AdminTLS struct {
+	CertFile string `yaml:"cert_file" needs:"key_file"` // PEM; "" = no TLS
+	KeyFile  string `yaml:"key_file" needs:"cert_file"` // PEM; set if and only if CertFile is
+}
+
+// TLSPolicy says which TLS handshakes are allowed.
+type TLSPolicy struct {
+	MinVersion TLSVersion `yaml:"min_version" default:"1.2" words:"1.2 1.3"`
+	Groups     []TLSGroup `yaml:"groups" default:"X25519MLKEM768 SecP256r1MLKEM768 SecP384r1MLKEM1024 x25519 secp256r1 secp384r1 secp521r1" empty:"must name at least one group" unique:"."` // never empty, each once
+}
+
+// Drain says how the service stops.
+type Drain struct {
+	Delay   time.Duration `yaml:"delay" default:"5s" min:"0s" max:"10m"`   // not ready, yet still accepting
+	Timeout time.Duration `yaml:"timeout" default:"20s" min:"0s" max:"1h"` // for what is in flight; starts after Delay
+}
+
+// Admin is the operators' listener.
+type Admin struct {
+	Listen        Address       `yaml:"listen" default:"127.0.0.1:9090" empty:"must be set, for example 127.0.0.1:9090" form:"admin listener" reload:"restart"` // host:port
+	TokenFile     string        `yaml:"token_file"`                                                                                                             // "" = no token
+	TLS           AdminTLS      `yaml:"tls" reload:"restart"`
+	ClientCAFile  string        `yaml:"client_ca_file" reload:"restart"` // PEM; a client certificate of it gives the access that the token gives; needs TLS
+	WarmupTimeout time.Duration `yaml:"warmup_timeout" default:"10s" min:"0s" max:"10m"`
+	Capture       bool          `yaml:"capture"` // GET /capture shows exchanges
+
+	// Token is the content of TokenFile when the config was loaded, without the newline at its end;
+	// empty if TokenFile is.
+	Token Secret `yaml:"-"`
+}
+
+// Log says which lines adbuffer writes to standard error.
+type Log struct {
+	Level  LogLevel           `yaml:"level" default:"info" words:"debug info warn error"`
+	Format LogFormat          `yaml:"format" default:"json" words:"json console" reload:"restart"`
+	Access logs.AccessOptions `yaml:"access"`
+}
+
+// Tracing says which requests get spans, and where adbuffer sends them.
+type Tracing struct {
+	Endpoint string  `yaml:"endpoint" form:"URL of a receiver" hide:"url"` // http or https URL of an OTLP receiver; "" = no tracing
+	Sample   float64 `yaml:"sample" default:"0.01" min:"0" max:"1"`        // share of the requests about which no trusted peer decides
+}
+
+// Fleet says how replicas share the limits of SSPs whose qps.scope is fleet. ReplicaTimeout >= 20 *
+// LeaseInterval.
+type Fleet struct {
+	Redis            Redis         `yaml:"redis"`
+	Prefix           string        `yaml:"prefix" default:"adbuffer" empty:"must be set, for example adbuffer" form:"prefix of keys"` // of keys in Redis
+	ExpectedReplicas int           `yaml:"expected_replicas" min:"0" max:"10000"`                                                     // at least 1 where an SSP's scope is fleet
+	LeaseInterval    time.Duration `yaml:"lease_interval" default:"20ms" min:"5ms" max:"1s"`
+	ReplicaTimeout   time.Duration `yaml:"replica_timeout" default:"3s" min:"200ms" max:"5m"`
+}
+
+// Redis is the server through which replicas share limits.
+type Redis struct {
+	Address      Address  `yaml:"address" form:"Redis"`           // host:port, or unix:/path; "" = there is none
+	Username     string   `yaml:"username" needs:"password_file"` // "" = the default user
+	PasswordFile string   `yaml:"password_file"`                  // "" = no password
+	DB           int      `yaml:"db" min:"0" max:"65535"`
+	TLS          RedisTLS `yaml:"tls"`
+
+	// Password is the content of PasswordFile when the config was loaded, without the newline at
+	// its end; empty if PasswordFile is.
+	Password Secret `yaml:"-"`
+}
+
+// RedisTLS is adbuffer's certificate for Redis, and how it verifies Redis.
+type RedisTLS struct {
+	Enabled   bool `yaml:"enabled"`
+	ClientTLS `yaml:",inline"`
+}
+
+// Deadline says how long a request may take. Default <= Max.
+type Deadline struct {
+	Default     time.Duration `yaml:"default" default:"300ms" min:"1ms" max:"10m" at_most:"max"`
+	Max         time.Duration `yaml:"max" default:"5s" min:"1ms" max:"10m"`
+	Header      string        `yaml:"header" default:"X-Adbuffer-Timeout-Ms" form:"deadline field"` // "" = no header sets it
+	OpenRTBTmax bool          `yaml:"openrtb_tmax" default:"true"`
+	Reserve     time.Duration `yaml:"reserve" default:"5ms" min:"0s" max:"10s"`
+	MinBudget   time.Duration `yaml:"min_budget" default:"5ms" min:"0s" max:"10s"`
+}
+
+// SSP is one upstream ad server.
+type SSP struct {
+	Name      string     `yaml:"name" jsonschema:"required" empty:"must be set" form:"name" reload:"new pool"` // [a-z0-9_-]+
+	Endpoints []Endpoint `yaml:"endpoints" jsonschema:"required" empty:"must have at least one URL" reload:"new pool"`
+	Settings  `yaml:",inline" reload:"in place"`
+
+	Parsed upstream.Endpoints `yaml:"-"` // the URLs of Endpoints; validation sets it
+}
+
+// Endpoint is where an SSP receives requests. In YAML it is the URL alone, or a mapping. The URLs of an
+// SSP share scheme, path and query.
+type Endpoint struct {
+	URL      string `yaml:"url" jsonschema:"required" hide:"url"`  // http or https
+	Weight   int    `yaml:"weight" default:"1" min:"1" max:"1000"` // its share is its weight in the sum
+	Priority int    `yaml:"priority" min:"0" max:"100"`            // the lowest that works gets the requests
+}
+
+// Settings are the keys of ssp_defaults and of each SSP.
+type Settings struct {
+	Protocol               dial.Mode               `yaml:"protocol" default:"auto" words:"auto http1 http1-pipelined http2 h2c" reload:"new pool"`
+	MaxInFlight            int                     `yaml:"max_in_flight" min:"0" max:"10000000"` // 0 = only the global limit
+	Pool                   Pool                    `yaml:"pool"`
+	Timeouts               Timeouts                `yaml:"timeouts"`
+	TLS                    SSPTLS                  `yaml:"tls" reload:"new pool"`
+	Headers                Headers                 `yaml:"headers"`
+	Host                   string                  `yaml:"host" form:"host and port"` // "" = the endpoint's
+	Identity               httpheader.IdentityMode `yaml:"identity" default:"x_forwarded_for" words:"x_forwarded_for x_device both none"`
+	MaxResponseBytes       int                     `yaml:"max_response_bytes" default:"1048576" min:"1" max:"1073741824" reload:"new connections"`
+	MaxResponseHeaderBytes int                     `yaml:"max_response_header_bytes" default:"16384" min:"256" max:"1048576" reload:"new connections"`
+	MaxBufferedBytes       int                     `yaml:"max_buffered_bytes" min:"0" max:"1099511627776"` // of requests and responses held at once; see BufferedBytesLimit
+	NoBidBody              ssp.NoBidBody           `yaml:"no_bid_body" default:"none" words:"none vast openrtb"`
+	RewriteTmax            bool                    `yaml:"rewrite_tmax"`
+	Remove                 []Removal               `yaml:"remove"` // members of the body that the SSP does not get
+	GzipRequest            ssp.GzipOptions         `yaml:"gzip_request"`
+	QPS                    QPS                     `yaml:"qps"`
+	Retry                  Retry                   `yaml:"retry"`
+	Hedge                  ssp.HedgeOptions        `yaml:"hedge"`
+	Breaker                ssp.BreakerOptions      `yaml:"breaker"`
+	Ejection               balancer.Ejection       `yaml:"ejection"`
+	HealthCheck            pool.HealthCheck        `yaml:"health_check"`
+	SlowStart              time.Duration           `yaml:"slow_start" min:"0s" max:"1h"`                    // 0 = an endpoint that comes back gets its full share at once
+	SourceAddresses        []netip.Addr            `yaml:"source_addresses" unique:"." reload:"new pool"`   // to connect from, in turn; none = the system chooses
+	RetryAfterMax          time.Duration           `yaml:"retry_after_max" default:"30s" min:"0s" max:"1h"` // 0 = Retry-After pauses nothing
+	RetryAfterShare        float64                 `yaml:"retry_after_share" default:"0.5" min:"0" max:"1"` // 0 = a single response pauses
+}
+
+// Pool bounds the connections to one SSP, over all its endpoints, and the requests that wait
+// for them. MinIdle <= MaxIdle <= MaxConns and MaxHTTP2Conns <= MaxConns.
+type Pool struct {
+	MaxConns           int             `yaml:"max_conns" default:"256" min:"1" max:"65536"`                         // open + dialling
+	MaxHTTP2Conns      int             `yaml:"max_http2_conns" default:"4" min:"1" max:"65536" at_most:"max_conns"` // of MaxConns; an absent key is never above it
+	Auto               pool.AutoSize   `yaml:"auto"`
+	MinIdle            int             `yaml:"min_idle" min:"0" max:"65536" at_most:"max_conns max_idle"` // kept warm
+	MaxIdle            int             `yaml:"max_idle" min:"0" max:"65536" at_most:"max_conns"`          // an absent key is MaxConns; 0 = a connection per request
+	IdleTimeout        time.Duration   `yaml:"idle_timeout" default:"55s" min:"1ms" max:"24h"`
+	MaxAge             time.Duration   `yaml:"max_age" default:"10m" min:"1ms" max:"168h"`        // ±10 % jitter
+	MaxRequestsPerConn int             `yaml:"max_requests_per_conn" min:"0" max:"1000000000"`    // 0 = no limit
+	MaxPending         int             `yaml:"max_pending" default:"512" min:"-1" max:"10000000"` // 0 = no queue, -1 = only max_in_flight bounds it
+	PendingTimeout     time.Duration   `yaml:"pending_timeout" default:"50ms" min:"1ms" max:"10m"`
+	MaxDials           int             `yaml:"max_dials" default:"16" min:"1" max:"65536"` // at once
+	DialBackoff        Backoff         `yaml:"dial_backoff"`
+	MaxStreamsPerConn  int             `yaml:"max_streams_per_conn" default:"100" min:"1" max:"16384" reload:"new connections"` // HTTP/2; the peer may allow fewer
+	PipelineDepth      int             `yaml:"pipeline_depth" default:"8" min:"1" max:"1024" reload:"new connections"`          // http1-pipelined
+	PipelineMethods    PipelineMethods `yaml:"pipeline_methods" default:"idempotent" words:"idempotent all"`                    // http1-pipelined
+	Linger             time.Duration   `yaml:"linger" default:"200ms" min:"0s" max:"1m" reload:"new connections"`               // 0 = an abandoned exchange closes its connection
+}
+
+// Backoff is the wait after failed dials to one address. It doubles from Min to Max.
+type Backoff struct {
+	Min time.Duration `yaml:"min" default:"100ms" min:"1ms" max:"1h" at_most:"max"`
+	Max time.Duration `yaml:"max" default:"5s" min:"1ms" max:"1h"`
+}
+
+// Timeouts bound the steps of one exchange; the request's deadline bounds them all.
+type Timeouts struct {
+	Connect      time.Duration `yaml:"connect" default:"250ms" min:"1ms" max:"10m"`
+	TLSHandshake time.Duration `yaml:"tls_handshake" default:"500ms" min:"1ms" max:"10m"`
+	Request      time.Duration `yaml:"request" min:"0s" max:"10m"` // 0 = the deadline alone
+}
+
+// SSPTLS says how adbuffer uses TLS to an SSP. It is not used for http endpoints.
+type SSPTLS struct {
+	ClientTLS `yaml:",inline"`
+	TLSPolicy `yaml:",inline"`
+}
+
+// ClientTLS is adbuffer's certificate for a server, and how it verifies the server.
+type ClientTLS struct {
+	ServerName         string `yaml:"server_name" form:"host"`    // "" = the address's host
+	CAFile             string `yaml:"ca_file"`                    // PEM; "" = the system's authorities
+	CertFile           string `yaml:"cert_file" needs:"key_file"` // PEM; "" = no client certificate
+	KeyFile            string `yaml:"key_file" needs:"cert_file"` // PEM; set if and only if CertFile is
+	InsecureSkipVerify bool   `yaml:"insecure_skip_verify"`
+}
+
+// Headers says which fields adbuffer forwards beside the usual ones. Remove is applied
+// before Set. Names are RFC 9110 tokens in the operator's spelling.
+type Headers struct {
+	Pass   []string               `yaml:"pass" form:"passed field" unique:"."`
+	Remove []string               `yaml:"remove" form:"forwarded field" unique:"."`
+	Set    []httpheader.NameValue `yaml:"set" unique:"name"` // names are unique
+}
+
+// QPS is a token bucket before the pool.
+type QPS struct {
+	Limit  float64 `yaml:"limit" min:"0" max:"10000000"`                    // requests a second; 0 = unlimited
+	Burst  int     `yaml:"burst" min:"0" max:"10000000"`                    // 0 = a tenth of Limit, at least 1
+	Scope  Scope   `yaml:"scope" default:"instance" words:"instance fleet"` // whose limit it is
+	DryRun bool    `yaml:"dry_run"`                                         // only count
+}
+
+// Retry says which failed requests are sent again.
+type Retry struct {
+	Max   int            `yaml:"max" default:"1" min:"0" max:"10"`
+	Stale ssp.RetryStale `yaml:"stale" default:"idempotent" words:"idempotent all never"`
+}
+
+// Route says which requests go to which SSPs, and how.
+type Route struct {
+	Name         string     `yaml:"name" jsonschema:"required" empty:"must be set" form:"name"` // [a-z0-9_-]+, not "none"
+	Match        Match      `yaml:"match" jsonschema:"required"`
+	Mode         route.Mode `yaml:"mode" default:"single" words:"single split waterfall parallel-first parallel-all"`
+	SSPs         []RouteSSP `yaml:"ssps" jsonschema:"required" empty:"must have at least one SSP" unique:"name"` // at least one, none twice, each a name of Config.SSPs
+	Priority     Priority   `yaml:"priority" default:"normal" words:"critical normal sheddable"`
+	ClientChoice bool       `yaml:"client_choice"`
+	OnError      OnError    `yaml:"on_error" default:"status" words:"status no_ad"`
+	NoAd         route.NoAd `yaml:"no_ad" default:"empty" words:"empty vast openrtb"`
+
+	Merge         string   `yaml:"merge" form:"merge"`                                         // parallel-all only; "" = the envelope
+	OnErrorStatus []string `yaml:"on_error_status" default:"4xx 5xx" form:"status" unique:"."` // of the SSP, which OnErrorNoAd replaces
+	Privacy       Privacy  `yaml:"privacy" default:"none" words:"none truncate_ip"`
+	Mirror        Mirror   `yaml:"mirror"`
+}
+
+// Mirror sends copies of a route's requests to another SSP. Clients do not see its responses.
+type Mirror struct {
+	SSP   string  `yaml:"ssp"` // a name of Config.SSPs that is not among the route's; "" = none
+	Share float64 `yaml:"share" default:"0.1" min:"0" max:"1"`
+}
+
+// Match holds conditions on a request that must all be true.
+type Match struct {
+	Path   string            `yaml:"path" jsonschema:"required" empty:"must be set; \"/*\" is every path" form:"path"` // exact, or a prefix if it ends in "/*": "/a/*" matches "/a/" and "/a/b", not "/a"
+	Host   string            `yaml:"host" form:"host pattern"`                                                         // lower case, no port: exact, or "*.example.com" for any name below it; "" = any
+	Query  []route.Condition `yaml:"query"`                                                                            // raw bytes, no decoding
+	Header []route.Condition `yaml:"header"`                                                                           // names match in any case
+
+	OpenRTB  []BodyCondition `yaml:"openrtb"`                  // on the body
+	Holdback float64         `yaml:"holdback" min:"0" max:"1"` // this share of the requests goes on to the next route
+}
+
+// Removal is a member of an OpenRTB body that an SSP does not get if all conditions hold.
+type Removal struct {
+	Path string          `yaml:"path" jsonschema:"required" empty:"must be set" form:"OpenRTB path"`
+	When []BodyCondition `yaml:"when,omitempty"`
+}
+
+// BodyCondition is a condition on members of an OpenRTB body. Exactly one of In, NotIn and Exists is set.
+type BodyCondition struct {
+	Path   string      `yaml:"path" jsonschema:"required" empty:"must be set" form:"OpenRTB path"`
+	In     []JSONValue `yaml:"in,omitempty" empty:"must have at least one value" hide:"condition"`
+	NotIn  []JSONValue `yaml:"not_in,omitempty" empty:"must have at least one value" hide:"condition"`
+	Exists *bool       `yaml:"exists,omitempty"`
+}
+
+// RouteSSP is an SSP's part in a route. In YAML it is the name alone, or a mapping.
+type RouteSSP struct {
+	Name      string        `yaml:"name" jsonschema:"required" empty:"must be set"`
+	Weight    int           `yaml:"weight" min:"0" max:"1000000"` // split only, where an absent key is 1; 0 = only by client_choice
+	Timeout   time.Duration `yaml:"timeout" min:"0s" max:"10m"`   // waterfall only; 0 = the deadline alone
+	Secondary bool          `yaml:"secondary"`                    // parallel-all only: not waited for
+
+	When []BodyCondition `yaml:"when"` // otherwise the SSP is not asked
+}

@@ -1,0 +1,65 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"adbuffer/internal/ssp/dial"
+	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/upstream"
+)
+
+func checkSSP(ssp *SSP, path string, r *report) {
+	switch scheme := checkEndpoints(ssp, join(path, "endpoints"), r); {
+	case ssp.Protocol == dial.HTTP2 && scheme == "http":
+		r.add(join(path, "protocol"), ssp.Protocol, "needs https endpoints; h2c is HTTP/2 over cleartext")
+	case ssp.Protocol == dial.H2C && scheme == "https":
+		r.add(join(path, "protocol"), ssp.Protocol, "needs http endpoints; http2 is HTTP/2 over TLS")
+	}
+	ssp.TLS.check(join(path, "tls"), r)
+	for i, removal := range ssp.Remove {
+		checkConditions(removal.When, join(at(join(path, "remove"), i), "when"), r)
+	}
+	for i, a := range ssp.SourceAddresses {
+		if a.Zone() != "" || a.IsMulticast() || a.IsUnspecified() || a.Is4In6() {
+			r.add(at(join(path, "source_addresses"), i), a, "must be an address of this machine, without a zone; leave the list empty to let the system choose")
+		}
+	}
+	if i := slices.IndexFunc(ssp.Headers.Set, func(f httpheader.NameValue) bool { return strings.EqualFold(f.Name, "Content-Encoding") }); i >= 0 && ssp.GzipRequest.Enabled {
+		r.add(join(at(join(path, "headers.set"), i), "name"), ssp.Headers.Set[i].Name, "is set by gzip_request; a body cannot have two codings", join(path, "gzip_request.enabled"))
+	}
+}
+
+// maxEndpoints bounds the metrics: an endpoint has about 45 series.
+const maxEndpoints = 256
+
+// checkEndpoints returns the scheme that the endpoints share; "" if they have
+// errors.
+func checkEndpoints(ssp *SSP, path string, r *report) (scheme string) {
+	if len(ssp.Endpoints) == 0 {
+		return ""
+	}
+	if n := len(ssp.Endpoints); n > maxEndpoints {
+		r.add(path, n, fmt.Sprintf("must not be more than %d", maxEndpoints))
+		return ""
+	}
+	urls := make([]string, len(ssp.Endpoints))
+	for i, e := range ssp.Endpoints {
+		urls[i] = e.URL
+	}
+	all, err := upstream.ParseEndpoints(urls)
+	ssp.Parsed = all
+	if several, ok := err.(interface{ Unwrap() []error }); ok { // ParseEndpoints joins them
+		for _, err := range several.Unwrap() {
+			e, _ := errors.AsType[*upstream.EndpointError](err)
+			rule := e.Rule
+			if e.SameAs >= 0 {
+				rule = "must differ from " + at(path, e.SameAs)
+			}
+			r.add(at(path, e.At), ssp.Endpoints[e.At].URL, rule, join(at(path, e.At), "url"))
+		}
+	}
+	return all.Scheme
+}

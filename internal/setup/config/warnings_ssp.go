@@ -1,0 +1,123 @@
+package config
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"adbuffer/internal/ssp/dial"
+)
+
+func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
+	w.loops(cfg, ssp, path)
+	w.sources(ssp, path)
+	if limit, all := ssp.MaxInFlight, cfg.Server.MaxInFlight; limit > all {
+		w.add(join(path, "max_in_flight"), "%d is above server.max_in_flight, %d, and never reached", limit, all)
+	}
+	pool, deadline := &ssp.Pool, &cfg.Deadline
+	poolPath := join(path, "pool")
+	if pool.MaxPending != 0 && pool.PendingTimeout >= deadline.Default {
+		w.add(join(poolPath, "pending_timeout"), "%s is not below deadline.default, %s; most waits will end as deadline and not as pending_timeout",
+			formatDuration(pool.PendingTimeout), formatDuration(deadline.Default))
+	}
+	if pool.MaxPending == 0 && cfg.Server.Fairness.Key != "" {
+		w.add(join(poolPath, "max_pending"), "0 leaves no queue in which server.fairness.key could share the places")
+	}
+	if pool.IdleTimeout >= commonServerIdle {
+		w.add(join(poolPath, "idle_timeout"), "%s is not below the %s after which common servers close idle connections; requests on stale connections will cost retries",
+			formatDuration(pool.IdleTimeout), formatDuration(commonServerIdle))
+	}
+	if pool.MaxAge < pool.IdleTimeout {
+		w.add(join(poolPath, "max_age"), "%s is below idle_timeout, %s, which then has no effect",
+			formatDuration(pool.MaxAge), formatDuration(pool.IdleTimeout))
+	}
+	if n := pool.MaxHTTP2Conns; pool.MinIdle > n && (ssp.Protocol == dial.HTTP2 || ssp.Protocol == dial.H2C) {
+		w.add(join(poolPath, "min_idle"), "%d is above max_http2_conns, %d, and never reached", pool.MinIdle, n)
+	}
+	if n := pool.MaxConns; pool.Auto.Enabled && pool.Auto.MinConns > n && ssp.Protocol == dial.HTTP1 {
+		w.add(join(poolPath, "auto.min_conns"), "%d is not below max_conns, %d, so the pool never sizes itself", pool.Auto.MinConns, n)
+	}
+	if ssp.speaksHTTP2() {
+		if places := pool.MaxHTTP2Conns * pool.MaxStreamsPerConn; places < pool.MaxConns {
+			w.add(join(poolPath, "max_http2_conns"), "%d connections of %d streams are %d places over HTTP/2, fewer than max_conns, %d, over HTTP/1",
+				pool.MaxHTTP2Conns, pool.MaxStreamsPerConn, places, pool.MaxConns)
+		}
+	}
+	switch n := ssp.firstEndpoints(); {
+	case n > pool.MaxConns:
+		w.add(join(poolPath, "max_conns"), "%d connections do not reach the %d endpoints of the lowest priority; the other endpoints get no requests", pool.MaxConns, n)
+	case ssp.speaksHTTP2() && n > pool.MaxHTTP2Conns:
+		w.add(join(poolPath, "max_http2_conns"), "%d connections do not reach the %d endpoints of the lowest priority over HTTP/2; the other endpoints get no requests",
+			pool.MaxHTTP2Conns, n)
+	}
+	switch limit := ssp.BufferedBytesLimit(w.machine.maxBufferedBytes(cfg).Value); {
+	case limit < ssp.MaxResponseBytes:
+		w.add(join(path, "max_buffered_bytes"), "%d bytes are in force, less than max_response_bytes, %d; the largest response would be refused as overloaded", limit, ssp.MaxResponseBytes)
+	case limit-limit/4 < cfg.Server.MaxBodyBytes:
+		w.add(join(path, "max_buffered_bytes"), "%d bytes are in force, and three quarters of them are less than server.max_body_bytes, %d; the largest request would be refused as overloaded", limit, cfg.Server.MaxBodyBytes)
+	case limit > w.machine.maxBufferedBytes(cfg).Value:
+		w.add(join(path, "max_buffered_bytes"), "%d bytes are above server.max_buffered_bytes, %d, and never reached", limit, w.machine.maxBufferedBytes(cfg).Value)
+	}
+	w.aboveMax(join(path, "timeouts.request"), ssp.Timeouts.Request, deadline)
+	if dial := ssp.Timeouts.Connect; dial >= deadline.Default {
+		w.add(join(path, "timeouts.connect"), "%s is not below deadline.default, %s; a request that has to dial may leave no time for the response",
+			formatDuration(dial), formatDuration(deadline.Default))
+	}
+	w.qps(&cfg.Fleet, &ssp.QPS, join(path, "qps"))
+	switch t := &ssp.TLS.ClientTLS; {
+	case ssp.Parsed.Scheme == "http" && *t != ClientTLS{}:
+		w.add(join(path, "tls"), "is not used: the endpoints are http, so requests and responses cross the network in cleartext")
+	case ssp.Parsed.Scheme == "https" && t.InsecureSkipVerify:
+		w.add(join(path, "tls.insecure_skip_verify"), "a machine between adbuffer and the SSP can read and change requests and responses")
+	}
+	if ssp.Parsed.Scheme == "https" {
+		w.certificate(join(path, "tls.cert_file"), ssp.TLS.CertFile, ssp.TLS.KeyFile, "SSPs that ask for it")
+	}
+	if ssp.Retry.Max == 0 && ssp.Hedge.Enabled {
+		w.add(join(path, "hedge.enabled"), "hedged requests are sent although retry.max is 0")
+	}
+	if !slices.ContainsFunc(cfg.Routes, func(r Route) bool { return r.uses(ssp.Name) }) {
+		w.add(path, "no route uses %s", ssp.Name)
+	}
+}
+
+// sources warns of source addresses from which no connection is possible.
+func (w *warner) sources(ssp *SSP, path string) {
+	all := ssp.SourceAddresses
+	if len(all) == 0 {
+		return
+	}
+	for i, e := range ssp.Parsed.All {
+		to, err := netip.ParseAddr(e.Host)
+		if err == nil && !slices.ContainsFunc(all, func(a netip.Addr) bool { return a.Is4() == to.Unmap().Is4() }) {
+			w.add(at(join(path, "endpoints"), i), "cannot be reached, since no address of source_addresses is of its family (IPv4 or IPv6)")
+		}
+	}
+	for i, a := range all {
+		if len(w.machine.addrs) > 0 && !w.machine.isLocal(a) {
+			w.add(at(join(path, "source_addresses"), i), "no interface of this machine has %s; every dial from it would fail", a)
+		}
+	}
+}
+
+// firstEndpoints returns how many endpoints have the lowest priority.
+func (s *SSP) firstEndpoints() (n int) {
+	lowest := slices.MinFunc(s.Endpoints, func(a, b Endpoint) int { return a.Priority - b.Priority }).Priority
+	for _, e := range s.Endpoints {
+		if e.Priority == lowest {
+			n++
+		}
+	}
+	return n
+}
+
+// speaksHTTP2 reports whether a connection can turn out to be HTTP/2.
+func (s *SSP) speaksHTTP2() bool {
+	switch s.Protocol {
+	case dial.HTTP2, dial.H2C:
+		return true
+	case dial.Auto:
+		return strings.HasPrefix(strings.ToLower(s.Endpoints[0].URL), "https:")
+	}
+	return false
+}

@@ -1,0 +1,191 @@
+package reload
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"adbuffer/internal/machine/configfile"
+	"adbuffer/internal/setup/config"
+)
+
+// The reasons for a reload, as the log names them.
+const (
+	bySignal = "SIGHUP"
+	byFile   = "file"
+	byAdmin  = "POST /reload"
+)
+
+// service is what a File reloads: an *app.App.
+type service interface {
+	Reload(cfg *config.Config) (*Report, error)
+	ReloadFailed(err error)
+}
+
+// File is the configuration file of a running service. It is read again on SIGHUP,
+// on POST /reload, and when it or a file that it names changes.
+type File struct {
+	path string
+
+	// Set by Start, before a reload can begin.
+	service service
+	log     *zap.Logger
+	watch   configfile.Watcher
+
+	mu   sync.Mutex // guards next; never held while a file is read
+	next *reading   // waits to begin; nil = no reading waits
+
+	turn    sync.Mutex         // held by the reading in progress; guards the fields below
+	content configfile.Content // of all files, as they were just before they were last read
+	unread  string             // why the file could not be read, or its errors; "" = no error
+}
+
+// reading is one reading of the file, for all requests that arrived before it began.
+type reading struct {
+	by     []string
+	done   chan struct{} // closed when report is complete
+	report Report
+}
+
+// NewFile returns the file at path. Make it before the file is first read: it
+// notices changes from then on.
+func NewFile(path string) *File {
+	return &File{path: path, content: configfile.Look([]string{path})}
+}
+
+// Names notes the content of the files that cfg names. Call it before they are read for the service,
+// so that a change during its start is noticed.
+func (f *File) Names(cfg *config.Config) { f.content = f.contentOf(cfg) }
+
+// Start sets the service, which was made from cfg. Call it before Run, and before the service runs.
+func (f *File) Start(s service, cfg *config.Config, log *zap.Logger) {
+	f.service, f.log = s, log
+	f.follow(cfg, f.content)
+}
+
+// Run reloads when a file changes and on each SIGHUP, until ctx ends.
+func (f *File) Run(ctx context.Context, hangups <-chan os.Signal) {
+	go f.watch.Run(ctx, f.look)
+	for {
+		select {
+		case <-hangups:
+			f.reload(bySignal)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Post serves POST /reload.
+func (f *File) Post() (status int, body any) { return f.reload(byAdmin).response() }
+
+// contentOf returns the content of the files of cfg: as they were last read, or as they are now if cfg
+// is the first to name them.
+func (f *File) contentOf(cfg *config.Config) configfile.Content {
+	content := configfile.Look(append(cfg.Files(), f.path))
+	for name := range content {
+		if known, ok := f.content[name]; ok { // a change since the last reading must be noticed
+			content[name] = known
+		}
+	}
+	return content
+}
+
+// follow watches the files of cfg, the current configuration. content is what its files were before
+// the service read them.
+func (f *File) follow(cfg *config.Config, content configfile.Content) {
+	f.content = content
+	f.watch.Watch(append(cfg.Files(), f.path))
+}
+
+// look reloads if a file changed since it was last read. A configuration with
+// errors is read again in any case: it may name a missing file, which is not watched.
+func (f *File) look() {
+	f.turn.Lock()
+	_, changed := f.content.Update()
+	again := changed || f.unread != ""
+	f.turn.Unlock()
+	if again {
+		f.reload(byFile)
+	}
+}
+
+// reload reads the file and applies it. All calls during one reading share the next
+// reading.
+func (f *File) reload(by string) *Report {
+	f.mu.Lock()
+	if r := f.next; r != nil {
+		r.by = append(r.by, by)
+		f.mu.Unlock()
+		<-r.done
+		return &r.report
+	}
+	r := &reading{by: []string{by}, done: make(chan struct{})}
+	f.next = r
+	f.mu.Unlock()
+
+	f.turn.Lock()
+	defer f.turn.Unlock()
+	f.mu.Lock()
+	f.next = nil // calls from now on need another reading
+	f.mu.Unlock()
+	f.readLocked(r)
+	close(r.done)
+	return &r.report
+}
+
+// readLocked makes r's report. The service logs errors and changes.
+func (f *File) readLocked(r *reading) {
+	slices.Sort(r.by)
+	r.by = slices.Compact(r.by)
+	by := zap.String("by", strings.Join(r.by, ", "))
+	f.content, _ = f.content.Update()
+	cfg, warnings, err := f.load()
+	if err != nil {
+		r.report = failed(err)
+		if !slices.Equal(r.by, []string{byFile}) || err.Error() != f.unread {
+			f.log.Info("reading the configuration again", by)
+			f.service.ReloadFailed(err)
+		}
+		f.unread = err.Error()
+		return
+	}
+	f.unread = ""
+	f.log.Info("reading the configuration again", by)
+	content := f.contentOf(cfg) // before the service reads the files, which may take long
+	report, err := f.service.Reload(cfg)
+	if err != nil {
+		r.report = failed(err)
+		if r.report.Result == draining {
+			f.log.Warn("the configuration stays as it is while adbuffer drains", by)
+		}
+		return
+	}
+	r.report = *report
+	r.report.Warnings = append(warnings, report.Warnings...)
+	f.follow(cfg, content)
+	if r.report.Result == applied {
+		LogWarnings(f.log, r.report.Warnings)
+	}
+}
+
+func (f *File) load() (*config.Config, []config.Warning, error) {
+	// The process may have been started with a pipe. A pipe cannot be read again, and could block
+	// every later reload.
+	if info, err := configfile.Stat(f.path); err == nil && !info.Mode().IsRegular() {
+		return nil, nil, fmt.Errorf("config: %s is no regular file and cannot be read again", f.path)
+	}
+	return config.Load(f.path, config.OSEnv())
+}
+
+// LogWarnings logs the warnings about a configuration that is in force.
+func LogWarnings(log *zap.Logger, warnings []config.Warning) {
+	for _, w := range warnings {
+		log.Warn("configuration", zap.String("path", w.Path), zap.String("warning", w.Text))
+	}
+}

@@ -1,0 +1,70 @@
+package reload
+
+import (
+	"adbuffer/internal/setup/config"
+	"adbuffer/internal/ssp/balancer"
+	"adbuffer/internal/ssp/fleet"
+	"adbuffer/internal/ssp/pool"
+	"adbuffer/internal/ssp/ssp"
+	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/openrtb"
+)
+
+// sspOptions are the settings of the SSP. If a fleet shares the SSP's limit on requests a
+// second, sspOptions also makes or changes the fleet's bucket.
+func (s *preparedSSP) sspOptions(common common, f *fleet.Fleet) ssp.Options {
+	c := s.cfg
+	o := ssp.Options{
+		Name: c.Name, Scheme: s.cfg.Parsed.Scheme, Path: s.cfg.Parsed.Path, Query: s.cfg.Parsed.Query, Host: c.Host,
+		Policy: httpheader.NewPolicy(httpheader.PolicyOptions{
+			Pass: c.Headers.Pass, Remove: c.Headers.Remove, Set: c.Headers.Set, Identity: c.Identity, Via: common.via,
+			RequestID: common.requestID.Header, SendRequestID: common.requestID.ToSSP,
+		}),
+		RequestTimeout: c.Timeouts.Request, BlameAfter: common.patience, MaxInFlight: c.MaxInFlight,
+		MaxBufferedBytes: int64(c.BufferedBytesLimit(common.maxBufferedBytes)),
+		QPS:              ssp.QPSOptions{Limit: c.QPS.Limit, Burst: c.QPS.Burst, DryRun: c.QPS.DryRun},
+		Breaker:          c.Breaker, RetryAfterMax: c.RetryAfterMax, RetryAfterShare: c.RetryAfterShare,
+		RetryMax: c.Retry.Max, RetryStale: c.Retry.Stale, Hedge: c.Hedge,
+		RewriteTmax: c.RewriteTmax, Remove: removals(c.Remove), Gzip: c.GzipRequest, NoBidBody: c.NoBidBody, MaxResponseBytes: c.MaxResponseBytes,
+		PipelineAll: c.Pool.PipelineMethods == config.PipelineAll, Lag: s.lag,
+	}
+	if c.SharesLimit() {
+		o.QPS.Burst = o.QPS.BurstInForce()
+		o.QPS.Fleet = f.Bucket(c.Name, o.QPS.Limit, o.QPS.Burst)
+	}
+	return o
+}
+
+func (s *preparedSSP) poolOptions(common common) pool.Options {
+	c := s.cfg
+	o := pool.Options{
+		SSP:      c.Name,
+		MaxConns: c.Pool.MaxConns, MaxHTTP2Conns: c.Pool.MaxHTTP2Conns, MinIdle: c.Pool.MinIdle, MaxIdle: c.Pool.MaxIdle,
+		IdleTimeout: c.Pool.IdleTimeout, MaxAge: c.Pool.MaxAge, MaxRequests: c.Pool.MaxRequestsPerConn,
+		MaxPending: c.Pool.MaxPending, PendingTimeout: c.Pool.PendingTimeout, Fair: common.fair,
+		MaxDials: c.Pool.MaxDials, BackoffMin: c.Pool.DialBackoff.Min, BackoffMax: c.Pool.DialBackoff.Max,
+		ConnectTimeout: c.Timeouts.Connect,
+		Protocol:       c.Protocol.Protocol(s.encrypted()), PipelineDepth: c.Pool.PipelineDepth, MaxStreams: c.Pool.MaxStreamsPerConn,
+		Ejection: c.Ejection, SlowStart: c.SlowStart, Events: s.events, Lag: s.lag, Auto: c.Pool.Auto, HealthCheck: c.HealthCheck,
+	}
+	o.HealthCheck.Scheme, o.HealthCheck.Host = c.Parsed.Scheme, c.Host
+	for i, e := range s.cfg.Parsed.All {
+		o.Endpoints = append(o.Endpoints, balancer.Options{Name: e.Name, Weight: c.Endpoints[i].Weight, Priority: c.Endpoints[i].Priority})
+	}
+	if s.encrypted() {
+		o.TLSTimeout = c.Timeouts.TLSHandshake
+	}
+	return o
+}
+
+// removals returns nil if there are none.
+func removals(cs []config.Removal) *openrtb.Edit {
+	if len(cs) == 0 {
+		return nil
+	}
+	all := make([]openrtb.Removal, len(cs))
+	for i, c := range cs {
+		all[i] = openrtb.Removal{Path: openrtb.MustParsePath(c.Path), When: BodyConditions(c.When)}
+	}
+	return openrtb.NewEdit(all)
+}

@@ -1,0 +1,81 @@
+package reload
+
+import (
+	"slices"
+	"time"
+
+	"adbuffer/internal/machine/configfile"
+	"adbuffer/internal/request/route"
+	"adbuffer/internal/setup/config"
+	"adbuffer/internal/ssp/dial"
+	"adbuffer/internal/ssp/pool"
+	"adbuffer/internal/ssp/ssp"
+	"adbuffer/internal/wire/tracing"
+)
+
+// Version is a config version: the parts that one configuration built. It never changes. A reload
+// builds the next version, which shares the unchanged parts with this one.
+type Version struct {
+	Config *config.Config
+	Hash   string    // of Config
+	Loaded time.Time // when the version came into force
+	Parts  []*Part   // one for each SSP, in the configuration's order
+	Table  *route.Table
+	Tracer *tracing.Tracer // nil while tracing is off
+
+	// SSPs and Pools are the SSPs and pools of Parts.
+	SSPs  []*ssp.SSP
+	Pools []*pool.Pool
+
+	common common
+}
+
+// Part is one SSP of a version.
+type Part struct {
+	Config *config.SSP
+	SSP    *ssp.SSP
+
+	dialer *dialer            // of the SSP's pool
+	files  configfile.Content // of the TLS files, when the dialer was made
+}
+
+// Part returns the SSP of that name, or nil.
+func (v *Version) Part(name string) *Part {
+	for _, p := range v.Parts {
+		if p.Config.Name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// without returns the parts of v whose pools are not in next.
+func (v *Version) without(next *Version) []*Part {
+	return slices.DeleteFunc(slices.Clone(v.Parts), func(p *Part) bool { return slices.Contains(next.Pools, p.SSP.Pool()) })
+}
+
+// common are the settings from other sections that every SSP needs.
+type common struct {
+	patience time.Duration // how long a request without a deadline gives an SSP
+	via      string        // the name of this process in Via; "" = none is sent
+	// maxBufferedBytes is config.Config.MaxBufferedBytes.
+	maxBufferedBytes int
+	requestID        config.RequestID
+	fair             bool // server.fairness.key is set
+}
+
+func commonOf(cfg *config.Config, via string) common {
+	c := common{patience: cfg.Deadline.Default - cfg.Deadline.Reserve, maxBufferedBytes: cfg.MaxBufferedBytes().Value, requestID: cfg.Server.RequestID, fair: cfg.Server.Fairness.Key != ""}
+	if cfg.Server.Via {
+		c.via = via
+	}
+	return c
+}
+
+// Host returns the Host field of requests to the SSP's first endpoint.
+func (p *Part) Host() string { return p.Config.Parsed.All[0].Authority }
+
+// FailedLookups returns the names of the SSP's endpoints whose last look-up failed.
+func (p *Part) FailedLookups() []dial.FailedLookup {
+	return p.dialer.dial.FailedLookups()
+}

@@ -1,0 +1,46 @@
+package dial
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+
+	"adbuffer/internal/machine/configfile"
+)
+
+// clientCert is adbuffer's client certificate. It is read again when its files change. If a new
+// version is invalid, it warns once, and the previous version stays in use.
+type clientCert struct {
+	keeper *configfile.Keeper
+	warn   func(error)
+	stats  *counters
+}
+
+func newClientCert(certFile, keyFile string, warn func(error), stats *counters) (*clientCert, error) {
+	keeper, err := configfile.Keep(configfile.TLSFiles{Cert: certFile, Key: keyFile})
+	if err != nil {
+		return nil, withSetting(err)
+	}
+	return &clientCert{keeper: keeper, warn: warn, stats: stats}, nil
+}
+
+// load returns the current certificate, and a digest that differs between its versions.
+func (c *clientCert) load() (cert *tls.Certificate, version [32]byte) {
+	switch changed, err := c.keeper.Check(); {
+	case err != nil:
+		c.stats.certsBroken.Add(1)
+		c.warn(fmt.Errorf("%w; the previous client certificate stays in use", withSetting(err)))
+	case changed:
+		c.stats.certsReloaded.Add(1)
+	}
+	m := c.keeper.Current()
+	return m.Certificate, m.Digest
+}
+
+// withSetting adds the setting's name to an error about a file.
+func withSetting(err error) error {
+	if e := new(configfile.Error); errors.As(err, &e) {
+		return fmt.Errorf("tls.%s: %w", e.Key, err)
+	}
+	return err
+}

@@ -1,0 +1,231 @@
+// Package dial is DNS, TCP, TLS and ALPN under one deadline.
+//
+// A Dialer knows one SSP: where its endpoints are (Addresses), and how to open a connection to one of
+// the addresses (Dial). The pool decides which address is dialled, and when.
+package dial
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"adbuffer/internal/machine/lag"
+	"adbuffer/internal/wire/cpushare"
+	"adbuffer/internal/wire/socket"
+	"adbuffer/internal/wire/upstream"
+)
+
+// Options are the settings of one SSP's dialer. The comments name them as config/reference.yaml does.
+type Options struct {
+	Endpoints upstream.Endpoints // endpoints; at least one
+	Mode      Mode               // protocol; HTTP2 is for https, H2C for http
+	// ConnectTimeout (timeouts.connect) bounds the TCP connection, and the wait for a look-up.
+	// TLSTimeout (timeouts.tls_handshake) bounds the handshake; unused on cleartext. Both must be
+	// positive.
+	ConnectTimeout, TLSTimeout time.Duration
+	TLS                        TLS // tls; unused on cleartext
+	// Sources (source_addresses) are the local addresses of connections, used in turn. If empty,
+	// the system chooses.
+	Sources []netip.Addr
+	// Lag extends both timeouts. It must be in use while Dial or Addresses runs; nil for none.
+	Lag *lag.Meter
+	// CPU bounds the TLS handshakes, in turns of Party; nil for no bound.
+	CPU   *cpushare.Share
+	Party cpushare.Party
+
+	// Lookup replaces the system's resolver; nil keeps it.
+	Lookup Lookup
+	// FreeFile closes a file that is not needed now, if err says that too many are open, and reports
+	// whether it did. Then the dial that failed with err tries once more. Any goroutine may call it. nil
+	// frees none.
+	FreeFile func(err error) bool
+	// Warn, if not nil, receives errors that failed no dial: a look-up failed while other or older
+	// results are in use, a look-up returned refused addresses, or a client certificate could not be
+	// read again. Any goroutine may call Warn, at most once for each error. It must not block for
+	// long.
+	Warn func(error)
+	// Changed, if not nil, learns which addresses of a name came and which went. It is called as Warn is.
+	Changed Changed
+}
+
+// Changed receives a change of a name's addresses. One of came and went may be empty.
+type Changed func(host string, came, went []netip.Addr)
+
+// Dialer opens connections to one SSP. Its methods are safe for concurrent use.
+type Dialer struct {
+	opts     Options  // except its timeouts
+	timeouts timeouts // current timeouts
+	resolver *resolver
+	sources  *sources
+	tls      *clientTLS // nil on cleartext
+	tcp      net.Dialer
+	delay    time.Duration // connectDelay
+	stats    counters
+}
+
+// Result is a new connection with the durations of its dial.
+type Result struct {
+	// Conn is Socket, or the TLS connection on it. The caller closes it.
+	Conn   net.Conn
+	Socket *socket.Conn
+	// Protocol is the protocol that TLS or the configuration chose.
+	Protocol upstream.Protocol
+	// TCP and TLS are how long these steps took, 0 if a step was not begun. They are also set if
+	// Dial fails.
+	TCP, TLS time.Duration
+	// Raced is also set if Dial fails.
+	Raced
+}
+
+// Raced holds the results of the connection attempts of one dial.
+type Raced struct {
+	// At is the address of the connection, or of Dial's error: an index of Dial's addresses.
+	At int
+	// Lost holds the errors of the other attempts, by the same index: attempts that failed or were
+	// clearly slower. It is nil after a single attempt.
+	Lost []error
+}
+
+// New returns a dialer, or an error about the files that opts.TLS names, which it reads. It opens no
+// connection.
+func New(opts Options) (*Dialer, error) {
+	if opts.Warn == nil {
+		opts.Warn = func(error) {}
+	}
+	if opts.Changed == nil {
+		opts.Changed = func(string, []netip.Addr, []netip.Addr) {}
+	}
+	if opts.FreeFile == nil {
+		opts.FreeFile = func(error) bool { return false }
+	}
+	d := &Dialer{opts: opts, tcp: newTCPDialer(), delay: connectDelay, sources: newSources(opts.Sources)}
+	if len(opts.Sources) > 0 {
+		d.tcp.Control = bindWithoutPort
+	}
+	d.SetTimeouts(opts.ConnectTimeout, opts.TLSTimeout)
+	if opts.Endpoints.Scheme == "https" {
+		var err error
+		d.tls, err = newClientTLS(&opts.TLS, opts.Mode, opts.Warn, &d.stats)
+		if err != nil {
+			return nil, err
+		}
+	}
+	d.resolver = newResolver(d.sources, opts.Endpoints.All, opts.Lookup, &d.timeouts, opts.Lag, opts.Warn, opts.Changed, &d.stats)
+	return d, nil
+}
+
+// Protocol returns the protocol of all connections, or Unknown if ALPN decides.
+func (d *Dialer) Protocol() upstream.Protocol { return d.opts.Mode.Protocol(d.tls != nil) }
+
+// Addresses returns the current addresses of all endpoints. Callers must not change the slice. Two
+// calls return the same slice while the addresses stay the same.
+//
+// DNS results count as new for 20 s. After that the first caller starts a look-up in the
+// background, and all callers use the last good result. Callers wait only if no result is from the
+// last five minutes. They wait until the look-up has ended, or for 50 ms after one family has brought
+// addresses, until ctx ends, or timeouts.connect is over. A family whose look-up fails keeps its addresses
+// while that lasts, and an address is gone after three look-ups in a row without it.
+// Errors are *upstream.Error.
+func (d *Dialer) Addresses(ctx context.Context) ([]upstream.Address, error) {
+	return d.resolver.addresses(ctx)
+}
+
+// FailedLookups returns the names whose last look-up failed, nil for none. A name that has not been used
+// since is left out after a minute.
+func (d *Dialer) FailedLookups() []FailedLookup {
+	failed, _ := d.resolver.failed(time.Now())
+	return failed
+}
+
+// SetEndpoints changes the endpoints that Addresses looks up. Their scheme must stay the same.
+func (d *Dialer) SetEndpoints(e upstream.Endpoints) {
+	if e.Scheme != d.opts.Endpoints.Scheme {
+		panic("BUG: the scheme of a dialer never changes")
+	}
+	d.resolver.set(e.All)
+}
+
+// Close ends the look-ups under way; later calls of Addresses fail. Connections and dials continue.
+func (d *Dialer) Close() { d.resolver.close() }
+
+// Dial connects to one of addrs, which Addresses has returned for one host. It tries them in order
+// (Happy Eyeballs, RFC 8305). It tries the next address at once after a failure. If an attempt
+// takes longer than connectDelay, it tries the next one in parallel. timeouts.connect bounds all
+// attempts together, and each sends at most one SYN and its repetitions. The handshake runs on the
+// first connection.
+//
+// On TLS in mode Auto, Dial offers HTTP/2 only if offerHTTP2 is true; the other modes define their
+// offer. Dial may connect twice, so ctx must bound its time. After ctx ends, Dial returns soon, with
+// all its sockets closed.
+//
+// With TLS 1.3 the peer checks adbuffer's client certificate after Dial's handshake has ended. If
+// the peer refuses it, the first read fails.
+//
+// Errors are *upstream.Error with Progress NotSent.
+func (d *Dialer) Dial(ctx context.Context, offerHTTP2 bool, addrs ...upstream.Address) (Result, error) {
+	for _, addr := range addrs {
+		if kind := upstream.Undialable(addr.AddrPort.Addr()); kind != "" {
+			return Result{}, connectFailed(addr.String()+": "+kind+" address is never dialled", nil)
+		}
+	}
+	offer := d.opts.Mode.offer(offerHTTP2)
+	r, err := d.connect(ctx, addrs, offer)
+	if err == nil || d.opts.Mode != Auto || !errors.Is(err, errInadequate) {
+		return r, err
+	}
+	// The SSP chose HTTP/2, and then a cipher suite that HTTP/2 prohibits. HTTP/1 works if the
+	// dialer does not offer HTTP/2.
+	d.stats.http2Refused.Add(1)
+	raced := r.Raced
+	r, err = d.connect(ctx, addrs[raced.At:raced.At+1], d.opts.Mode.offer(false))
+	r.Raced = raced
+	return r, err
+}
+
+// connect opens one TCP connection and, on TLS, does one handshake.
+func (d *Dialer) connect(ctx context.Context, addrs []upstream.Address, offer []string) (Result, error) {
+	var r Result
+	began := time.Now()
+	sock, raced, err := d.openSocket(ctx, addrs)
+	r.TCP, r.Raced = time.Since(began), raced
+	if err != nil {
+		return r, err
+	}
+	if d.tls == nil {
+		r.Conn, r.Socket, r.Protocol = sock, sock, d.Protocol()
+		return r, nil
+	}
+	addr := addrs[raced.At]
+	began = time.Now()
+	sock.Records()
+	conn, state, err := d.handshake(ctx, sock, addr, offer)
+	r.TLS = time.Since(began)
+	if err == nil {
+		r.Protocol, err = d.negotiated(state, addr, offer)
+	}
+	if err != nil {
+		d.stats.handshakeFailed(err)
+		_ = sock.Close()
+		return r, err
+	}
+	d.stats.handshakes.Succeeded(&state)
+	r.Conn, r.Socket = conn, sock
+	return r, nil
+}
+
+// timeouts can change while dials are under way; each dial reads them once.
+type timeouts struct{ connectNs, handshakeNs atomic.Int64 }
+
+func (t *timeouts) connect() time.Duration { return time.Duration(t.connectNs.Load()) }
+
+func (t *timeouts) handshake() time.Duration { return time.Duration(t.handshakeNs.Load()) }
+
+// SetTimeouts changes ConnectTimeout and TLSTimeout for dials and waits that begin later. Both must be
+// positive.
+func (d *Dialer) SetTimeouts(connect, handshake time.Duration) {
+	d.timeouts.connectNs.Store(int64(connect))
+	d.timeouts.handshakeNs.Store(int64(handshake))
+}

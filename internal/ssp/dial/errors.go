@@ -1,0 +1,105 @@
+package dial
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"syscall"
+
+	"adbuffer/internal/machine/lag"
+	"adbuffer/internal/wire/handshake"
+	"adbuffer/internal/wire/upstream"
+)
+
+func connectFailed(detail string, cause error) error {
+	return &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Detail: detail, Err: cause}
+}
+
+func tlsFailed(detail string, cause error) error {
+	return &upstream.Error{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, Detail: detail, Err: cause}
+}
+
+// tcpError returns the error of a failed TCP connection to addr. ctx is the caller's. from is the
+// local address, invalid if the system chose it.
+func (d *Dialer) tcpError(ctx context.Context, addr upstream.Address, from netip.Addr, err error) error {
+	// The text around the cause would only repeat the address.
+	var op *net.OpError
+	if errors.As(err, &op) && op.Err != nil {
+		err = op.Err
+	}
+	what := addr.String() + ": no TCP connection"
+	if from.IsValid() {
+		what += " from " + from.String()
+	}
+	switch local := localError(what, err); {
+	case local != nil:
+		return local
+	case ctx.Err() != nil:
+		return connectFailed(addr.String()+": "+endOf(ctx)+" before the TCP connection was open", ctx.Err())
+	case upstream.IsTimeout(err):
+		return connectFailed(fmt.Sprintf("%s: no TCP connection within %v; see timeouts.connect", addr, d.timeouts.connect()), err)
+	}
+	return connectFailed(what, err)
+}
+
+// tlsError returns the error of a failed handshake with addr. ctx is the caller's; certRequested
+// says that the peer requested a client certificate.
+func (d *Dialer) tlsError(ctx context.Context, addr upstream.Address, offer []string, certRequested, received bool, err error) error {
+	var (
+		authority x509.UnknownAuthorityError
+		name      x509.HostnameError
+		invalid   x509.CertificateInvalidError
+		chain     *handshake.ChainError
+		alert     *net.OpError
+	)
+	what := "the TLS handshake failed"
+	switch {
+	case ctx.Err() != nil:
+		what, err = endOf(ctx)+" during the TLS handshake", ctx.Err()
+	case errors.Is(err, lag.ErrTooMuch):
+		what = err.Error()
+	case errors.Is(err, context.DeadlineExceeded):
+		what = fmt.Sprintf("no TLS handshake within %v; see timeouts.tls_handshake", d.timeouts.handshake()) + d.noReply(received)
+	case errors.Is(err, syscall.ECONNRESET):
+		what += d.noReply(received)
+	case errors.As(err, &chain):
+		what = chain.Error()
+	case errors.As(err, &authority):
+		what = "no trusted authority signed its certificate; see tls.ca_file"
+	case errors.As(err, &name):
+		what = "its certificate is for another name; see tls.server_name"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		what = "its certificate has expired, or is not valid yet"
+	case handshake.ReasonOf(err) == handshake.ALPN:
+		return d.alpnError(addr, offer, "none of these", fmt.Errorf("%w: %w", upstream.ErrALPN, err))
+	case certRequested && errors.As(err, &alert) && alert.Op == "remote error":
+		what = "it requested a client certificate and refused adbuffer's; see tls.cert_file"
+	}
+	return tlsFailed(addr.String()+": "+what, err)
+}
+
+// noReply says why a ClientHello may have got no reply: some firewalls expect it in one packet, and the key
+// share of a group with ML-KEM makes it longer.
+func (d *Dialer) noReply(received bool) string {
+	if received || !d.opts.TLS.Policy.AllowsHybrid() {
+		return ""
+	}
+	return "; it sent nothing: if a firewall drops a ClientHello over 1,400 bytes, leave the groups with MLKEM out of tls.groups"
+}
+
+// endOf says how ctx ended. Its deadline is the time for all steps of a dial.
+func endOf(ctx context.Context) string {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return "the time for the dial (timeouts.connect and timeouts.tls_handshake) was over"
+	}
+	return "the dial was cancelled"
+}
+
+func (d *Dialer) alpnError(addr upstream.Address, offer []string, chosen string, cause error) error {
+	return tlsFailed(fmt.Sprintf("%s: adbuffer offered %s, and the peer chose %s; see protocol (%s)",
+		addr, strings.Join(offer, " and "), chosen, d.opts.Mode), cause)
+}

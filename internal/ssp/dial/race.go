@@ -1,0 +1,159 @@
+package dial
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"adbuffer/internal/machine/lag"
+	"adbuffer/internal/wire/socket"
+	"adbuffer/internal/wire/upstream"
+)
+
+// connectDelay is how long a connection attempt runs alone before the dial tries the next address
+// in parallel (RFC 8305, section 5). If timeouts.connect is short, it is half of that: otherwise
+// the second address would never be tried.
+const connectDelay = 250 * time.Millisecond
+
+// race holds the TCP connection attempts of one dial, each to another address. The first connection
+// wins.
+type race struct {
+	dialer  *Dialer
+	addrs   []upstream.Address
+	limited context.Context // ends at timeouts.connect
+	stop    func()          // ends limited
+	ended   chan connected
+	began   []lag.Span // each attempt so far
+	running int
+	lost    []error // see Raced.Lost
+}
+
+// connected is the result of a connection attempt.
+type connected struct {
+	at   int // index in addrs
+	conn *net.TCPConn
+	err  error
+}
+
+// openSocket connects to the first of addrs that accepts. Go sets TCP_NODELAY on every TCP
+// connection.
+func (d *Dialer) openSocket(ctx context.Context, addrs []upstream.Address) (*socket.Conn, Raced, error) {
+	var won connected
+	var raced Raced
+	limited, cancel := d.opts.Lag.WithTimeout(ctx, d.timeouts.connect())
+	defer cancel()
+	if len(addrs) == 1 {
+		won.conn, won.err = d.tcpTo(ctx, limited, addrs[0])
+	} else {
+		r := &race{dialer: d, addrs: addrs, limited: limited, stop: cancel, ended: make(chan connected), lost: make([]error, len(addrs))}
+		won = r.run(ctx)
+		raced.At = won.at
+		if ctx.Err() == nil {
+			r.lost[won.at] = nil
+			raced.Lost = r.lost
+		}
+	}
+	if won.err != nil {
+		return nil, raced, won.err
+	}
+	setUserTimeout(won.conn, deadPeer)
+	sock := socket.New(won.conn)
+	sock.Count(&d.stats.traffic)
+	return sock, raced, nil
+}
+
+// run returns the winning connection, or the last error. When it returns, all attempts have ended,
+// and all other connections are closed.
+func (r *race) run(ctx context.Context) (won connected) {
+	delay := min(r.dialer.delay, r.dialer.timeouts.connect()/2)
+	r.start(ctx)
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	for r.running > 0 {
+		select {
+		case <-timer.C:
+			if left := r.began[len(r.began)-1].Left(delay, time.Now()); left > 0 {
+				timer.Reset(left)
+				continue
+			}
+		case c := <-r.ended:
+			r.running--
+			switch {
+			case won.conn != nil:
+				if c.err == nil { // it ended after another attempt had won
+					_ = c.conn.Close()
+				}
+				continue
+			case c.err == nil:
+				won = c
+				r.blameSlow(c.at, delay)
+				r.stop()
+				continue
+			}
+			won, r.lost[c.at] = c, c.err
+		}
+		// An attempt after the deadline would fail without a SYN, and count as a failure of its address.
+		if won.conn == nil && r.limited.Err() == nil && len(r.began) < len(r.addrs) {
+			r.start(ctx)
+			timer.Reset(delay)
+		}
+	}
+	return won
+}
+
+func (r *race) start(ctx context.Context) {
+	at := len(r.began)
+	r.began = append(r.began, r.dialer.opts.Lag.Begin(time.Now()))
+	r.running++
+	go func() {
+		conn, err := r.dialer.tcpTo(ctx, r.limited, r.addrs[at])
+		r.ended <- connected{at, conn, err}
+	}()
+}
+
+// blameSlow records the attempts that had run longer than the delay when another one won. The pool
+// then prefers other addresses.
+func (r *race) blameSlow(won int, delay time.Duration) {
+	now := time.Now()
+	for i, began := range r.began {
+		if i != won && r.lost[i] == nil && began.Left(delay, now) == 0 {
+			r.lost[i] = connectFailed(fmt.Sprintf("%s: no TCP connection within %v, but %s had one", r.addrs[i], delay, r.addrs[won]), os.ErrDeadlineExceeded)
+		}
+	}
+}
+
+// tcpTo connects to addr. limited is ctx with the timeout.
+func (d *Dialer) tcpTo(ctx, limited context.Context, addr upstream.Address) (*net.TCPConn, error) {
+	from, err := d.sources.next(addr.AddrPort.Addr())
+	if err != nil {
+		return nil, connectFailed(addr.String(), err)
+	}
+	conn, err := d.tcp.DialTCP(limited, "tcp", from, addr.AddrPort)
+	if err != nil && d.opts.FreeFile(err) {
+		conn, err = d.tcp.DialTCP(limited, "tcp", from, addr.AddrPort)
+	}
+	if err != nil {
+		return nil, d.tcpError(ctx, addr, from.Addr(), err)
+	}
+	return conn, nil
+}
+
+// The kernel detects a dead peer within deadPeer. TCP_USER_TIMEOUT detects it while sent bytes are
+// not acknowledged. Keep-alive probes, sent after keepAliveIdle without traffic, detect it on an
+// idle connection.
+const (
+	deadPeer      = 30 * time.Second
+	keepAliveIdle = 15 * time.Second
+	keepAliveStep = 5 * time.Second
+	keepAliveLost = int((deadPeer - keepAliveIdle) / keepAliveStep)
+)
+
+func newTCPDialer() net.Dialer {
+	return net.Dialer{
+		KeepAliveConfig: net.KeepAliveConfig{
+			Enable: true, Idle: keepAliveIdle, Interval: keepAliveStep, Count: keepAliveLost,
+		},
+	}
+}

@@ -1,0 +1,529 @@
+package dial
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"adbuffer/internal/machine/lag"
+	"adbuffer/internal/machine/rates"
+	"adbuffer/internal/wire/upstream"
+)
+
+const (
+	// resultKept is how long a look-up's result counts as new. The system's resolver hides the
+	// lifetimes of DNS records, and load balancers rotate faster anyway.
+	resultKept = 20 * time.Second
+	// resultOld is the age up to which a result may be used while its name is looked up again. An
+	// SSP without requests for longer may have moved. Then a wait for the look-up costs less than a
+	// dial to the old address.
+	resultOld = 5 * time.Minute
+	// lookupLimit ends a look-up. It is much longer than callers wait, since later callers also use
+	// its result.
+	lookupLimit = 10 * time.Second
+	// The pause after a failed look-up doubles from lookupPause to maxLookupPause.
+	lookupPause    = time.Second
+	maxLookupPause = 30 * time.Second
+
+	// resolutionDelay is how long callers wait for the other family after the first one brought addresses (RFC
+	// 8305, section 3), but at most half of timeouts.connect. Addresses that come later are used from then on.
+	resolutionDelay = 50 * time.Millisecond
+	// lookupsUntilGone is the number of look-ups in a row that lack an address before it is gone. A name
+	// server may return another part of its addresses each time.
+	lookupsUntilGone = 3
+
+	// A result's first maxAddrsPerName addresses are used, and at most maxAddrs (or one per
+	// endpoint) over all endpoints. So a hostile DNS response costs little.
+	maxAddrsPerName = 16
+	maxAddrs        = 256
+)
+
+// Lookup returns the addresses of a name in one family: network is "ip4" or "ip6". It must return soon after
+// ctx ends. A name without addresses in the family is no error, or a *net.AddrError, or a *net.DNSError with
+// IsNotFound, as those of net.Resolver are.
+type Lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
+
+// networks are the families of addresses. Each is looked up by itself, so one that gets no response holds up
+// and replaces nothing of the other.
+var networks = [...]string{"ip4", "ip6"}
+
+// resolver keeps the addresses of one SSP's endpoints. It works only when it is called: if a result
+// is no longer new, it looks the name up again in the background. Each name has at most one
+// look-up under way, which ends within lookupLimit or with close.
+type resolver struct {
+	lookup   Lookup
+	from     *sources
+	timeouts *timeouts       // of the Dialer: a caller waits for a look-up no longer than for a connection
+	lag      *lag.Meter      // extends that wait
+	warn     func(error)     // receives errors that fail no caller; never nil
+	changed  Changed         // never nil
+	stats    *counters       // of the Dialer
+	seed     maphash.Seed    // see arrange
+	ctx      context.Context // of look-ups; ends with close
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup // look-ups
+
+	mu          sync.Mutex // guards the fields below; never held across a look-up
+	ends        []upstream.Endpoint
+	perName     int    // number of addresses used for one name
+	hosts       string // names that are looked up, for messages
+	names       map[string]*name
+	addrs       []upstream.Address // never changed in place: callers keep the slice
+	lookupEnded chan struct{}      // closed and replaced after each look-up
+	closed      bool
+}
+
+// name is one host to look up.
+type name struct {
+	host      string
+	literal   bool         // an IP address: never looked up
+	ips       []netip.Addr // the addresses in use, from known
+	since     time.Time    // when the last addresses came; zero before
+	due       time.Time    // time of the next look-up
+	lookingUp bool         // a look-up is under way
+	err       error        // of the last look-up; nil if no known address depends on an earlier one
+	failing   time.Time    // when err was first set in a row; zero without
+	failures  int          // look-ups in a row in which a family failed
+
+	// known holds the addresses of each family, by the number of the last look-ups that lacked them. While a
+	// family's look-ups fail, it keeps its addresses.
+	known [len(networks)]map[netip.Addr]int
+}
+
+// answer is what a look-up brought of one family: addresses, or an error, or neither if the name has none in
+// the family.
+type answer struct {
+	family int          // index in networks
+	ips    []netip.Addr // that may be dialled
+	err    error        // the family is unknown
+	none   error        // the resolver's words that the name has no address in the family; may be nil
+	bad    error        // about an address that is never dialled
+}
+
+func newResolver(from *sources, endpoints []upstream.Endpoint, lookup Lookup, t *timeouts, lag *lag.Meter, warn func(error), changed Changed, stats *counters) *resolver {
+	if lookup == nil {
+		lookup = net.DefaultResolver.LookupNetIP
+	}
+	r := &resolver{
+		lookup: lookup, from: from, timeouts: t, lag: lag, warn: warn, changed: changed, stats: stats,
+		seed:        maphash.MakeSeed(),
+		lookupEnded: make(chan struct{}),
+	}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	r.set(endpoints)
+	return r
+}
+
+// set changes the endpoints. Names that stay keep their results.
+func (r *resolver) set(endpoints []upstream.Endpoint) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.names
+	r.names = make(map[string]*name)
+	r.perName = max(1, min(maxAddrsPerName, maxAddrs/len(endpoints)))
+	r.ends = endpoints
+	var looked []string
+	for _, e := range r.ends {
+		if r.names[e.Host] != nil {
+			continue // the same name with another port
+		}
+		n := before[e.Host]
+		if n == nil {
+			n = &name{host: e.Host}
+		}
+		if ip, err := netip.ParseAddr(e.Host); err == nil {
+			n.literal, n.ips = true, []netip.Addr{ip.Unmap()}
+		} else {
+			looked = append(looked, e.Host)
+		}
+		r.names[e.Host] = n
+	}
+	if n := len(looked); n > 4 {
+		looked = append(looked[:3], fmt.Sprintf("%d more", n-3))
+	}
+	r.hosts = strings.Join(looked, ", ")
+	r.addrs = r.mergedLocked()
+}
+
+// addresses returns the known addresses. It waits only if it knows none, or only old ones.
+func (r *resolver) addresses(ctx context.Context) ([]upstream.Address, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, connectFailed("the SSP was taken out of service", net.ErrClosed)
+	}
+	r.refreshLocked(time.Now())
+	if r.servesAtOnceLocked(time.Now()) {
+		return r.addrs, nil
+	}
+	limit := r.timeouts.connect()
+	limited, cancel := r.lag.WithTimeout(ctx, limit)
+	defer cancel()
+	for limited.Err() == nil && r.lookingUpLocked() && !r.servesAtOnceLocked(time.Now()) {
+		lookupEnded := r.lookupEnded
+		r.mu.Unlock()
+		select {
+		case <-lookupEnded:
+		case <-limited.Done():
+		}
+		r.mu.Lock()
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, connectFailed("the dial was cancelled during the look-up of "+r.hosts, ctx.Err())
+	case len(r.addrs) > 0: // old addresses at worst
+		return r.addrs, nil
+	case r.lookingUpLocked():
+		return nil, connectFailed(fmt.Sprintf("no response to the look-up of %s within %v; see timeouts.connect", r.hosts, limit),
+			&net.DNSError{Err: "no response yet", Name: r.hosts, IsTimeout: true})
+	}
+	what, err := "the look-up of "+r.hosts+" failed", r.errLocked()
+	if local := localError(what, err); local != nil {
+		return nil, local
+	}
+	return nil, connectFailed(what, err)
+}
+
+// refreshLocked looks up the names that are due. If no address is known, it looks up all names,
+// even after a recent failure: then callers wait, and their rate bounds the look-ups.
+func (r *resolver) refreshLocked(now time.Time) {
+	for _, n := range r.names {
+		if n.literal || n.lookingUp || now.Before(n.due) && len(r.addrs) > 0 {
+			continue
+		}
+		n.lookingUp = true
+		r.wg.Go(func() { r.lookUp(n) })
+	}
+}
+
+// servesAtOnceLocked reports whether a caller should use the known addresses at once: one of them is a
+// literal or was looked up recently, or its latest look-up failed. Otherwise all are old, and the
+// caller should wait for a look-up.
+func (r *resolver) servesAtOnceLocked(now time.Time) bool {
+	for _, n := range r.names {
+		if len(n.ips) > 0 && (n.literal || n.err != nil || now.Sub(n.since) < resultOld) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *resolver) lookingUpLocked() bool {
+	for _, n := range r.names {
+		if n.lookingUp {
+			return true
+		}
+	}
+	return false
+}
+
+// lookUp looks both families up at once. Callers that wait get the addresses of the first family that has
+// some, after resolutionDelay if the other one does not respond.
+func (r *resolver) lookUp(n *name) {
+	ctx, cancel := context.WithTimeout(r.ctx, lookupLimit)
+	defer cancel()
+	r.stats.lookups.Add(1)
+	r.mu.Lock()
+	if n.err == nil && time.Since(n.since) >= resultOld { // the SSP may have moved: this look-up alone decides
+		for _, known := range n.known {
+			for ip := range known {
+				known[ip] = lookupsUntilGone - 1
+			}
+		}
+	}
+	r.mu.Unlock()
+	answers := make(chan answer, len(networks))
+	for family := range networks {
+		r.wg.Go(func() { answers <- r.ask(ctx, n.host, family) })
+	}
+	var all []answer // not yet applied
+	brought := false // addresses
+	var delay <-chan time.Time
+	for pending := len(networks); pending > 0; {
+		select {
+		case a := <-answers:
+			pending--
+			all = append(all, a)
+			if len(a.ips) > 0 && !brought {
+				brought = true
+				delay = time.After(min(resolutionDelay, r.timeouts.connect()/2))
+			}
+		case <-delay:
+			r.apply(n, all, brought, false)
+			all = nil
+		}
+	}
+	r.apply(n, all, brought, true)
+}
+
+// ask looks up one family of a name.
+func (r *resolver) ask(ctx context.Context, host string, family int) answer {
+	a := answer{family: family}
+	found, err := r.lookup(ctx, networks[family], host)
+	if err != nil {
+		if err = dnsError(host, err); hasNone(err) {
+			a.none = err
+		} else {
+			a.err = err
+		}
+		return a
+	}
+	r.mu.Lock()
+	perName := r.perName
+	r.mu.Unlock()
+	a.ips, a.bad = r.usable(found, perName)
+	if a.bad != nil {
+		a.bad = dnsError(host, a.bad)
+	}
+	if len(a.ips) == 0 {
+		a.err = a.bad
+	}
+	return a
+}
+
+// hasNone reports whether a look-up's error says that the name has no address in the family.
+func hasNone(err error) bool {
+	var dns *net.DNSError
+	var addr *net.AddrError
+	return errors.As(err, &addr) || errors.As(err, &dns) && dns.IsNotFound
+}
+
+// apply applies answers to n, and wakes the callers that wait. brought reports whether the look-up brought
+// addresses. Only then does an answer without addresses mean that the family has none: a name that has none
+// at all is an error, and keeps its addresses. ended is false while the other family is still looked up.
+func (r *resolver) apply(n *name, answers []answer, brought, ended bool) {
+	now := time.Now()
+	var bad error
+	r.mu.Lock()
+	before := n.ips
+	for _, a := range answers {
+		bad = cmp.Or(bad, a.bad)
+		if a.err == nil && brought {
+			n.known[a.family] = updated(n.known[a.family], a.ips)
+		}
+		if len(a.ips) > 0 {
+			n.since = now
+		}
+	}
+	if brought {
+		n.choose(r.seed, r.perName)
+		for _, a := range answers {
+			r.stats.addrsBeyond.Add(uint64(len(without(a.ips, n.ips))))
+		}
+	}
+	if ended {
+		n.lookingUp = false
+		r.endLocked(n, answers, brought, now)
+	}
+	if !slices.Equal(before, n.ips) {
+		if addrs := r.mergedLocked(); !slices.Equal(addrs, r.addrs) {
+			r.addrs = addrs
+		}
+	}
+	err, after := n.err, n.ips
+	known, others := len(n.ips) > 0, len(r.addrs) > 0
+	close(r.lookupEnded)
+	r.lookupEnded = make(chan struct{})
+	closed := r.closed
+	r.mu.Unlock()
+
+	if closed {
+		return
+	}
+	if len(before) > 0 && !slices.Equal(before, after) {
+		r.changed(n.host, without(after, before), without(before, after))
+	}
+	switch {
+	case !ended:
+	case err != nil && known:
+		r.warn(fmt.Errorf("%w; its last good result stays in use", err))
+	case err != nil && others: // without other addresses, the callers get the error
+		r.warn(fmt.Errorf("%w; only other endpoints are in use", err))
+	}
+	if bad != nil && (err == nil || !ended) {
+		r.warn(fmt.Errorf("%w; its other addresses are used", bad))
+	}
+}
+
+// endLocked records how a look-up ended. A family that failed while the other one brought addresses is an
+// error only if its known addresses stay in use, but it is looked up again soon in any case.
+func (r *resolver) endLocked(n *name, last []answer, brought bool, now time.Time) {
+	var err, none error
+	failed := false
+	for _, a := range last {
+		none = cmp.Or(none, a.none)
+		switch {
+		case a.err == nil:
+			continue
+		case !brought:
+			err = cmp.Or(err, a.err)
+		case len(n.known[a.family]) > 0:
+			err = fmt.Errorf("%w (%s only)", a.err, networks[a.family])
+		}
+		failed = true
+	}
+	if !brought {
+		err = cmp.Or(err, none, dnsError(n.host, errNoAddress))
+	}
+	n.err = err
+	if err == nil {
+		n.failing = time.Time{}
+	} else {
+		r.stats.lookupsFailed.Add(1)
+		if n.failing.IsZero() {
+			n.failing = now
+		}
+	}
+	if brought && !failed {
+		n.failures = 0
+		n.due = n.since.Add(resultKept)
+		return
+	}
+	n.failures++
+	n.due = now.Add(pauseAfter(n.failures))
+	if old := n.since.Add(resultKept); brought && old.Before(n.due) {
+		n.due = old
+	}
+}
+
+// updated returns the known addresses of a family after a look-up that found these.
+func updated(known map[netip.Addr]int, found []netip.Addr) map[netip.Addr]int {
+	next := make(map[netip.Addr]int, len(known)+len(found))
+	for ip, lacked := range known {
+		if lacked+1 < lookupsUntilGone {
+			next[ip] = lacked + 1
+		}
+	}
+	for _, ip := range found {
+		next[ip] = 0
+	}
+	return next
+}
+
+// choose sets the addresses in use: those of the last look-ups first, and at most limit.
+func (n *name) choose(seed maphash.Seed, limit int) {
+	var chosen []netip.Addr
+	for lacked := range lookupsUntilGone {
+		var ips []netip.Addr
+		for _, known := range n.known {
+			for ip, times := range known {
+				if times == lacked {
+					ips = append(ips, ip)
+				}
+			}
+		}
+		chosen = append(chosen, arrange(ips, seed, limit-len(chosen))...)
+	}
+	n.ips = arrange(chosen, seed, limit)
+}
+
+// without returns the addresses of all that are not in others.
+func without(all, others []netip.Addr) []netip.Addr {
+	return slices.DeleteFunc(slices.Clone(all), func(ip netip.Addr) bool { return slices.Contains(others, ip) })
+}
+
+var errNoAddress = errors.New("the look-up returned no address")
+
+// usable returns the addresses of a result that may be dialled. If the result holds any other address,
+// bad is an error about one of them.
+func (r *resolver) usable(found []netip.Addr, perName int) (ips []netip.Addr, bad error) {
+	for _, ip := range found {
+		ip = ip.Unmap().WithZone("")
+		if kind := upstream.Undialable(ip); kind != "" {
+			r.stats.addrsRefused.Add(1)
+			bad = fmt.Errorf("the look-up returned %s, %s address, which is never dialled", ip, kind)
+			continue
+		}
+		if !r.from.serve(ip) {
+			bad = fmt.Errorf("the look-up returned %s, and none of source_addresses is of that family", ip)
+			continue
+		}
+		ips = append(ips, ip)
+	}
+	all := arrange(ips, r.seed, len(ips))
+	ips = all[:min(len(all), perName)]
+	r.stats.addrsBeyond.Add(uint64(len(all) - len(ips)))
+	return ips, bad
+}
+
+// pauseAfter returns the pause after this many failures, ±20 %.
+func pauseAfter(failures int) time.Duration {
+	pause := min(lookupPause<<min(failures-1, 5), maxLookupPause)
+	return rates.Jitter(pause, 0.2)
+}
+
+func (r *resolver) mergedLocked() (all []upstream.Address) {
+	for _, e := range r.ends {
+		for _, ip := range r.names[e.Host].ips {
+			all = append(all, upstream.Address{Endpoint: e, AddrPort: netip.AddrPortFrom(ip, e.Port)})
+		}
+	}
+	return all
+}
+
+// FailedLookup is a name whose last look-up failed.
+type FailedLookup struct {
+	Host  string
+	Since time.Time // when its first look-up after the last good one failed
+	Err   error     // of the last look-up
+	Kept  bool      // addresses of the last good result stay in use
+}
+
+// failureKnown is how long after its due time a look-up may begin. After that the name is not in use,
+// and whether its look-up would fail is unknown.
+const failureKnown = 30 * time.Second
+
+// failed returns the names whose last look-up failed, in the order of the endpoints, and how many names
+// are looked up.
+func (r *resolver) failed(now time.Time) (all []FailedLookup, names int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var seen []string
+	for _, e := range r.ends {
+		n := r.names[e.Host]
+		if n.literal || slices.Contains(seen, e.Host) {
+			continue
+		}
+		seen = append(seen, e.Host)
+		if n.err != nil && (n.lookingUp || now.Sub(n.due) < failureKnown) {
+			all = append(all, FailedLookup{Host: n.host, Since: n.failing, Err: n.err, Kept: len(n.ips) > 0})
+		}
+	}
+	return all, len(seen)
+}
+
+// errLocked returns the error of a name that failed.
+func (r *resolver) errLocked() error {
+	for _, n := range r.names {
+		if n.err != nil {
+			return n.err
+		}
+	}
+	return errNoAddress
+}
+
+// close ends the look-ups under way and waits for them.
+func (r *resolver) close() {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.cancel()
+	r.wg.Wait()
+}
+
+// dnsError returns err as a *net.DNSError.
+func dnsError(host string, err error) error {
+	var dns *net.DNSError
+	if errors.As(err, &dns) {
+		return err
+	}
+	return &net.DNSError{UnwrapErr: err, Err: err.Error(), Name: host, IsTimeout: upstream.IsTimeout(err)}
+}

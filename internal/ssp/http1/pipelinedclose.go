@@ -1,0 +1,150 @@
+package http1
+
+import (
+	"errors"
+	"net"
+	"time"
+
+	"adbuffer/internal/wire/upstream"
+)
+
+// Errors without their own cause are allocated once.
+var (
+	errClosed      = upstream.Errorf(upstream.ConnLost, upstream.NotSent, "the pipelined connection was closed before the request was sent")
+	errBehindClose = upstream.Errorf(upstream.ConnLost, upstream.NotProcessed, "the SSP closed the pipelined connection behind an earlier response")
+	errUnwritten   = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed, Unsent: true, Detail: errBehindClose.Detail}
+	errBehindLast  = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Stale: true,
+		Detail: "the SSP closed the pipelined connection after an earlier response, and did not state that it processed no later request"}
+	errBehindOverdue = upstream.Errorf(upstream.ConnLost, upstream.NotSent, "an earlier response on the pipelined connection is overdue")
+	errUnwrittenFull = upstream.Errorf(upstream.Overloaded, upstream.NotSent,
+		"1 MB of requests wait to be written on one pipelined connection: the SSP does not read them; see pool.pipeline_depth")
+)
+
+// failUnsent fails the entries whose requests were not sent when the writes ended because of cause.
+// They are the newest entries.
+func (r *reader) failUnsent(cause error) {
+	sent := r.n
+	for sent > 0 && r.at(sent-1).start >= r.takenBytes.Load() {
+		sent--
+	}
+	r.failFrom(sent, func(_ int, e *entry) *upstream.Error {
+		if !r.now.Before(e.deadline) {
+			return upstream.ErrDeadlineNotSent
+		}
+		return notSent(cause)
+	})
+}
+
+// closeAnnounced is called when a response is the last of its connection. Only `Connection: close`
+// states that the SSP processed no later request (RFC 9112, section 9.6). After an HTTP/1.0
+// response, or one without a length, the SSP may have processed every written request.
+//
+// Unwritten requests also count as not processed: the SSP's close should not use up retries.
+func (r *reader) closeAnnounced() {
+	r.lastResponse = true
+	first := r.setCloseReason(upstream.ClosedByPeer)
+	r.mu.Lock()
+	r.endWritesLocked()
+	r.admitLocked()
+	r.mu.Unlock()
+	if first {
+		r.owner.Changed()
+	}
+	r.failFrom(1, func(_ int, e *entry) *upstream.Error {
+		switch {
+		case e.start >= r.takenBytes.Load():
+			return errUnwritten
+		case r.response.header.close:
+			return errBehindClose
+		}
+		return errBehindLast
+	})
+}
+
+// failFrom fails all entries except the oldest from entries, in their order. The first failure stands for the
+// end of the connection; the others are collateral.
+func (r *reader) failFrom(from int, why func(i int, e *entry) *upstream.Error) {
+	stands := false
+	var last, collateral *upstream.Error
+	for i := from; i < r.n; i++ {
+		e := *r.at(i)
+		*r.at(i) = entry{}
+		if e.ex == nil {
+			r.releaseEntry(&e, nil)
+			continue
+		}
+		err := why(i, &e)
+		switch {
+		case err.Outcome.Row().Result != upstream.Failure:
+		case !stands:
+			stands = true
+		case err == last:
+			err = collateral
+		default:
+			last, collateral = err, err.AsCollateral()
+			err = collateral
+		}
+		r.releaseEntry(&e, err)
+	}
+	r.n = min(r.n, from)
+}
+
+// closeAndFail closes the connection and fails its remaining entries. To know what was sent, it
+// waits for the current write, which the close interrupts.
+func (r *reader) closeAndFail(cause error) {
+	first := r.setCloseReason(closeReasonFor(cause, r.started))
+	r.sock.Close()
+	r.mu.Lock()
+	r.endWritesLocked()
+	for r.writing {
+		r.writingEnded.Wait()
+	}
+	r.admitLocked()
+	r.mu.Unlock()
+	if first {
+		r.owner.Changed()
+	}
+	r.now = time.Now()
+	r.failFrom(0, func(i int, e *entry) *upstream.Error { return r.failure(i, e, cause) })
+}
+
+// failure returns the error for the i-th oldest entry when the connection is closed because of
+// cause.
+func (r *reader) failure(i int, e *entry, cause error) *upstream.Error {
+	switch {
+	case i == 0 && r.started:
+		return upstream.AsError(r.response.asError(cause, true, e.ex.Reused))
+	case e.start >= r.takenBytes.Load():
+		return notSent(cause)
+	default:
+		return &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed,
+			// A close by adbuffer is not the keep-alive race.
+			Stale:  e.ex.Reused && !errors.Is(cause, net.ErrClosed),
+			Detail: "the pipelined connection closed before the first byte of the response", Err: cause}
+	}
+}
+
+// closeReasonFor returns the close reason for cause. started says that a byte of the current
+// response had arrived.
+func closeReasonFor(cause error, started bool) upstream.CloseReason {
+	switch {
+	case errors.Is(cause, errUnsolicited):
+		return upstream.ClosedUnsolicited
+	case !started && isConnError(cause):
+		return upstream.ClosedByPeer
+	default:
+		return upstream.ClosedError
+	}
+}
+
+func notSent(cause error) *upstream.Error {
+	return &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotSent,
+		Detail: "the pipelined connection failed before the request was sent", Err: cause}
+}
+
+// isOverBudget reports whether a response did not fit into the budget. The reader can still read
+// and drop its remaining bytes.
+func isOverBudget(err error) bool {
+	var e *upstream.Error
+	return errors.As(err, &e) && e.Outcome == upstream.Overloaded
+}

@@ -1,0 +1,51 @@
+package http2
+
+import (
+	"bytes"
+
+	h2 "golang.org/x/net/http2"
+
+	"adbuffer/internal/wire/http2codec"
+	"adbuffer/internal/wire/upstream"
+)
+
+// appendHeaderLocked appends the header of r to the buffer: a HEADERS frame, and CONTINUATION
+// frames if the header is larger than the peer's frame limit. If it returns an error, the buffer is
+// unchanged.
+func (c *Conn) appendHeaderLocked(s *stream, r *upstream.Request) error {
+	start := len(c.out.buf)
+	c.out.buf = append(c.out.buf, make([]byte, http2codec.FrameHeaderLen)...)
+	var ok, synced bool
+	c.out.buf, ok, synced = c.encoder.AppendRequest(c.out.buf, r)
+	if !ok {
+		c.out.buf = c.out.buf[:start]
+		if !synced {
+			c.drainLocked(upstream.ClosedError)
+		}
+		return errRequestHeader
+	}
+	var flags h2.Flags
+	if len(r.Body) == 0 {
+		flags, s.sentEnd = h2.FlagHeadersEndStream, true
+	}
+	c.out.buf = http2codec.EndHeaders(c.out.buf, start, int(c.peer.maxFrame), flags, s.id)
+	return nil
+}
+
+// headerListSize is the size of the header list of r, or a few bytes more: RFC 9113, section 6.5.2.
+func headerListSize(r *upstream.Request) uint64 {
+	const pseudo = ":method" + "POST" + ":scheme" + "https" + ":authority" + ":path" + "content-length" + "1234567890"
+	fields := 5 + bytes.Count(r.Fields, crlf)
+	return uint64(len(pseudo) + len(r.Authority) + len(r.Target) + len(r.Fields) + fields*http2codec.EntryOverhead)
+}
+
+// headBytes is the size of the request's target, authority and fields. No field is larger.
+func headBytes(r *upstream.Request) int { return len(r.Target) + len(r.Authority) + len(r.Fields) }
+
+// isolatedForSize reports whether ex is alone on its connection since its header is over
+// ordinaryHeaderList.
+func isolatedForSize(ex *upstream.Exchange) bool {
+	return ex.Isolated && headBytes(&ex.Request) > ordinaryHeaderList
+}
+
+var crlf = []byte("\r\n")

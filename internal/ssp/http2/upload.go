@@ -1,0 +1,93 @@
+package http2
+
+import (
+	"adbuffer/internal/wire/http2codec"
+
+	h2 "golang.org/x/net/http2"
+)
+
+// maxDataFrame bounds the DATA frames of a body, so that one frame does not delay other exchanges
+// for long.
+const maxDataFrame = 64 << 10
+
+// uploads are the streams whose request body is not completely in the buffer yet.
+//
+// A stream that waits for its own window is in no list. The connection's window and the buffer are
+// shared; a stream that waits for them is in the queue.
+//
+// Guarded by Conn.mu.
+type uploads struct {
+	n     int      // streams that upload
+	queue []uint32 // streams that wait for the shared window or buffer, in order; may hold closed streams
+}
+
+func (u *uploads) push(s *stream) {
+	if !s.queued {
+		s.queued = true
+		u.queue = append(u.queue, s.id)
+	}
+}
+
+// windowLocked is the send window of s. It may be negative: RFC 9113, section 6.9.2.
+func (c *Conn) windowLocked(s *stream) int64 { return int64(c.peer.initialWindow) + s.credit }
+
+// sendBodiesLocked appends the bodies in the queue to the buffer, as the windows and the buffer
+// allow. A body that needs more of the connection's window queues behind the others.
+func (c *Conn) sendBodiesLocked() {
+	u := &c.uploads
+	for len(u.queue) > 0 && c.sendWindow > 0 && len(c.out.buf) < maxBuffered {
+		s := c.streams.get(u.queue[0])
+		u.queue = u.queue[1:]
+		if s == nil {
+			continue
+		}
+		s.queued = false
+		c.appendBodyLocked(s)
+		if len(s.body) == 0 {
+			u.n--
+		} else {
+			c.windowGrewLocked(s)
+		}
+	}
+}
+
+// appendBodyLocked appends as much of the body of s to the buffer as the windows and the buffer
+// allow. The body belongs to the caller, which waits until the stream has ended.
+func (c *Conn) appendBodyLocked(s *stream) {
+	for len(s.body) > 0 {
+		n := min(int64(len(s.body)), c.sendWindow, c.windowLocked(s), int64(c.peer.maxFrame), maxDataFrame,
+			int64(maxBuffered-len(c.out.buf)))
+		if n <= 0 {
+			return
+		}
+		var flags h2.Flags
+		if int(n) == len(s.body) {
+			flags, s.sentEnd = h2.FlagDataEndStream, true
+		}
+		c.out.buf = http2codec.AppendFrameHeader(c.out.buf, int(n), h2.FrameData, flags, s.id)
+		c.out.buf = append(c.out.buf, s.body[:n]...)
+		s.body = s.body[n:]
+		c.sendWindow -= n
+		s.credit -= n
+	}
+}
+
+// startBodyLocked begins the upload of s, after the uploads that already wait.
+func (c *Conn) startBodyLocked(s *stream) {
+	s.body = s.ex.Request.Body
+	if len(c.uploads.queue) == 0 {
+		c.appendBodyLocked(s)
+	}
+	if len(s.body) > 0 {
+		c.uploads.n++
+		c.windowGrewLocked(s)
+		c.sendBodiesLocked()
+	}
+}
+
+// windowGrewLocked queues s if it uploads and has a window. The caller then calls sendBodiesLocked.
+func (c *Conn) windowGrewLocked(s *stream) {
+	if len(s.body) > 0 && c.windowLocked(s) > 0 {
+		c.uploads.push(s)
+	}
+}

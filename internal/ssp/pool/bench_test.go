@@ -1,0 +1,98 @@
+package pool
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"adbuffer/internal/ssp/balancer"
+	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/upstream"
+)
+
+// nullConn is a connection, and a Dialer, that does nothing, so that benchmarks measure the pool
+// alone.
+type nullConn struct {
+	owner    upstream.Owner
+	protocol upstream.Protocol
+	places   int
+
+	endpoints int // of the SSP; 0 = 1
+}
+
+func (c *nullConn) Do(ex *upstream.Exchange) error {
+	c.owner.Freed(time.Millisecond, ex.Payer)
+	return nil
+}
+func (c *nullConn) Protocol() upstream.Protocol       { return c.protocol }
+func (c *nullConn) Places() int                       { return c.places }
+func (c *nullConn) Idle() bool                        { return true }
+func (c *nullConn) Close(upstream.CloseReason)        {}
+func (c *nullConn) CloseReason() upstream.CloseReason { return upstream.NotClosed }
+func (*nullConn) IdleLimit() time.Duration            { return upstream.NoIdleLimit }
+
+func (c *nullConn) Addresses(context.Context) ([]upstream.Address, error) {
+	all := addresses(max(c.endpoints, 1))
+	for i := range all {
+		all[i].Name = all[i].Host
+	}
+	return all, nil
+}
+
+func (c *nullConn) Dial(_ context.Context, _ upstream.Address, _ []upstream.Address, _ bool, owner upstream.Owner) (Dialed, error) {
+	made := *c
+	made.owner = owner
+	return Dialed{Conn: &made}, nil
+}
+
+// startFor returns a pool whose connections are all open.
+func startFor(b testing.TB, like nullConn, conns int) *Pool {
+	o := testOptions()
+	o.MaxConns, o.MaxIdle, o.MinIdle, o.MaxHTTP2Conns, o.MaxDials = conns, conns, conns, conns, conns
+	o.Protocol, o.MaxStreams, o.MaxPending, o.PendingTimeout = like.protocol, like.places, -1, time.Hour
+	o.IdleTimeout = 0
+	o.Endpoints = nil
+	for _, a := range addresses(max(like.endpoints, 1)) {
+		o.Endpoints = append(o.Endpoints, balancer.Options{Name: a.Host, Weight: 1})
+	}
+	p := New(o, &like)
+	testsupport.NoError(b, p.Warm(context.Background()))
+	b.Cleanup(func() { p.Close(context.Background()) })
+	return p
+}
+
+// acquireAndRelease acquires a place, runs ex on it and releases it.
+func acquireAndRelease(p *Pool, ex *upstream.Exchange) error {
+	ex.Times.Queued = time.Time{}
+	place, err := p.Acquire(ex)
+	if err != nil {
+		return err
+	}
+	return place.Do(ex)
+}
+
+func newExchange() *upstream.Exchange {
+	return &upstream.Exchange{Deadline: time.Now().Add(time.Hour)}
+}
+
+// BenchmarkEndpoints acquires places from pools with few and with many endpoints. Both should cost
+// the same.
+func BenchmarkEndpoints(b *testing.B) {
+	for name, c := range map[string]nullConn{
+		"exclusive":   {protocol: upstream.HTTP1, places: 1},
+		"multiplexed": {protocol: upstream.HTTP2, places: 100},
+	} {
+		for _, n := range []int{1, 50} {
+			b.Run(fmt.Sprintf("%s %d", name, n), func(b *testing.B) {
+				c.endpoints = n
+				p := startFor(b, c, 100)
+				ex := newExchange()
+				b.ReportAllocs()
+				for b.Loop() {
+					testsupport.NoError(b, acquireAndRelease(p, ex))
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package pool
+
+import (
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/cpu"
+
+	"adbuffer/internal/machine/rates"
+	"adbuffer/internal/wire/upstream"
+)
+
+// demotion keeps the pool from offering HTTP/2 to an SSP that violates or refuses it. Each demotion lasts
+// twice as long as the one before. Then the next dial offers HTTP/2 again.
+//
+// One client's requests must not demote the SSP for all: HAProxy resets the stream of a request that is
+// larger than its buffer with PROTOCOL_ERROR. So violations count only in a row, without a response over
+// HTTP/2 in between. The row must last for brokenFor, and must concern most groups of the clients for
+// which HTTP/2 has worked within a minute or two; after a demotion it need not, until HTTP/2 works again.
+// Then a trial must show that HTTP/1 works: one request on an HTTP/1 connection beside the HTTP/2
+// connections gets a response. See beside.go. Connections that close before their first request are no
+// client's fault: three of them in a row suffice.
+//
+// Guarded by Pool.mu, except responded.
+type demotion struct {
+	_      cpu.CacheLinePad
+	row    rates.Row     // violations since the last response over HTTP/2
+	worked atomic.Uint32 // rates.Groups of the clients that got a response over HTTP/2, since turned
+	_      cpu.CacheLinePad
+
+	workedBefore rates.Groups // as worked, in the period before
+	turned       time.Time    // when the period of worked began
+	since        time.Time    // when row began
+
+	until time.Time     // end of the current or last demotion
+	lasts time.Duration // length of the current or last demotion
+	// trialUntil is when the current trial is given up; zero or in the past = there is none.
+	trialUntil time.Time
+	// keptUntil is when HTTP/1 may be tried again, because it did not work.
+	keptUntil time.Time
+}
+
+const (
+	demotedFor    = 30 * time.Second
+	demotedAtMost = 10 * time.Minute
+	// maxViolations within violationWindow are needed for a demotion. A single violation may be an
+	// accident.
+	maxViolations   = 3
+	violationWindow = time.Minute
+	// brokenFor is how long no request may have got a response over HTTP/2.
+	brokenFor = 2 * time.Second
+	// trialTime bounds the wait for a request that tries HTTP/1.
+	trialTime = 5 * time.Second
+)
+
+func (d *demotion) on(now time.Time) bool { return now.Before(d.until) }
+
+func (d *demotion) trying(now time.Time) bool { return now.Before(d.trialUntil) }
+
+// responded records that a request of client got a response over HTTP/2. It is safe for concurrent use.
+func (d *demotion) responded(client rates.Group) {
+	d.row.End()
+	var s rates.Groups
+	s.Add(client)
+	if was := d.worked.Load(); was&uint32(s) != uint32(s) { // all requests read it, so write it rarely
+		d.worked.Or(uint32(s))
+	}
+}
+
+// turn begins a new period of worked once the current one is over.
+func (d *demotion) turn(now time.Time) {
+	if now.Sub(d.turned) >= violationWindow {
+		d.workedBefore, d.turned = rates.Groups(d.worked.Swap(0)), now
+	}
+}
+
+// violated records a violation that a request of client met, or Ours, and reports whether HTTP/2 seems
+// not to work.
+func (d *demotion) violated(client rates.Group, now time.Time) bool {
+	if d.row.Length() == 0 || now.Sub(d.since) > violationWindow {
+		d.row.End()
+		d.since = now
+	}
+	if d.row.Failed(client) < maxViolations {
+		return false
+	}
+	worked := rates.Groups(d.worked.Load()) | d.workedBefore
+	if client == rates.Ours || worked == 0 && !d.until.IsZero() {
+		return true
+	}
+	return now.Sub(d.since) >= brokenFor && d.row.Groups().Most(worked, 0.5, rates.ClientGroups)
+}
+
+// violatedOn does the same for an exchange on m. A violation may fail all exchanges of a connection; it
+// counts once.
+func (d *demotion) violatedOn(m *member, client rates.Group, now time.Time) bool {
+	if m.violated {
+		return false
+	}
+	m.violated = m.conn.CloseReason() != upstream.NotClosed
+	return d.violated(client, now)
+}
+
+func (d *demotion) begin(now time.Time) {
+	d.row.End()
+	d.worked.Store(0)
+	d.workedBefore, d.trialUntil = 0, time.Time{}
+	if d.lasts == 0 || now.Sub(d.until) > 4*d.lasts { // HTTP/2 worked for long enough
+		d.lasts = demotedFor
+	} else {
+		d.lasts = min(2*d.lasts, demotedAtMost)
+	}
+	d.until = now.Add(d.lasts)
+}
+
+// http1Failed records that HTTP/1 does not work either. It ends a demotion or a trial.
+func (d *demotion) http1Failed(now time.Time) {
+	d.row.End()
+	d.trialUntil = time.Time{}
+	if d.on(now) {
+		d.until = now
+	}
+	d.keptUntil = now.Add(demotedFor)
+}
+
+// demotableLocked reports whether the pool may switch to HTTP/1 and has not done so.
+func (p *Pool) demotableLocked(now time.Time) bool {
+	return !p.closed && p.opts.Protocol == upstream.Unknown && !p.demotion.on(now) && !now.Before(p.demotion.keptUntil)
+}
+
+// demoteLocked switches the pool to HTTP/1 for a while.
+func (p *Pool) demoteLocked(now time.Time) {
+	p.demotion.begin(now)
+	p.stats.demotions.Add(1)
+	p.conns.forecast = forecast{protocol: upstream.HTTP1}
+	p.conns.drainShared(upstream.ClosedError)
+}
+
+// restoreLocked ends a demotion because HTTP/1 does not work.
+func (p *Pool) restoreLocked(now time.Time) {
+	p.demotion.http1Failed(now)
+	p.conns.forecast = forecast{}
+}

@@ -1,0 +1,71 @@
+package pool
+
+import (
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/upstream"
+)
+
+const msec = time.Millisecond
+
+func TestConnectionClosedAtOnceCountsAsAFailedDial(t *testing.T) {
+	inBubble(t, func(o *Options) { o.Protocol = upstream.HTTP2 }, func(t *testing.T, s *fakeSSP, p *Pool) {
+		s.always(dialResult{after: msec, protocol: upstream.HTTP2, closed: upstream.ClosedGoaway})
+		for range 1000 {
+			r := ask(t, p, 50*msec)
+			pass(10 * msec)
+			testsupport.MustTrue(t, r.err != nil, "a request got a closed connection")
+		}
+		testsupport.AtMost(t, s.dialCount(), 20, "%d dials in 10 s, want few")
+	})
+}
+
+func TestMinIdleCausesNoDialStormIfTheSSPClosesConnections(t *testing.T) {
+	inBubble(t, func(o *Options) { o.Protocol, o.MinIdle = upstream.HTTP2, 1 }, func(t *testing.T, s *fakeSSP, _ *Pool) {
+		for range 1000 { // for 10 s, the SSP closes its connections
+			for _, c := range s.openConns() {
+				c.goAway(upstream.ClosedByPeer)
+			}
+			pass(10 * msec)
+		}
+		testsupport.Between(t, s.dialCount(), 3, 101, "%d dials in 10 s, want at most one in each dial_backoff.min")
+	})
+}
+
+func TestStatesOfRemovedAddressesAreForgotten(t *testing.T) {
+	inBubble(t, func(o *Options) { o.MaxRequests = 1 }, func(t *testing.T, s *fakeSSP, p *Pool) {
+		all := addresses(200)
+		for i := range all {
+			s.locked(func() { s.addrs = all[i : i+1] })
+			acquire(t, p).do()
+			synctest.Wait()
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		testsupport.AtMost(t, len(p.governor.states), 2, "the states of %d addresses are kept, want at most 2")
+	})
+}
+
+func TestFailedDialsAreCountedByKind(t *testing.T) {
+	for want, err := range map[dialError]error{
+		dialDNS:     &upstream.Error{Err: &net.DNSError{Err: "timeout", IsTimeout: true}},
+		dialRefused: errRefused,
+		dialTimeout: &upstream.Error{Outcome: upstream.TLSFailed, Err: timeoutError{}},
+		dialALPN:    &upstream.Error{Outcome: upstream.TLSFailed, Err: upstream.ErrALPN},
+		dialLocal:   &upstream.Error{Outcome: upstream.LocalError, Err: &net.DNSError{Err: "socket: too many open files"}},
+		dialTLS:     &upstream.Error{Outcome: upstream.TLSFailed},
+		dialOther:   &upstream.Error{Outcome: upstream.ConnectFailed},
+	} {
+		got := dialErrorKind(err)
+		testsupport.True(t, got == want, "%v is of kind %s, want %s", err, dialErrorNames[got], dialErrorNames[want])
+	}
+}
+
+type timeoutError struct{}
+
+func (timeoutError) Error() string { return "i/o timeout" }
+func (timeoutError) Timeout() bool { return true }

@@ -1,0 +1,84 @@
+package pool
+
+import "adbuffer/internal/wire/upstream"
+
+// forecast predicts the pool's next connection from earlier ones. Guarded by Pool.mu.
+type forecast struct {
+	protocol upstream.Protocol // of the last connection; Unknown before the first one
+	places   int               // of the last connection of this protocol; 0 before the first one
+}
+
+func (f *forecast) noteProtocol(pr upstream.Protocol) {
+	if f.protocol != pr {
+		*f = forecast{protocol: pr}
+	}
+}
+
+func (f *forecast) notePlaces(pr upstream.Protocol, n int) {
+	if pr == f.protocol {
+		f.places = n
+	}
+}
+
+// next returns the likely protocol of the next connection: the last connection's. If the SSP uses
+// HTTP/2 only on some connections, all later ones are HTTP/1 once max_http2_conns connections use
+// HTTP/2.
+func (c *connections) next() upstream.Protocol {
+	if c.forecast.protocol == upstream.HTTP2 && c.serving()-c.isolation.single > len(c.shared.list) && c.shared.staying() >= c.sharedLimit() {
+		return upstream.HTTP1
+	}
+	return c.forecast.protocol
+}
+
+// perConn returns how many places the next connection will likely have: as many as the last one of
+// its protocol. Before the first one it is the configured limit, or 1 while the protocol is
+// unknown.
+func (c *connections) perConn() int {
+	n := c.opts.placesPerConn(c.next())
+	if c.forecast.places > 0 {
+		n = min(n, c.forecast.places)
+	}
+	return c.probation.limit(n)
+}
+
+// limit returns how many connections of the next connection's kind may be open.
+func (c *connections) limit() int { return c.limitOf(c.maxConns()) }
+
+// limitOf returns how many connections of the next connection's kind may be open if at most `most` of all
+// kinds may be.
+func (c *connections) limitOf(most int) int {
+	if c.next() == upstream.HTTP2 {
+		return min(c.opts.MaxHTTP2Conns, most)
+	}
+	return most
+}
+
+// sharedLimit returns how many multiplexed connections may take requests.
+func (c *connections) sharedLimit() int {
+	if c.opts.Protocol == upstream.HTTP1Pipelined {
+		return c.maxConns()
+	}
+	return min(c.opts.MaxHTTP2Conns, c.maxConns())
+}
+
+// surplus returns how many serving connections exceed max_conns, or the size to which the pool went
+// back. A pool that sized itself down keeps its connections until they end.
+func (c *connections) surplus() int {
+	most := c.opts.MaxConns
+	if c.closeAbove > 0 {
+		most = min(most, c.closeAbove)
+	}
+	return c.serving() - most
+}
+
+// mayOpen returns how many more connections may be opened.
+func (c *connections) mayOpen() int { return c.room(c.maxConns()) }
+
+// room returns how many more connections may be opened if at most `most` may be open.
+func (c *connections) room(most int) int {
+	n := most - len(c.members)
+	if c.next() == upstream.HTTP2 {
+		n = min(n, c.limitOf(most)-len(c.shared.list))
+	}
+	return max(0, n)
+}

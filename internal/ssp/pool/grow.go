@@ -1,0 +1,204 @@
+package pool
+
+import (
+	"time"
+
+	"adbuffer/internal/wire/upstream"
+)
+
+// growth decides whether another connection is worth opening: it compares the waiting requests with
+// the connections that are open or being dialled. Guarded by Pool.mu.
+type growth struct {
+	opts     *Options
+	queue    *queue
+	conns    *connections
+	governor *governor
+
+	paused bool // the pool wants a connection, every address pauses, and no dial is under way
+}
+
+// wants reports whether one more connection would help, beside the dials under way.
+func (g *growth) wants() bool {
+	switch g.conns.next() {
+	case upstream.Unknown: // one dial shows the protocol, and so the number of connections needed
+		return g.dialing() == 0 && (g.tooFew() || g.queue.n > 0)
+	case upstream.HTTP1:
+		return g.tooFew() || g.waiting()
+	default:
+		return !g.sharedFull() && (g.tooFew() || g.waiting() || g.dialing() == 0 && g.conns.shared.wantsAnother())
+	}
+}
+
+// waiting reports whether requests wait for more places than the dials under way will likely bring.
+func (g *growth) waiting() bool { return g.queue.n+g.extraForAlone() > g.coming() }
+
+// dialing returns the dials under way that are not for isolated requests.
+func (g *growth) dialing() int { return g.governor.dialing - g.conns.isolation.dialing }
+
+// sharedFull reports whether the multiplexed connections and the dials under way reach
+// max_http2_conns, or max_conns if they are pipelined.
+func (g *growth) sharedFull() bool {
+	return g.conns.shared.staying()+g.dialing() >= g.conns.sharedLimit()
+}
+
+// tooFew reports whether min_idle needs more connections than the open ones and the dials under
+// way.
+func (g *growth) tooFew() bool {
+	return g.conns.serving()-g.conns.isolation.single+g.dialing() < g.minIdle()
+}
+
+// minIdle returns how many connections stay open without requests.
+func (g *growth) minIdle() int {
+	if g.conns.endpoints.Refusing() {
+		return 0
+	}
+	return min(g.opts.MinIdle, g.conns.limit())
+}
+
+// mayDial reports whether max_dials and max_conns allow another dial.
+func (g *growth) mayDial() bool {
+	return g.mayDialIsolated() && g.used() < g.conns.maxConns()
+}
+
+// mayDialIsolated reports whether max_dials and max_conns allow a dial for an isolated request. The size that
+// the pool chose does not count such connections.
+func (g *growth) mayDialIsolated() bool {
+	return g.governor.dialing < g.opts.MaxDials && !g.full()
+}
+
+// full reports whether max_conns are open, being dialled or being closed.
+func (g *growth) full() bool {
+	return len(g.conns.members)+g.conns.closing+g.governor.dialing >= g.opts.MaxConns
+}
+
+// used returns how many connections count for the size that the pool chose.
+func (g *growth) used() int {
+	return len(g.conns.members) - g.conns.isolation.single + g.conns.closing + g.dialing()
+}
+
+// atLimit reports whether no dial may start because of max_conns, or of the size that the pool chose.
+func (g *growth) atLimit() bool {
+	return g.used() >= g.conns.maxConns() || g.conns.next() > upstream.HTTP1 && g.sharedFull()
+}
+
+// mayTry reports whether a dial may go to an address on trial although another address is healthy.
+// While that dial hangs, a usable connection must exist, or the pool must be able to open another
+// one.
+func (g *growth) mayTry() bool {
+	return g.conns.forecast.protocol != upstream.Unknown && (g.mayDial() || g.conns.serving() > 0)
+}
+
+// coming returns how many places the dials under way will likely bring. Dials to addresses on trial
+// do not count. So no request waits only for them while the pool may dial another address.
+func (g *growth) coming() int {
+	return g.conns.checking + max(0, g.dialing()-g.governor.onTrial)*g.conns.perConn()
+}
+
+// extraForAlone returns how many places the waiters need beyond one each: a request that must be
+// alone on a pipelined connection needs all its places.
+func (g *growth) extraForAlone() int {
+	if g.conns.next() != upstream.HTTP1Pipelined {
+		return 0
+	}
+	return g.queue.alone * (g.conns.perConn() - 1)
+}
+
+// willServe estimates how many waiters will get a place without a request releasing one. While
+// dials are under way it counts the places of all connections that the pool may still open, even if
+// max_dials delays most of them.
+func (g *growth) willServe() int {
+	n := g.conns.checking
+	if g.governor.dialing+g.conns.closing > 0 && !g.paused {
+		conns := g.conns.mayOpen()
+		n += max(conns, conns*g.conns.perConn()-g.extraForAlone())
+		if g.conns.forecast.protocol == upstream.Unknown && conns > 0 {
+			n = max(n, g.conns.sharedLimit()*g.opts.MaxStreams)
+		}
+	}
+	return n
+}
+
+// hopeless reports whether no connection takes requests and none is being dialled.
+func (g *growth) hopeless() bool { return g.governor.dialing == 0 && g.conns.serving() == 0 }
+
+// growLocked starts the dials that are wanted and allowed. If the waiters cannot get a place, it
+// fails them. Call it after each change of the number of waiters, or of the connections they wait
+// for.
+func (p *Pool) growLocked(now time.Time) {
+	if p.growth.paused { // each request reads its cache line: write it only if needed
+		p.growth.paused = false
+	}
+	if p.conns.isolation.queue.n > 0 {
+		p.isolateLocked(now)
+	}
+	for !p.closed && p.growth.wants() {
+		if !p.growth.mayDial() {
+			p.makeRoomLocked(nil)
+			break
+		}
+		if ok, pause := p.governor.ready(now); !ok {
+			p.pauseLocked(pause)
+			break
+		}
+		p.startDialLocked(aim{waiting: p.growth.waiting()}, now)
+	}
+	p.settleLocked(now)
+}
+
+// pauseLocked runs when the pool wants a connection and every address pauses. It fails the waiters
+// if the pool is hopeless and the last dials to all addresses failed. Resent requests continue to
+// wait.
+func (p *Pool) pauseLocked(pause pause) {
+	p.growth.paused = p.governor.dialing == 0
+	if p.growth.hopeless() && !pause.mayWait {
+		p.failWaitersLocked(func(w *waiter) error {
+			switch {
+			case w.resent: // the next connection serves it
+				return nil
+			case w.pending:
+				return p.governor.paused
+			default:
+				return p.governor.lastError
+			}
+		})
+	}
+	if p.queue.n+p.conns.isolation.queue.n > 0 && !pause.until.IsZero() {
+		p.growSoon.Set(pause.until)
+	}
+}
+
+func (p *Pool) growAgain() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.growSoon.At = time.Time{}
+	p.growLocked(time.Now())
+}
+
+// dialFailedLocked fails waiters after a failed dial, unless some address has not failed. A waiter
+// that may outlast further failed dials waits for the next dial instead. If adbuffer's machine is the
+// reason, it fails them once that lasts.
+func (p *Pool) dialFailedLocked(now time.Time) {
+	local := p.governor.shortage.failures > 0
+	switch {
+	case !p.growth.hopeless():
+		return
+	case local && !p.governor.shortage.lasts():
+		return
+	case !local && p.governor.hasWorkingAddress():
+		return
+	}
+	p.failWaitersLocked(func(w *waiter) error {
+		switch {
+		case w.resent:
+			return nil
+		case local:
+			return p.governor.lastError // a further dial would fail too, at no cost of the request's
+		case w.redials > 0:
+			w.redials--
+			w.extend(p.opts.waitForDial(), now)
+			return nil
+		default:
+			return p.governor.lastError
+		}
+	})
+}

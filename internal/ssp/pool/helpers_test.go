@@ -1,0 +1,356 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/ssp/balancer"
+	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/upstream"
+)
+
+// testOptions returns the settings of a small HTTP/1 pool.
+func testOptions() Options {
+	return Options{
+		SSP: "openx", MaxConns: 4, MaxHTTP2Conns: 2, MaxIdle: 4, IdleTimeout: 55 * time.Second,
+		MaxPending: 10, PendingTimeout: 50 * time.Millisecond, MaxDials: 16,
+		BackoffMin: 100 * time.Millisecond, BackoffMax: 5 * time.Second,
+		ConnectTimeout: 250 * time.Millisecond, TLSTimeout: 500 * time.Millisecond,
+		Protocol: upstream.HTTP1, PipelineDepth: 8, MaxStreams: 100,
+		Endpoints: []balancer.Options{{Name: "ssp0.test:80", Weight: 1}},
+		Ejection:  testEjection(),
+	}
+}
+
+// testEjection returns the default settings.
+func testEjection() balancer.Ejection {
+	return balancer.Ejection{
+		Enabled: true, Window: 10 * time.Second, MinRequests: 20, FailureRatio: 0.5, BaseTime: 5 * time.Second, MaxTime: 5 * time.Minute,
+		Consecutive: 5, MaxEjected: 0.5,
+	}
+}
+
+// start returns a pool. The end of the test closes and checks it.
+func start(t testing.TB, s *fakeSSP, change func(*Options)) *Pool {
+	t.Helper()
+	o := testOptions()
+	if change != nil {
+		change(&o)
+	}
+	o.MaxIdle = max(o.MaxIdle, o.MinIdle)
+	p := New(o, s)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		p.Close(ctx)
+		wantConsistent(t, p, s)
+		if t.Failed() {
+			return
+		}
+		testsupport.Equal(t, s.openCount(), 0, "after Close, %d connections are open")
+	})
+	return p
+}
+
+// inBubble runs test in a synctest bubble, with an SSP and a pool that start returns. The pool dials
+// nothing before the test has told the SSP what to do.
+func inBubble(t *testing.T, change func(*Options), test func(t *testing.T, s *fakeSSP, p *Pool)) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newFakeSSP(t)
+		test(t, s, start(t, s, change))
+	})
+}
+
+// runInBubble is inBubble as a subtest.
+func runInBubble(t *testing.T, name string, change func(*Options), test func(t *testing.T, s *fakeSSP, p *Pool)) {
+	t.Run(name, func(t *testing.T) { inBubble(t, change, test) })
+}
+
+// withEndpoints is inBubble with an SSP of n endpoints.
+func withEndpoints(t *testing.T, n int, change func(*Options), test func(t *testing.T, s *fakeSSP, p *Pool)) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := endpointsSSP(t, n)
+		test(t, s, start(t, s, change))
+	})
+}
+
+// wantConsistent checks the pool's sums and lists against each other, and against the counts of the
+// fakeSSP.
+func wantConsistent(t testing.TB, p *Pool, s *fakeSSP) {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	inUse, places, draining, isolated, single := 0, 0, 0, 0, 0
+	for m := range p.conns.members {
+		inUse += m.inUse
+		places += m.counted
+		if m.draining {
+			draining++
+		} else if m.single {
+			single++
+		}
+		if m.isolated {
+			isolated++
+			testsupport.True(t, m.exclusive() && m.inUse == 1, "an isolated request shares its connection: %+v", m)
+		}
+	}
+	testsupport.True(t, isolated == p.conns.isolation.inUse && single == p.conns.isolation.single,
+		"%d connections are in use by isolated requests, and %d have one place; the pool counts %d and %d", isolated, single, p.conns.isolation.inUse, p.conns.isolation.single)
+	if inUse != p.conns.inUse || places != p.conns.places || draining != p.conns.draining {
+		t.Errorf("the sums over members are inUse %d, places %d, draining %d; the pool's are %d, %d, %d", inUse, places, draining, p.conns.inUse, p.conns.places, p.conns.draining)
+	}
+	testsupport.True(t, p.conns.inUse <= p.conns.places, "%d places in use of %d", p.conns.inUse, p.conns.places)
+	wantConsistentEndpoints(t, p)
+	aging := 0
+	for _, m := range p.conns.shared.list {
+		if m.aging {
+			aging++
+		}
+		_, open := p.conns.members[m]
+		testsupport.True(t, open && !m.draining && !m.exclusive(), "a member in the shared list is not multiplexed, or drains: %+v", m)
+	}
+	testsupport.Equal(t, aging, p.conns.shared.aging, "%d multiplexed connections are aging; the pool counts %d", p.conns.shared.aging)
+	var opened, closed uint64
+	for i := range p.stats.openedBy {
+		opened += p.stats.openedBy[i].Load()
+	}
+	for i := range p.stats.closedBy {
+		closed += p.stats.closedBy[i].Load()
+	}
+	testsupport.Equal(t, opened, closed+uint64(len(p.conns.members)), "%d connections opened, %d closed, %d open", closed, len(p.conns.members))
+	testsupport.Equal(t, p.stats.closedBy[upstream.NotClosed].Load(), 0, "%d connections were closed without a reason")
+	q := &p.queue
+	testsupport.True(t, p.opts.MaxPending < 0 || q.pending <= p.opts.MaxPending, "%d requests are pending, %d may be", q.pending, p.opts.MaxPending)
+	wantConsistentFairQueues(t, &p.queue)
+	for _, w := range q.elsewhere {
+		testsupport.True(t, w.queued && w.elsewhere && w.avoid != "", "a request waits for another endpoint, and should not: %+v", w)
+	}
+	testsupport.True(t, !p.closed || len(q.elsewhere) == 0, "%d requests wait for dials to other endpoints after Close", len(q.elsewhere))
+	waits := uint64(0)
+	for _, h := range p.stats.acquire {
+		waits += h.Count()
+	}
+	testsupport.AtLeast(t, p.stats.arrivals.Load(), waits, "%d requests arrived, %d got one or an error", waits)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	testsupport.AtMost(t, s.maxOpen, p.opts.MaxConns, "%d connections were open or being dialled at once, %d may be", p.opts.MaxConns)
+	testsupport.True(t, s.maxDials <= p.opts.MaxDials, "%d dials were under way at once, %d may be", s.maxDials, p.opts.MaxDials)
+}
+
+// wantConsistentFairQueues checks that requests wait in fair queues if some never had a place.
+func wantConsistentFairQueues(t testing.TB, q *queue) {
+	t.Helper()
+	if q.fair == nil {
+		return
+	}
+	fair := q.tail != nil && !q.tail.front
+	if first := q.fair.First(); fair != (first != nil) || fair && (!first.Value.queued || first.Value.front) {
+		t.Errorf("fair queueing should choose a request: %v; it chooses %+v", fair, first)
+	}
+}
+
+// wantConsistentEndpoints checks what the pool counts for each endpoint.
+func wantConsistentEndpoints(t testing.TB, p *Pool) {
+	t.Helper()
+	c := &p.conns
+	open, shared, kept, unusable := map[*endpoint]int{}, map[*endpoint]int{}, c.checking, 0
+	for m := range c.members {
+		if !m.draining {
+			open[m.ep]++
+		}
+	}
+	for _, m := range c.shared.list {
+		shared[m.ep]++
+	}
+	for _, e := range c.endpoints.all {
+		kept += len(e.idle.list)
+		for _, m := range e.idle.list {
+			_, open := c.members[m]
+			testsupport.True(t, open && !m.draining && m.inUse <= 0 && m.exclusive() && m.ep == e, "a member in the idle list of %s is not idle: %+v", e.Name, m)
+		}
+		if e.Barred() {
+			unusable += e.open
+		}
+		testsupport.True(t, e.open == open[e] && len(e.shared) == shared[e], "%s has %d open and %d multiplexed connections, want %d and %d", e.Name, e.open, len(e.shared), open[e], shared[e])
+	}
+	testsupport.True(t, kept == c.kept && unusable == c.unusable, "%d connections are idle and %d unusable; the pool counts %d and %d", kept, unusable, c.kept, c.unusable)
+}
+
+// request is one call of Acquire in its own goroutine.
+type request struct {
+	t     testing.TB
+	ex    *upstream.Exchange
+	began time.Time
+
+	mu    sync.Mutex
+	over  bool
+	place Place
+	err   error
+	took  time.Duration
+}
+
+// ask starts a request with the given time to its deadline.
+func ask(t testing.TB, p *Pool, deadline time.Duration) *request {
+	return askWith(t, p, deadline, nil)
+}
+
+// askAll starts n requests, one after the other.
+func askAll(t testing.TB, p *Pool, n int, deadline time.Duration) (all []*request) {
+	for range n {
+		all = append(all, ask(t, p, deadline))
+	}
+	return all
+}
+
+// askAfterLearning asks for request i of a series. The pool learns from the first ten, which must
+// get their place within 310 ms. Later ones must get it within 10 ms.
+func askAfterLearning(t testing.TB, p *Pool, i int) *request {
+	t.Helper()
+	r := ask(t, p, sec)
+	pass(10 * msec)
+	if i < 10 {
+		pass(300 * msec)
+	}
+	testsupport.MustTrue(t, r.ended() && r.err == nil, "request %d: ended %v, %v", i, r.ended(), r.err)
+	return r
+}
+
+func askWith(t testing.TB, p *Pool, deadline time.Duration, ctx context.Context) *request {
+	return askFor(t, p, &upstream.Exchange{Context: ctx, Deadline: time.Now().Add(deadline), Redials: 1})
+}
+
+// askOnce is ask for a request that outlasts no failed dial.
+func askOnce(t testing.TB, p *Pool, deadline time.Duration) *request {
+	return askFor(t, p, &upstream.Exchange{Deadline: time.Now().Add(deadline)})
+}
+
+// askFor acquires a place for ex in a goroutine of its own. It returns when the request has its place or
+// waits.
+func askFor(t testing.TB, p *Pool, ex *upstream.Exchange) *request {
+	r := &request{t: t, ex: ex, began: time.Now()}
+	go func() {
+		place, err := p.Acquire(r.ex)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.over, r.place, r.err, r.took = true, place, err, time.Since(r.began)
+	}()
+	synctest.Wait()
+	return r
+}
+
+func (r *request) ended() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.over
+}
+
+// wantConn checks that the request got a place on connection n after took.
+func (r *request) wantConn(n int, took time.Duration) {
+	r.t.Helper()
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case !r.over:
+		r.t.Fatal("the request still waits")
+	case r.err != nil:
+		r.t.Fatalf("the request got %v", r.err)
+	case r.conn().n != n || r.took != took:
+		r.t.Errorf("the request got connection %d after %v, want %d after %v", r.conn().n, r.took, n, took)
+	}
+}
+
+// wantErr checks that the request got an error after took.
+func (r *request) wantErr(o upstream.Outcome, took time.Duration) *upstream.Error {
+	r.t.Helper()
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var e *upstream.Error
+	switch {
+	case !r.over:
+		r.t.Fatalf("the request still waits, want %v", o)
+	case r.err == nil:
+		r.t.Fatalf("the request got connection %d, want %v", r.conn().n, o)
+	case !errors.As(r.err, &e) || e.Outcome != o || e.Progress != upstream.NotSent:
+		r.t.Errorf("the request got %v, want %v, not sent", r.err, o)
+	case r.took != took:
+		r.t.Errorf("the request got %v after %v, want it after %v", r.err, r.took, took)
+	}
+	return e
+}
+
+func (r *request) wantWaits() {
+	r.t.Helper()
+	synctest.Wait()
+	if r.ended() { // otherwise its goroutine may write err
+		r.t.Fatalf("the request does not wait: %v", r.err)
+	}
+}
+
+func (r *request) conn() *fakeConn { return r.place.m.conn.(*fakeConn) }
+
+// do runs the request's exchange on its place.
+func (r *request) do() error { return r.place.Do(r.ex) }
+
+// acquire acquires a place in the caller's goroutine.
+func acquire(t testing.TB, p *Pool) *request {
+	t.Helper()
+	r := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Deadline: time.Now().Add(time.Second), Redials: 1}}
+	r.place, r.err = p.Acquire(r.ex)
+	r.over, r.took = true, time.Since(r.began)
+	testsupport.MustTrue(t, r.err == nil, "no place: %v", r.err)
+	return r
+}
+
+// acquireAll acquires n places, one after the other.
+func acquireAll(t testing.TB, p *Pool, n int) (all []*request) {
+	t.Helper()
+	for range n {
+		all = append(all, acquire(t, p))
+	}
+	return all
+}
+
+// doAll uses the places of the requests, which must all have got one.
+func doAll(all []*request) {
+	for i, r := range all {
+		r.t.Helper()
+		testsupport.MustTrue(r.t, r.ended() && r.err == nil, "request %d: ended %v, %v", i, r.ended(), r.err)
+		r.do()
+	}
+}
+
+// pass waits for d, and then until all goroutines are blocked.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// useAll uses the places of the requests until every request has got one. Each use may release a
+// place for a waiting request.
+func useAll(all []*request) {
+	for len(all) > 0 {
+		synctest.Wait()
+		n := len(all)
+		all = slices.DeleteFunc(all, func(r *request) bool {
+			if !r.ended() {
+				return false
+			}
+			if r.err != nil {
+				r.t.Errorf("a request got %v", r.err)
+				return true
+			}
+			r.do()
+			return true
+		})
+		if n == len(all) {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package pool
+
+import (
+	"sync/atomic"
+	"time"
+
+	"adbuffer/internal/wire/upstream"
+)
+
+// member is an SSP connection of the pool. It is the connection's Owner.
+//
+//	dialled ──▶ serving ──▶ draining ──▶ closed
+//
+// A serving member takes new requests: an exclusive one while it is idle, a multiplexed one while
+// it has free places. A draining member takes none, and is closed when no place of it is in use.
+type member struct {
+	pool   *Pool
+	leases [2]lease // one lease for usual requests, and one for a probe
+	// single says that the connection carries one exchange at a time although it is HTTP/2, since it was
+	// opened for an isolated request. It is constant once the connection is open.
+	single bool
+
+	// dial sets these fields before the pool knows the member; they never change.
+
+	addr     upstream.Address
+	ep       *endpoint
+	version  int // Options.ConnVersion when the dial began
+	conn     upstream.Conn
+	protocol upstream.Protocol
+	beside   bool // opened for HTTP/1 beside HTTP/2 connections; see beside.go
+
+	// Pool.mu guards the fields below.
+
+	inUse    int // places in use by requests or by abandoned responses
+	places   int // Conn.Places as of the last recount, within allowed and alone; 0 if draining
+	counted  int // its part of connections.places: the larger of places and inUse
+	requests int // requests that got a place since the dial
+	refused  int // requests that the SSP did not process
+	// avoidUntil is when requests prefer it again, after it refused one; zero = it refused none.
+	avoidUntil time.Time
+	allowed    int  // places while on probation, 0 = all
+	alone      bool // in use by an exchange that allows no other outstanding exchange
+	isolated   bool // in use by an isolated request
+	fresh      bool // in use by the first exchange, directly after the dial
+	aging      bool // too old, but still needed: drains when another connection is open
+	violated   bool // closed after an HTTP/2 violation that is already counted
+	draining   bool
+	why        upstream.CloseReason // why it drains
+	used       time.Time            // when a place was last acquired or released
+	idleFor    time.Duration        // idle time before its place was last acquired; not reliable if multiplexed
+	opened     time.Time
+	retireAt   time.Time            // zero = never
+	retireWhy  upstream.CloseReason // why it retires then
+	idleLimit  time.Duration        // Conn.IdleLimit when the last place in use was released
+
+	worked atomic.Bool // an exchange on it got a response; set only if multiplexed
+}
+
+// lease is the target of a Place. The probe of an ejected endpoint has its own lease, so that only
+// the end of the probe decides about the endpoint.
+type lease struct {
+	m     *member
+	probe bool
+}
+
+// newMember returns a member without a connection. Pool.mu must be held.
+func newMember(p *Pool) *member {
+	m := &member{pool: p, version: p.opts.ConnVersion, idleLimit: upstream.NoIdleLimit}
+	m.leases = [2]lease{{m: m}, {m: m, probe: true}}
+	return m
+}
+
+// exclusive reports whether m carries one exchange at a time.
+func (m *member) exclusive() bool { return m.protocol == upstream.HTTP1 || m.single }
+
+// takes reports whether m, which is multiplexed, has a place for a request. alone says that the
+// request must be alone.
+func (m *member) takes(alone bool) bool {
+	return m.inUse < m.places && (!alone || m.inUse == 0 || m.protocol != upstream.HTTP1Pipelined)
+}
+
+// outlivesAnnounced reports whether m, of which no place is in use, has been idle for as long as its SSP
+// has announced.
+func (m *member) outlivesAnnounced(now time.Time) bool {
+	return m.idleLimit <= 0 || now.Sub(m.used) >= m.idleLimit
+}
+
+// Freed implements upstream.Owner.
+func (m *member) Freed(held time.Duration, by upstream.Payer) { m.pool.release(m, max(held, 0), by) }
+
+// Changed implements upstream.Owner.
+func (m *member) Changed() { m.pool.changed(m) }
+
+// Place is one place on a connection, in use by one exchange. Do releases it, or Release if it is
+// unused. Exactly one of them must be called, once.
+type Place struct{ *lease }
+
+// Do runs ex on the place. See upstream.Conn.
+func (pl Place) Do(ex *upstream.Exchange) error {
+	m := pl.m
+	err := m.conn.Do(ex)
+	if err == nil {
+		m.pool.stats.successes.Inc()
+		if ex.LostAfter > 0 {
+			m.pool.lostRace(ex)
+		}
+		switch {
+		case m.beside:
+			m.pool.besideEnded(nil)
+		case m.protocol != upstream.HTTP1:
+			m.pool.demotion.responded(ex.Client)
+			if !m.worked.Load() {
+				m.worked.Store(true)
+				m.pool.responded(m)
+			}
+		}
+		return nil
+	}
+	if m.beside {
+		m.pool.besideEnded(err)
+	}
+	e := upstream.AsError(err)
+	if e.Stale && m.exclusive() {
+		ex.LostAfter = max(m.idleFor, 1)
+	}
+	if e.BlamesHTTP2() || e.Progress == upstream.NotProcessed {
+		m.pool.failed(m, e, ex.Client)
+	}
+	return err
+}
+
+// Release releases the place of ex unused.
+func (pl Place) Release(ex *upstream.Exchange) {
+	pl.m.pool.release(pl.m, unused, ex.Payer)
+	if pl.probe {
+		pl.m.pool.probeEnded(pl.m, upstream.Neutral)
+	}
+}
+
+// Protocol returns the protocol of the place's connection.
+func (pl Place) Protocol() upstream.Protocol { return pl.m.protocol }
+
+// Host returns the value of the Host field of requests to the place's endpoint: host[:port].
+func (pl Place) Host() string { return pl.m.addr.Authority }

@@ -1,0 +1,96 @@
+package pool
+
+import (
+	"testing"
+	"time"
+
+	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/upstream"
+)
+
+// addressesOfA returns n addresses of the endpoint a.
+func addressesOfA(n int) []upstream.Address {
+	all := addresses(n)
+	for i := range all {
+		all[i].Name = names[0]
+	}
+	return all
+}
+
+// When DNS changes, new addresses get requests and connections to removed addresses close. This
+// takes seconds, and no request fails.
+func TestConnectionsFollowDNS(t *testing.T) {
+	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
+		withEndpoints(t, 1, func(o *Options) { withWeights(1)(o); o.Protocol = protocol }, func(t *testing.T, s *fakeSSP, p *Pool) {
+			all := addressesOfA(3)
+			s.addrs = all[:2]
+			s.always(dialResult{after: 5 * msec, protocol: protocol})
+			stop := loaded(t, p)
+			pass(sec)
+			s.locked(func() { s.addrs = all[1:] }) // the first goes, the third is new
+			pass(lookPeriod + renewal + 2*sec)
+			seen := map[upstream.Address]int{}
+			s.mu.Lock()
+			for _, c := range s.conns {
+				if c.reason == upstream.NotClosed {
+					seen[c.addr]++
+				} else if c.addr == all[0] {
+					testsupport.Equal(t, c.reason, upstream.ClosedDNS, "%[2]v: closed as %[1]v", protocol)
+				}
+			}
+			served := 0
+			for _, c := range s.conns {
+				if c.addr == all[2] {
+					served += c.done
+				}
+			}
+			s.mu.Unlock()
+			testsupport.Equal(t, seen[all[0]], 0, "%[2]v: %[1]d connections to the removed address", protocol)
+			testsupport.True(t, seen[all[2]] != 0 && served >= 10, "%v: the new address has %d connections and got %d requests", protocol, seen[all[2]], served)
+			testsupport.Equal(t, stop(), 0, "%[2]v: %[1]d requests failed", protocol)
+			s.locked(func() { s.lookup = errRefused }) // DNS fails: the last good result stays
+			pass(10 * time.Second)
+			testsupport.True(t, s.openCount() != 0, "%v: a failed look-up closed all connections", protocol)
+		})
+	}
+}
+
+// Each new address gets a connection, and known addresses get none. Over HTTP/2 the connections stay
+// within max_http2_conns.
+func TestNewAddressesGetConnections(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		offered  upstream.Protocol // the protocol setting
+		protocol upstream.Protocol
+		want     int // connections to new addresses
+	}{
+		{"HTTP/1", upstream.HTTP1, upstream.HTTP1, 4},
+		{"HTTP/2", upstream.HTTP2, upstream.HTTP2, 2},
+		{"ALPN", upstream.Unknown, upstream.HTTP2, 2},
+	} {
+		testsupport.RunBubble(t, c.name, func(t *testing.T) {
+			s := endpointsSSP(t, 1)
+			all := addressesOfA(8)
+			s.addrs = []upstream.Address{all[0], all[2], all[4], all[6]}
+			s.set(func(d dialCall) dialResult {
+				if !d.offer {
+					return dialResult{after: msec}
+				}
+				return dialResult{after: msec, protocol: c.protocol}
+			})
+			p := start(t, s, func(o *Options) { withWeights(1)(o); o.Protocol, o.MaxHTTP2Conns = c.offered, 3 })
+			serve(t, p, 1, msec, nil)
+			s.locked(func() { s.addrs = all })
+			pass(2 * lookPeriod)
+			seen := map[upstream.Address]int{}
+			for _, conn := range s.openTo(names[0])[1:] {
+				seen[conn.addr]++
+				testsupport.Equal(t, conn.protocol, c.protocol, "a connection uses %v")
+			}
+			testsupport.True(t, len(seen) == c.want && s.openCount() == c.want+1, "%d connections, to %d new addresses: %v; want one to each of %d", s.openCount()-1, len(seen), seen, c.want)
+			for _, i := range []int{0, 2, 4, 6} {
+				testsupport.True(t, seen[all[i]] <= 0, "another connection to %v, which is not new", all[i])
+			}
+		})
+	}
+}

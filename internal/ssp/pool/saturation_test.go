@@ -1,0 +1,108 @@
+package pool
+
+import (
+	"testing"
+	"time"
+
+	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/upstream"
+)
+
+func wantSaturation(t *testing.T, p *Pool, inUse, possible int) {
+	t.Helper()
+	snap := p.Snapshot()
+	if snap.PlacesInUse != inUse || snap.PlacesLimit != possible || snap.Saturation != float64(inUse)/float64(possible) {
+		t.Errorf("%d of %d places in use, saturation %v; want %d of %d", snap.PlacesInUse, snap.PlacesLimit, snap.Saturation, inUse, possible)
+	}
+}
+
+func TestSaturationCountsConnectionsThatMayYetBeOpened(t *testing.T) {
+	inBubble(t, func(o *Options) { o.MaxConns = 8 }, func(t *testing.T, s *fakeSSP, p *Pool) {
+		wantSaturation(t, p, 0, 8)
+		all := acquireAll(t, p, 2)
+		wantSaturation(t, p, 2, 8)
+		all[0].do()
+		wantSaturation(t, p, 1, 8)
+	})
+}
+
+func TestSaturationWhileTheProtocolIsUnknownCountsOnePlaceAConnection(t *testing.T) {
+	inBubble(t, auto, func(t *testing.T, s *fakeSSP, p *Pool) {
+		s.speakHTTP2()
+		wantSaturation(t, p, 0, 256)
+		acquire(t, p)
+		wantSaturation(t, p, 1, 400) // 100 places are open, and three more connections may be opened
+	})
+}
+
+func TestSaturationFollowsTheProtocolLastNegotiated(t *testing.T) {
+	inBubble(t, func(o *Options) { auto(o); o.MaxConns, o.MaxIdle = 16, 16 }, func(t *testing.T, s *fakeSSP, p *Pool) {
+		acquire(t, p)
+		wantSaturation(t, p, 1, 16)
+		s.speakHTTP2()
+		acquire(t, p)
+		wantSaturation(t, p, 2, 1+4*100)
+	})
+}
+
+func TestSaturationOfPipelinedConnections(t *testing.T) {
+	inBubble(t, func(o *Options) { o.Protocol, o.MaxConns = upstream.HTTP1Pipelined, 4 }, func(t *testing.T, s *fakeSSP, p *Pool) {
+		s.always(dialResult{protocol: upstream.HTTP1Pipelined})
+		wantSaturation(t, p, 0, 32)
+		acquire(t, p)
+		wantSaturation(t, p, 1, 32)
+	})
+}
+
+func TestDrainingConnectionCountsOnlyPlacesInUse(t *testing.T) {
+	overHTTP2(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
+		a, b := acquire(t, p), acquire(t, p)
+		wantSaturation(t, p, 2, 30)
+		s.conn(0).goAway(upstream.ClosedGoaway)
+		wantSaturation(t, p, 2, 32)
+		a.do()
+		b.do()
+		wantSaturation(t, p, 0, 30)
+	})
+}
+
+func TestHighestSaturationIsRememberedForAMinute(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, _ *fakeSSP, p *Pool) {
+		highest := func(want float64) {
+			t.Helper()
+			for range 2 { // reading does not change the value
+				testsupport.Equal(t, p.Snapshot().SaturationMax, want, "the highest saturation is %v")
+			}
+		}
+		highest(0)
+		all := acquireAll(t, p, 3)
+		highest(0.75)
+		useAll(all)
+		highest(0.75)
+		pass(30 * sec)
+		acquire(t, p).do()
+		highest(0.75)
+		pass(28 * sec)
+		highest(0.75)
+		pass(3 * sec)
+		highest(0.25)
+		pass(60 * sec)
+		highest(0)
+		// Places were in use for longer than a minute: saturation was high until now.
+		all = acquireAll(t, p, 2)
+		pass(3 * time.Minute)
+		useAll(all)
+		highest(0.5)
+	})
+}
+
+func TestSaturationAtArrivalExcludesTheArrivingRequest(t *testing.T) {
+	inBubble(t, func(o *Options) { o.MaxPending = 0 }, func(t *testing.T, _ *fakeSSP, p *Pool) {
+		all := acquireAll(t, p, 4)
+		over := ask(t, p, sec) // at arrival 4 of 4 are in use; the request is refused
+		over.wantErr(upstream.PendingFull, 0)
+		h := observed(t, p.stats.atArrival)
+		testsupport.True(t, h.GetSampleCount() == 5 && h.GetSampleSum() == 0+0.25+0.5+0.75+1, "%d arrivals found %v in sum, want 5 and 2.5", h.GetSampleCount(), h.GetSampleSum())
+		useAll(all)
+	})
+}

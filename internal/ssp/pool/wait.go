@@ -1,0 +1,167 @@
+package pool
+
+import (
+	"context"
+	"time"
+
+	"adbuffer/internal/wire/upstream"
+)
+
+// enqueueLocked puts ex into its queue. again says that ex had a place on a stale connection.
+func (p *Pool) enqueueLocked(ex *upstream.Exchange, isolated, again bool) (*waiter, error) {
+	now := time.Now()
+	if !now.Before(ex.Deadline) {
+		return nil, upstream.ErrDeadlineNotSent
+	}
+	w := p.waiters.Get().(*waiter)
+	w.begin(ex, again, &p.opts, now)
+	w.isolated = isolated
+	p.queueOf(isolated).push(w, now)
+	p.growLocked(now)
+	if w.pending && !isolated && p.growth.atLimit() {
+		p.stats.limitWaits.Add(1)
+	}
+	if w.queued {
+		w.arm(now)
+	}
+	return w, nil
+}
+
+// wait waits for the place of ex, and releases w.
+func (p *Pool) wait(w *waiter, ex *upstream.Exchange) (*lease, acquireOutcome, error) {
+	defer p.waiters.Put(w)
+	r := p.await(w, ex.Context)
+	ex.Redials = w.redials
+	if r.lease == nil && r.err == nil {
+		r.err = r.full.error()
+	}
+	if r.err != nil {
+		return nil, timedOut, r.err
+	}
+	ex.Times.Acquired, ex.Payer = time.Now(), r.by
+	if !r.dialed {
+		return r.lease, waited, nil
+	}
+	ex.Times.DNS, ex.Times.TCP, ex.Times.TLS = r.took.dns, r.took.tcp, r.took.tls
+	return r.lease, dialed, nil
+}
+
+// await returns the result of w. When it returns, w is outside the queue, its channel is empty, and
+// its timer is stopped.
+func (p *Pool) await(w *waiter, ctx context.Context) waitResult {
+	var cancelled <-chan struct{}
+	if ctx != nil {
+		cancelled = ctx.Done()
+	}
+	for {
+		var err error
+		select {
+		case r := <-w.ready:
+			w.timer.Stop()
+			return r
+		case <-cancelled:
+			err = errCancelled
+		case <-w.timer.C:
+		}
+		p.mu.Lock()
+		if !w.queued {
+			// The result came at the same instant; it takes precedence.
+			p.mu.Unlock()
+			w.timer.Stop()
+			return <-w.ready
+		}
+		now := time.Now()
+		if w.elsewhere && err == nil {
+			p.endElsewhereLocked(w, now)
+			p.mu.Unlock()
+			continue
+		}
+		if err == nil {
+			err = w.overdue(&p.opts, p.conns.placeSettingsFor(w), p.pauseCauseLocked(), now)
+		}
+		if err == nil {
+			w.arm(now)
+			p.mu.Unlock()
+			continue
+		}
+		if w.elsewhere {
+			p.queue.leaveElsewhere(w)
+		} else {
+			p.queueOf(w.isolated).remove(w)
+		}
+		w.timer.Stop()
+		p.settleLocked(now)
+		p.mu.Unlock()
+		return waitResult{err: err}
+	}
+}
+
+// serveLocked gives free places to waiters, in their order, and opens connections for the remaining
+// waiters.
+func (p *Pool) serveLocked(now time.Time) {
+	p.serveElsewhereLocked(now)
+	p.serveIsolatedLocked(now)
+	for p.queue.n > 0 {
+		w := p.queue.first()
+		to := p.conns.pick(wish{avoid: w.avoid, alone: w.alone, resent: w.resent}, now)
+		if to.m == nil {
+			break
+		}
+		p.giveLocked(to, waitResult{}, now) // growLocked dials for the queue, and so for to.passedOver
+	}
+	p.growLocked(now)
+}
+
+// giveLocked gives a place of to.m to the first waiter, or to a later one if the first avoids its
+// endpoint.
+func (p *Pool) giveLocked(to choice, r waitResult, now time.Time) {
+	m := to.m
+	q := p.queueOf(to.isolated)
+	w := q.first()
+	if w.avoid == m.ep.Name && p.conns.endpoints.HasOther(w.avoid) {
+		w = q.yield(w, m)
+	}
+	q.remove(w)
+	p.giveToLocked(w, to, r, now)
+}
+
+// giveToLocked gives a place of to.m to w, which has left its queue.
+func (p *Pool) giveToLocked(w *waiter, to choice, r waitResult, now time.Time) {
+	r.lease, r.by = p.conns.acquire(to, w.alone, now), p.queueOf(w.isolated).pay(w)
+	w.ready <- r
+}
+
+// settleLocked updates which requests dials will serve. If too many other requests wait, it refuses
+// the newest ones, or those that fair queueing chooses.
+func (p *Pool) settleLocked(now time.Time) {
+	served := p.growth.willServe()
+	p.queue.expect(served, now)
+	for {
+		newest := p.queue.tail
+		w := p.queue.popOverflow(p.opts.MaxPending)
+		if w == nil {
+			return
+		}
+		if w != newest {
+			p.stats.fairEvicted.Add(1)
+			p.queue.expect(served, now) // a dial was expected to serve w
+		}
+		w.ready <- waitResult{full: p.fullLocked()}
+	}
+}
+
+func (p *Pool) fullLocked() queueFull {
+	return queueFull{
+		load: p.conns.load(), conns: len(p.conns.members) + p.governor.dialing, connsLimit: p.conns.limit(),
+		pending: p.queue.pending, maximum: p.opts.MaxPending, settings: p.conns.placeSettings(), fair: p.queue.fair != nil,
+		cause: p.pauseCauseLocked(),
+	}
+}
+
+// pauseCauseLocked returns why the pool opens no connection, or nil if nothing prevents it.
+func (p *Pool) pauseCauseLocked() error {
+	if p.growth.paused {
+		return p.governor.lastError
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package pool
+
+import (
+	"time"
+
+	"adbuffer/internal/machine/lag"
+	"adbuffer/internal/wire/fairqueue"
+	"adbuffer/internal/wire/upstream"
+)
+
+// waiter is a request in the queue.
+type waiter struct {
+	// ready receives the place or the error exactly once, when the pool removes the waiter from
+	// the queue. Its capacity is 1, so that the pool never blocks on it.
+	ready chan waitResult
+
+	// Pool.mu guards the fields below.
+
+	prev, next *waiter // nil outside the queue
+	queued     bool
+	pending    bool   // no dial is expected to serve it; see queue
+	front      bool   // had a place before
+	alone      bool   // see upstream.Exchange
+	isolated   bool   // waits in isolation.queue
+	resent     bool   // see upstream.Exchange
+	redials    int    // see upstream.Exchange
+	avoid      string // see upstream.Exchange
+	elsewhere  bool   // it is in queue.elsewhere, and not in the queue
+	yields     int    // places that went to requests behind it; see queue.yield
+	key        uint64 // Exchange.FairKey
+	fair       fairqueue.Item[*waiter]
+
+	// timer fires when the waiter should check whether its time has passed. It may fire too early,
+	// but never too late.
+	timer       *time.Timer
+	armed       bool
+	deadline    time.Time
+	since       lag.Span      // began when pending last changed
+	dialLeft    time.Duration // remaining time to wait for dials, without the lag
+	pendingLeft time.Duration // remaining time to be pending
+}
+
+// waitResult is the result of a wait. If it holds neither a place nor an error, full says why.
+type waitResult struct {
+	lease  *lease
+	by     upstream.Payer // of the lease
+	err    error
+	full   queueFull
+	dialed bool // the pool just opened the connection
+	took   dialDurations
+}
+
+func newWaiter() *waiter {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	w := &waiter{ready: make(chan waitResult, 1), timer: t}
+	w.fair.Value = w
+	return w
+}
+
+// begin prepares w for the wait of ex. again says that ex had a place on a stale connection.
+func (w *waiter) begin(ex *upstream.Exchange, again bool, o *Options, now time.Time) {
+	w.deadline, w.since, w.armed = ex.Deadline, o.Lag.Begin(now), false
+	w.alone, w.isolated, w.resent, w.redials = ex.Alone || ex.Isolated, false, ex.Resent, ex.Redials
+	w.avoid, w.yields, w.key = ex.Avoid, 0, ex.FairKey
+	w.front = again || ex.Resent
+	w.dialLeft, w.pendingLeft = o.waitForDial(), o.PendingTimeout
+	if w.resent {
+		w.dialLeft = w.deadline.Sub(now)
+		w.pendingLeft = w.dialLeft
+	}
+}
+
+// setPending sets whether w waits for a released place or a dial, and so how long it may wait.
+func (w *waiter) setPending(pending bool, now time.Time) {
+	if w.pending {
+		w.pendingLeft -= w.since.Elapsed(now)
+	} else {
+		w.dialLeft -= w.since.Ran(now)
+	}
+	w.pending, w.since = pending, w.since.Again(now)
+	if w.armed {
+		w.arm(now)
+	}
+}
+
+// extend lets the waiter wait up to dialLeft for another dial.
+func (w *waiter) extend(dialLeft time.Duration, now time.Time) {
+	w.setPending(w.pending, now) // subtracts the time that it has waited so far
+	w.dialLeft = dialLeft
+	if w.armed {
+		w.arm(now)
+	}
+}
+
+// left returns how long w may wait as it does now.
+func (w *waiter) left(now time.Time) time.Duration {
+	if w.pending {
+		return w.pendingLeft - w.since.Elapsed(now)
+	}
+	return w.since.Left(w.dialLeft, now)
+}
+
+func (w *waiter) arm(now time.Time) {
+	w.armed = true
+	w.timer.Reset(min(w.left(now), w.deadline.Sub(now)))
+}
+
+// overdue returns why w may not wait longer, or nil. placeSettings is for the error, and cause, which
+// says why the pool opens no connection.
+func (w *waiter) overdue(o *Options, placeSettings string, cause error, now time.Time) error {
+	switch {
+	case !now.Before(w.deadline):
+		return upstream.ErrDeadlineNotSent
+	case w.left(now) > 0:
+		return nil
+	case w.pending:
+		e := upstream.Errorf(upstream.PendingTimeout, upstream.NotSent,
+			"no place was free within %v; see %s and pool.pending_timeout", o.PendingTimeout, placeSettings)
+		e.Err = cause
+		return e
+	default: // w waited for as long as a dial may take
+		return upstream.Errorf(upstream.ConnectFailed, upstream.NotSent,
+			"no connection was ready within %v; see timeouts.connect and timeouts.tls_handshake", o.dialLimit())
+	}
+}

@@ -1,0 +1,119 @@
+package ssp
+
+import (
+	"slices"
+	"strconv"
+
+	"adbuffer/internal/wire/openrtb"
+	"adbuffer/internal/wire/upstream"
+)
+
+// bodyCopy is a body that rewrite_tmax, remove or gzip_request changes. It is at the start of the
+// exchange's Block, since all legs share the original body.
+type bodyCopy struct {
+	n        int // its length; 0 = Request.Body is sent unchanged
+	gzipped  bool
+	made     bool
+	reserved int64 // bytes of the budget and of the SSP's share
+}
+
+// maxTmax is the longest time, in milliseconds, that adbuffer writes. deadline.max is at most
+// 600000.
+const (
+	maxTmax       = 999999
+	maxTmaxDigits = 6
+)
+
+// makeBody copies r's body into ex.Block if it must be changed: without the members that s does not
+// get, with the remaining time, and compressed. It writes the time for each attempt, and otherwise makes
+// the body once per call. A body that compression does not shorten stays uncompressed.
+func (s *SSP) makeBody(r *Request, ex *upstream.Exchange, c *bodyCopy) *upstream.Error {
+	rewrite := s.opts.RewriteTmax && r.TmaxEnd > r.TmaxStart
+	edit := s.opts.Remove != nil && len(r.Body) > 0
+	compress := s.compresses(r)
+	if !rewrite && (c.made || !edit && !compress) {
+		return nil
+	}
+	copies := 0
+	if rewrite || edit {
+		copies++
+	}
+	if compress {
+		copies++
+	}
+	if err := s.reserveCopy(r, c, copies); err != nil {
+		return err
+	}
+	b, plain, start, end := ex.Block[:0], r.Body, r.TmaxStart, r.TmaxEnd
+	if edit {
+		var err *upstream.Error
+		b, err = s.appendEdited(b, r.Body)
+		if err != nil {
+			return err
+		}
+		start, end = findTmax.Find(b)
+	} else if rewrite {
+		b = append(b, r.Body...)
+	}
+	if rewrite && start < end {
+		var digits [maxTmaxDigits]byte
+		b = slices.Replace(b, start, end, strconv.AppendInt(digits[:0], remaining(ex), 10)...)
+	}
+	if len(b) > 0 {
+		plain = b
+	}
+	if compress {
+		n := len(b)
+		b, c.gzipped = appendGzip(b, plain[:len(plain):len(plain)])
+		if c.gzipped {
+			b = b[:copy(b, b[n:])]
+		}
+	}
+	ex.Block, c.n, c.made = b, len(b), true
+	return nil
+}
+
+var findTmax = openrtb.NewFinder(openrtb.Path{"tmax"})
+
+// appendEdited appends body without the members that s does not get.
+func (s *SSP) appendEdited(b, body []byte) ([]byte, *upstream.Error) {
+	f := openrtb.AcquireFacts()
+	defer f.Release()
+	b, changed := s.opts.Remove.Apply(b, body, f)
+	if f.Reason != openrtb.Readable {
+		return b, upstream.Errorf(upstream.Filtered, upstream.NotSent, "ssps[].remove cannot read the body: %s", f.Reason.Text())
+	}
+	if !changed {
+		b = append(b, body...)
+	}
+	return b, nil
+}
+
+// compresses reports whether gzip_request compresses r's body.
+func (s *SSP) compresses(r *Request) bool {
+	return s.opts.Gzip.Enabled && len(r.Body) > 0 && len(r.Body) >= s.opts.Gzip.MinBytes && r.Fields.ContentEncoding() == nil
+}
+
+// reserveCopy reserves the bytes of so many copies of the body, once for a call.
+func (s *SSP) reserveCopy(r *Request, c *bodyCopy, copies int) *upstream.Error {
+	if c.reserved > 0 {
+		return nil
+	}
+	n := int64(copies*len(r.Body) + maxTmaxDigits)
+	if err := upstream.ReserveForRequest(s.buffered, r.Budget, n, "a copy of the body (rewrite_tmax, remove, gzip_request)"); err != nil {
+		return err
+	}
+	c.reserved = n
+	return nil
+}
+
+// remaining returns the milliseconds until the deadline, at least 1.
+func remaining(ex *upstream.Exchange) int64 {
+	return min(max(ex.Deadline.Sub(ex.Times.Acquired).Milliseconds(), 1), maxTmax)
+}
+
+func (s *SSP) releaseCopy(r *Request, c *bodyCopy) {
+	s.buffered.Release(c.reserved)
+	r.Budget.Release(c.reserved)
+	c.reserved = 0
+}

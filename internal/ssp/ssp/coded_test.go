@@ -1,0 +1,181 @@
+package ssp
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"io"
+	"math/rand/v2"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/upstream"
+)
+
+// gzipped compresses body with the standard library, in two pieces with a flush between them, like a
+// server that sends a response while it produces it.
+func gzipped(t testing.TB, body string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	half := len(body) / 2
+	for _, part := range []string{body[:half], body[half:]} {
+		_, err := io.WriteString(w, part)
+		testsupport.MustTrue(t, err == nil, "%v", err)
+		testsupport.NoError(t, w.Flush())
+	}
+	testsupport.NoError(t, w.Close())
+	return b.Bytes()
+}
+
+const (
+	noAdVAST  = `<?xml version="1.0"?><VAST version="4.2"></VAST>`
+	adVAST    = `<VAST version="4.2"><Ad id="1"><InLine/></Ad></VAST>`
+	noBidJSON = `{"id":"1","seatbid":[]}`
+	bidJSON   = `{"id":"1","seatbid":[{"bid":[{"id":"2"}]}]}`
+)
+
+func classifyCoded(by NoBidBody, body []byte, codings ...string) upstream.Outcome {
+	s := newSSP(options(func(o *Options) { o.NoBidBody = by }), &fakePool{})
+	a := &upstream.Response{Status: 200, Body: body}
+	for _, c := range codings {
+		a.Fields = append(a.Fields, "content-encoding: "+c+"\r\n"...)
+	}
+	return s.classify(&Request{Method: upstream.GET}, a)
+}
+
+// Once, a compressed no-bid counted as an ad, and ended the waterfall.
+func TestCompressedNoBidIsANoBid(t *testing.T) {
+	blanks := strings.Repeat(" ", maxScan-len(noAdVAST))
+	for _, c := range []struct {
+		by   NoBidBody
+		body string
+		want upstream.Outcome
+	}{
+		{NoBidVAST, noAdVAST, upstream.NoBid},
+		{NoBidVAST, adVAST, upstream.Fill},
+		{NoBidOpenRTB, noBidJSON, upstream.NoBid},
+		{NoBidOpenRTB, bidJSON, upstream.Fill},
+		{"", noBidJSON, upstream.Fill},
+		{NoBidVAST, noAdVAST + blanks, upstream.NoBid},
+		{NoBidVAST, noAdVAST + blanks + " ", upstream.Fill},
+		{NoBidVAST, "", upstream.NoBid},
+	} {
+		coded := gzipped(t, c.body)
+		testsupport.MustTrue(t, len(coded) <= maxCodedScan, "%d bytes are %d compressed", len(c.body), len(coded))
+		before := bytes.Clone(coded)
+		for _, coding := range []string{"gzip", "X-GZIP", "Gzip"} { // decoders are reused
+			testsupport.Equal(t, classifyCoded(c.by, coded, coding), c.want, "%.60[2]s by %[3]v in %[4]s is %[1]v", c.body, c.by, coding)
+		}
+		testsupport.MustTrue(t, bytes.Equal(coded, before), "the search changed the body")
+		// A body that cannot be decoded to its end may hold an ad.
+		for _, n := range []int{1, len(coded) / 2, len(coded) - 1} {
+			testsupport.Equal(t, classifyCoded(c.by, coded[:n], "gzip"), upstream.Fill, "the first %[2]d of %[3]d bytes of %.60[4]s are %[1]v", n, len(coded), c.body)
+		}
+	}
+}
+
+func TestBodiesThatAreNotDecoded(t *testing.T) {
+	twice := gzipped(t, string(gzipped(t, noBidJSON)))
+	noise := make([]byte, 3*maxCodedScan)
+	for i := range noise {
+		noise[i] = byte(rand.Uint32())
+	}
+	wrong := gzipped(t, noBidJSON)
+	wrong[len(wrong)-5] ^= 1
+	for _, c := range []struct {
+		name    string
+		body    []byte
+		codings []string
+	}{
+		{"another coding", []byte(noBidJSON), []string{"br"}},
+		{"no coding's name", []byte(noBidJSON), []string{""}},
+		{"two codings in one field", twice, []string{"gzip, gzip"}},
+		{"two codings in two fields", twice, []string{"gzip", "gzip"}},
+		{"a coding and identity", gzipped(t, noBidJSON), []string{"gzip", "identity"}},
+		{"larger than the decoding limit", gzipped(t, noBidJSON+base64.StdEncoding.EncodeToString(noise)), []string{"gzip"}},
+		{"no coding at all", []byte(noBidJSON), []string{"gzip"}},
+		{"bytes after the end", append(gzipped(t, noBidJSON), "x"...), []string{"gzip"}},
+		{"a wrong checksum", wrong, []string{"gzip"}},
+	} {
+		got := classifyCoded(NoBidOpenRTB, c.body, c.codings...)
+		testsupport.True(t, got == upstream.Fill, "%s: %v, want fill", c.name, got)
+	}
+	members := append(gzipped(t, `{"id":"1",`), gzipped(t, `"seatbid":[]}`)...)
+	testsupport.Equal(t, classifyCoded(NoBidOpenRTB, members, "gzip"), upstream.NoBid, "two members of gzip: %v, want no_bid")
+}
+
+// Node's encoder is the C library that servers use.
+func TestNoBidsCompressedByNode(t *testing.T) {
+	out, err := exec.Command(testsupport.Needs(t, "nodejs", "node"), "-e", `
+for (const text of process.argv.slice(1)) for (const level of [0, 1, 6, 9])
+  console.log(require("zlib").gzipSync(text, {level}).toString("base64"));`, noBidJSON, bidJSON).Output()
+	testsupport.NoError(t, err)
+	lines := strings.Fields(string(out))
+	testsupport.MustTrue(t, len(lines) == 8, "node printed %s", out)
+	for i, line := range lines {
+		body, err := base64.StdEncoding.DecodeString(line)
+		testsupport.NoError(t, err)
+		want := upstream.NoBid
+		if i >= len(lines)/2 {
+			want = upstream.Fill
+		}
+		testsupport.Equal(t, classifyCoded(NoBidOpenRTB, body, "gzip"), want, "%[2]s: %[1]v", line)
+	}
+}
+
+// FuzzCoded classifies any bytes as a compressed body. It also compares the result for a compressed
+// body with that for the body itself.
+func FuzzCoded(f *testing.F) {
+	f.Add(gzipped(f, noAdVAST), []byte(bidJSON))
+	for _, body := range hostileBodies(f) {
+		f.Add(body, []byte(noAdVAST))
+	}
+	gzip := []byte("gzip")
+	f.Fuzz(func(t *testing.T, coded, body []byte) {
+		before := bytes.Clone(coded)
+		NoBidVAST.searchCoded(gzip, coded)
+		testsupport.MustTrue(t, bytes.Equal(before, coded), "the search changed the body")
+		for _, by := range []NoBidBody{NoBidVAST, NoBidOpenRTB} {
+			coded := gzipped(t, string(body))
+			want, _ := by.search(body)
+			want = want || len(coded) > maxCodedScan
+			got, _ := by.searchCoded(gzip, coded)
+			testsupport.MustTrue(t, got == want, "%q: %v, want %v", body, got, want)
+		}
+	})
+}
+
+// bitWriter writes a stream of bits, the lowest bit first.
+type bitWriter struct {
+	b    []byte
+	v, n uint
+}
+
+func (w *bitWriter) put(value, n uint) *bitWriter {
+	for w.v, w.n = w.v|value<<w.n, w.n+n; w.n >= 8; w.v, w.n = w.v>>8, w.n-8 {
+		w.b = append(w.b, byte(w.v))
+	}
+	return w
+}
+
+// hostileBodies have at most maxCodedScan bytes, and cost a decoder the maximum for this size.
+func hostileBodies(t testing.TB) map[string][]byte {
+	empty := gzipped(t, "")
+	bomb := gzipped(t, strings.Repeat("\x00", 4<<20))
+	tables := bitWriter{b: bytes.Clone(empty[:10])} // the header, then empty blocks, each with its own tables
+	for len(tables.b) < maxCodedScan-16 {
+		tables.put(0, 1).put(2, 2).put(0, 5).put(0, 5).put(14, 4)
+		for i := range 18 {
+			tables.put(map[int]uint{2: 1, 17: 1}[i], 3) // codes for "11 to 138 zeros" and for "1 bit"
+		}
+		tables.put(1, 1).put(127, 7).put(1, 1).put(117-11, 7).put(0, 1).put(0, 1).put(0, 1).put(1, 1)
+	}
+	return map[string][]byte{
+		"a bomb":  bomb[:min(len(bomb), maxCodedScan)],
+		"tables":  tables.b,
+		"members": bytes.Repeat(empty, maxCodedScan/len(empty)),
+	}
+}

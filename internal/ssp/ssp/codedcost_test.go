@@ -1,0 +1,37 @@
+//go:build !race
+
+package ssp
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+
+	"adbuffer/internal/test/testsupport"
+)
+
+// A search in a compressed body costs no more than a search in a plain one. The most expensive
+// plain body is a list of seats without bids.
+func TestHostileCompressedBodyCostsNoMoreThanAPlainOne(t *testing.T) {
+	const seat = `,{"bid":[]}`
+	plain := []byte(`{"seatbid":[{}` + strings.Repeat(seat, (maxScan-20)/len(seat)) + `]}`)
+	ad, _ := NoBidOpenRTB.search(plain)
+	testsupport.MustTrue(t, !ad, "an ad")
+	budget := testsupport.Shortest(func() { NoBidOpenRTB.search(plain) })
+	t.Logf("plain: %v", budget)
+	for name, body := range hostileBodies(t) {
+		look := func() { NoBidOpenRTB.searchCoded([]byte("gzip"), body) }
+		took := testsupport.Shortest(look)
+		t.Logf("%s: %v", name, took)
+		testsupport.True(t, took <= 4*budget, "%s takes %v, a plain body %v at most", name, took, budget)
+		runtime.GC()
+		runtime.GC() // frees the kept decoders
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		look()
+		runtime.ReadMemStats(&after)
+		// Decoders are kept for the next body. After a garbage collection new ones are made.
+		n := after.TotalAlloc - before.TotalAlloc
+		testsupport.True(t, n <= 1<<20, "%s takes %d bytes", name, n)
+	}
+}

@@ -1,0 +1,328 @@
+package ssp
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"time"
+
+	"adbuffer/internal/machine/rates"
+	"adbuffer/internal/wire/tracing"
+	"adbuffer/internal/wire/upstream"
+)
+
+// call is one Do: a request at one SSP, with its attempts.
+type call struct {
+	start   time.Time
+	client  rates.Group // of the client
+	body    bodyCopy
+	outcome upstream.Outcome // of the last ended attempt
+	paused  bool             // its response paused the SSP
+	aside   bool             // it failed at an endpoint that is out while others serve
+	sent    int              // attempts sent
+	hedged  bool
+	retries retries
+	trace   *tracing.Leg     // nil for a call that is not traced
+	attempt *tracing.Attempt // the current attempt; nil if trace is
+}
+
+// Do sends r to the SSP through ex until the deadline at most, and retries if that is safe. It
+// returns the outcome. If err is nil, ex holds the response of the attempt that succeeded.
+//
+// ex must be new. The caller sets its Context if the call can be cancelled, and Times.Queued if it
+// has just read the clock. timeout is the call's own limit, 0 for none. Afterwards, Times.Queued is
+// when the call began, and Times.Done when it failed; the other Times are those of the last attempt.
+func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upstream.Outcome, *upstream.Error) {
+	start := ex.Times.Queued
+	if start.IsZero() {
+		start = time.Now()
+		ex.Times.Queued = start
+	}
+	ex.Deadline, _, _ = s.deadline(r, start, timeout)
+	ex.UsualTimeout, ex.Span = s.usualTimeout(), s.opts.Lag.Begin(start)
+	ex.Budget, ex.Share = r.Budget, s.buffered
+	if err := s.admit(r, s.since(start)); err != nil {
+		ex.Times.Done = time.Now()
+		s.Refused(err.Outcome)
+		r.Trace.Leg(s.opts.Name, r.Method).Ended(ex, err.Outcome, err)
+		return err.Outcome, err
+	}
+	c := call{start: start, client: r.Identity.Group(), trace: r.Trace.Leg(s.opts.Name, r.Method)}
+	panicked := true
+	defer func() {
+		if panicked {
+			ex.ReleaseBytes()
+		}
+		s.releaseCopy(r, &c.body)
+		s.buffered.Release(r.Held)
+		s.inFlight.Release()
+	}()
+	s.budget.earn(c.client)
+	err := s.send(r, ex, &c)
+	if err != nil && err.Outcome == upstream.Cancelled && r.Context != nil && r.Context.Err() != nil {
+		err = &upstream.Error{Outcome: upstream.ClientGone, Progress: err.Progress}
+	}
+	ex.Times.Queued, ex.Attempts = start, c.sent
+	if err != nil || ex.Times.Done.IsZero() { // a hedge, or a pause before a retry, may have gone on after the attempt
+		ex.Times.Done = time.Now()
+	}
+	outcome := c.outcome
+	if err != nil {
+		outcome, c.paused = err.Outcome, false
+		if outcome == upstream.Deadline {
+			err = s.overDeadline(err, r, start, timeout)
+		}
+	} else {
+		s.stats.responded(&ex.Response, len(r.Body))
+	}
+	s.learn(ex, &c, outcome, err)
+	s.stats.record(outcome, start, &ex.Times, r.Trace)
+	if f := s.observer.Load(); f != nil {
+		(*f)(s, r, ex, outcome, err)
+	}
+	c.trace.Ended(ex, outcome, err)
+	panicked = false
+	return outcome, err
+}
+
+// deadline returns the earliest deadline of the request, the SSP and the call, how long it was when it
+// began, and the field or setting that it follows from.
+func (s *SSP) deadline(r *Request, start time.Time, timeout time.Duration) (at time.Time, limit time.Duration, from string) {
+	at, limit, from = r.Deadline, r.Deadline.Sub(r.Received), r.DeadlineFrom
+	for _, t := range [...]struct {
+		limit   time.Duration
+		setting string
+	}{{s.opts.RequestTimeout, "timeouts.request"}, {timeout, "routes[].ssps[].timeout"}} {
+		if t.limit > 0 {
+			if end := start.Add(t.limit); end.Before(at) {
+				at, limit, from = end, t.limit, t.setting
+			}
+		}
+	}
+	return at, limit, from
+}
+
+// overDeadline returns e, the error of a call that its deadline ended, with that deadline and its origin.
+func (s *SSP) overDeadline(e *upstream.Error, r *Request, start time.Time, timeout time.Duration) *upstream.Error {
+	_, limit, see := s.deadline(r, start, timeout)
+	if see == r.DeadlineFrom {
+		see += " and deadline.reserve"
+	}
+	if e.Progress == upstream.NotSent {
+		see += ", and pool.max_conns"
+	}
+	over := *e
+	over.Detail = fmt.Sprintf("%s: the deadline was %v; see %s", e.Detail, limit.Round(time.Microsecond), see)
+	return &over
+}
+
+// admit counts a request as in flight and its bytes as held, or returns the error of the limit that
+// it exceeds.
+func (s *SSP) admit(r *Request, now time.Duration) *upstream.Error {
+	if s.lender.Refusing() {
+		return errDisabled
+	}
+	if err := s.backoff.refuse(now); err != nil {
+		return err
+	}
+	if err := s.breaker.refuse(now); err != nil {
+		return err
+	}
+	if err := s.qps.refuse(now); err != nil {
+		return err
+	}
+	if !s.inFlight.Acquire() {
+		return s.overloaded()
+	}
+	if err := upstream.ReserveForRequest(s.buffered, nil, r.Held, "the request"); err != nil {
+		s.inFlight.Release()
+		return err
+	}
+	return nil
+}
+
+func (s *SSP) overloaded() *upstream.Error {
+	limit := s.inFlight.Limit()
+	return s.overloads.err(limit, func() *upstream.Error {
+		return upstream.Errorf(upstream.Overloaded, upstream.NotSent, "%d of %d requests to it are in flight; see ssps[].max_in_flight", limit, limit)
+	})
+}
+
+// send makes attempts until one gets a response, or until a retry is not allowed.
+func (s *SSP) send(r *Request, ex *upstream.Exchange, c *call) *upstream.Error {
+	var failed *upstream.Error // the error that is being retried
+	why := firstAttempt
+	for {
+		err := s.attemptOrHedge(r, ex, c, why)
+		if err == nil {
+			return nil
+		}
+		e := upstream.AsError(err)
+		if failed != nil && preventedRetry(failed, e) {
+			return failed
+		}
+		again, ok := s.retryable(r, ex, e, c)
+		if !ok {
+			return c.retries.lastError(e, c.sent)
+		}
+		why, failed = again, e
+		if e.Progress != upstream.NotSent || e.Isolate != upstream.IsolateNext { // else its endpoint is as good as the others
+			ex.Avoid = cmp.Or(ex.Endpoint, ex.Avoid) // an attempt without a place has no endpoint
+		}
+		ex.ReleaseBody()
+		ex.Response.Reset()
+		ex.Times = upstream.Times{} // the pool sets Queued to the begin of the attempt
+	}
+}
+
+// attemptOrHedge makes an attempt, and a hedge beside it if the attempt may be hedged and is late.
+func (s *SSP) attemptOrHedge(r *Request, ex *upstream.Exchange, c *call, why retryKind) error {
+	if s.opts.Hedge.Enabled && !c.hedged && r.Method.Idempotent() {
+		if after := s.lateAfter.get(); after > 0 {
+			return s.hedged(r, ex, c, why, after)
+		}
+	}
+	return s.attempt(r, ex, c, why, nil)
+}
+
+// attempt makes one attempt, and records its end if the call is traced.
+func (s *SSP) attempt(r *Request, ex *upstream.Exchange, c *call, why retryKind, h *hedge) error {
+	if c.trace == nil {
+		return s.acquireAndSend(r, ex, c, why, h)
+	}
+	c.attempt = c.trace.Attempt(why.String())
+	before := c.sent
+	err := s.acquireAndSend(r, ex, c, why, h)
+	if sent := c.sent > before; err != nil {
+		e := upstream.AsError(err)
+		c.attempt.Ended(ex, sent, e.Outcome, e)
+	} else {
+		c.attempt.Ended(ex, sent, c.outcome, nil)
+	}
+	return err
+}
+
+// acquireAndSend acquires a place, builds the call's header, and runs the exchange. If h is not nil,
+// it arms h when the exchange begins.
+func (s *SSP) acquireAndSend(r *Request, ex *upstream.Exchange, c *call, why retryKind, h *hedge) error {
+	// pipeline_methods: a request with side effects waits for no other response, and no other
+	// request waits for its response.
+	ex.Alone = !s.opts.PipelineAll && !r.Method.Idempotent()
+	before := s.opts.RetryMax - c.retries.limited
+	ex.Resent, ex.Refused, ex.Redials = c.retries.resent, c.retries.refused && why != retryHedge, before
+	ex.OverHTTP1, ex.Isolated, ex.Client, ex.Keyer = c.retries.overHTTP1, c.retries.isolated, c.client, r.keyer()
+	place, err := s.lender.Acquire(ex)
+	redials := before - ex.Redials
+	c.retries.limited += redials
+	switch {
+	case err != nil:
+		return err
+	case c.retries.overHTTP1 && place.Protocol() == upstream.HTTP2:
+		place.Release(ex)
+		return upstream.ErrOnlyHTTP2
+	}
+	if err := s.prepare(r, ex, c, why); err != nil {
+		place.Release(ex)
+		return err
+	}
+	s.write(r, ex, c, place)
+	c.sent++
+	s.stats.sent.Add(1)
+	if why != firstAttempt {
+		s.stats.retries[why].Add(1)
+	}
+	if redials > 0 {
+		s.stats.retries[retryNotSent].Add(uint64(redials))
+	}
+	if h != nil {
+		h.arm()
+	}
+	err = place.Do(ex)
+	s.attempted(r, ex, c, place, err)
+	if s.opts.Hedge.Enabled && why != retryHedge {
+		s.observeForHedge(ex, c.client, err)
+	}
+	return err
+}
+
+func (s *SSP) attempted(r *Request, ex *upstream.Exchange, c *call, pl place, err error) {
+	t := &ex.Times
+	if t.Done.IsZero() {
+		t.Done = time.Now()
+	}
+	var failed *upstream.Error
+	if err != nil {
+		failed = upstream.AsError(err)
+		c.outcome, c.paused = failed.Outcome, false
+	} else {
+		c.outcome = s.classify(r, &ex.Response)
+		c.paused = s.backoff.observe(&ex.Response, c.client, t.Done, s.since(t.Done))
+	}
+	c.aside = pl.Ended(c.outcome, s.resultOf(ex, c, c.outcome, failed), c.client, t)
+}
+
+var errDisabled = upstream.Errorf(upstream.SSPDisabled, upstream.NotSent,
+	"an operator has drained or disabled it, or all its endpoints; see adbuffer ssp list")
+
+// prepare runs after the acquisition of a place and before its use.
+func (s *SSP) prepare(r *Request, ex *upstream.Exchange, c *call, why retryKind) *upstream.Error {
+	if r.Gone != nil && why != retryHedge && ex.Times.Acquired.Sub(c.start) > goneAfter && r.Gone() {
+		return upstream.ErrClientGone
+	}
+	if err := s.makeBody(r, ex, &c.body); err != nil {
+		return err
+	}
+	return s.qps.take(s.since(ex.Times.Acquired))
+}
+
+// goneAfter is how long a request must have waited before a system call checks that its client is
+// still connected.
+const goneAfter = time.Millisecond
+
+// write builds the request in ex.Block, behind the copy of the body: target, authority, then the
+// fields that cross.
+func (s *SSP) write(r *Request, ex *upstream.Exchange, c *call, place place) {
+	body := &c.body
+	b := append(ex.Block[:body.n], s.opts.Path...)
+	sep := byte('?')
+	if s.opts.Query != "" {
+		b = append(append(b, sep), s.opts.Query...)
+		sep = '&'
+	}
+	if len(r.Query) > 0 {
+		b = append(append(b, sep), r.Query...)
+	}
+	target := len(b)
+	if s.opts.Host != "" {
+		b = append(b, s.opts.Host...)
+	} else {
+		b = append(b, place.Host()...)
+	}
+	authority := len(b)
+	policy := s.opts.Policy
+	if r.Plain {
+		policy = s.uncoded
+	}
+	b = policy.AppendRequest(b, r.Fields, r.Identity)
+	if body.gzipped {
+		b = append(b, "Content-Encoding: gzip\r\n"...)
+	}
+	if r.Fields.TakesTrailers() && place.Protocol() == upstream.HTTP2 && !policy.Drops("Te") {
+		b = append(b, "Te: trailers\r\n"...)
+	}
+	if _, n := r.Fields.GRPCTimeout(); n > 0 && !policy.Drops("Grpc-Timeout") {
+		b = append(b, "Grpc-Timeout: "...)
+		b = append(strconv.AppendInt(b, remaining(ex), 10), "m\r\n"...)
+	}
+	if c.attempt != nil {
+		b = appendTrace(b, authority, c.attempt, policy)
+	}
+	ex.Block = b
+	ex.Request = upstream.Request{
+		Method: r.Method, Scheme: s.opts.Scheme, Target: b[body.n:target:target], Authority: b[target:authority:authority],
+		Fields: b[authority:], Body: r.Body,
+	}
+	if body.n > 0 {
+		ex.Request.Body = b[:body.n:body.n]
+	}
+}

@@ -1,0 +1,115 @@
+package ssp
+
+import (
+	"time"
+
+	"adbuffer/internal/machine/metrics"
+	"adbuffer/internal/wire/upstream"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+var descs metrics.Descs
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return descs.New("adbuffer_"+name, help, append([]string{"ssp"}, labels...)...)
+}
+
+var (
+	descRequests         = desc("ssp_requests_total", "Finished requests to an SSP, by outcome.", "outcome")
+	descDuration         = desc("ssp_request_duration_seconds", "Time of a request to an SSP, from its start to the complete response, in seconds. It includes the wait for a place and retries. Requests refused before they asked for a place are not counted.")
+	descFirstByte        = desc("ssp_first_byte_seconds", "Time until the first byte of an SSP's response, including the wait for a place, in seconds.")
+	descResponses        = desc("ssp_responses_total", "Responses of an SSP by their exact status. If an SSP sends more than 40 different statuses, the rest count as other.", "code")
+	descNoBids           = desc("no_bid_reasons_total", "Responses without a bid from an SSP with no_bid_body openrtb, by their field nbr: OpenRTB 3.0's reasons 0 to 17, a vendor's reason from 500 on (vendor), another number (other), or no such field (none).", "nbr")
+	descMergeLeftOut     = desc("merge_left_out_total", "What merge: openrtb left out with statuscode 102: bids and seats with a member that OpenRTB 2.6 does not allow (bid), and responses that are no BidResponse to the request (response).", "part")
+	descRequestBytes     = desc("ssp_request_size_bytes", "Lengths of the bodies of requests that an SSP responded to, in bytes, before gzip_request.")
+	descResponseBytes    = desc("ssp_response_size_bytes", "Lengths of the bodies of an SSP's responses, in bytes.")
+	descRetries          = desc("retries_total", "Requests sent to an SSP again, by why that was safe.", "kind")
+	descRetriesRefused   = desc("retries_refused_total", "Retries and hedges that the retry budget refused: at most every fifth request to an SSP is sent again.", "kind")
+	descHedgesWon        = desc("hedges_won_total", "Requests whose response came from their hedge. Compare adbuffer_retries_total of kind hedge.")
+	descShedRatio        = desc("breaker_shed_ratio", "Share of the requests to an SSP that its breaker sheds now, or would shed in a dry run, 0 to 1.")
+	descShed             = desc("breaker_shed_total", "Requests to an SSP that its breaker shed, or with dry_run true would have shed.", "dry_run")
+	descQPSLimited       = desc("qps_limited_total", "Requests to an SSP over qps.limit: refused, or only counted in a dry run.")
+	descQPSLimit         = desc("qps_limit", "Requests a second that may be sent to an SSP (qps.limit), 0 for no limit.")
+	descInFlight         = desc("ssp_in_flight_requests", "Requests to an SSP that are in flight, waiting ones included.")
+	descConcurrencyLimit = desc("concurrency_limit", "Requests to an SSP that may be in flight: max_in_flight, 0 for no limit.")
+	descRetryAfter       = desc("ssp_retry_after_responses_total", "Responses 429 and 503 of an SSP that carry Retry-After. Effect paused: requests to the SSP pause. Effect ignored: too few clients got one in the last 10 s, or too few of the last second's responses were 429, see retry_after_share.", "effect")
+	descBuffered         = desc("ssp_buffered_bytes", "Bytes of an SSP's requests and responses that are held.")
+	descBufferedLimit    = desc("ssp_buffered_bytes_limit", "Bytes of an SSP's requests and responses that may be held (ssps[].max_buffered_bytes). Further ones end as overloaded.")
+	descBackoff          = desc("ssp_backoff_remaining_seconds", "How much longer requests to an SSP are refused because it asked for a pause, in seconds.")
+)
+
+// NewCollector returns a collector of what ssps returns at each scrape.
+func NewCollector(ssps func() []*SSP) prometheus.Collector {
+	return metrics.NewSource(descs, func(to metrics.Sink) {
+		for _, s := range ssps() {
+			s.collect(to)
+		}
+	})
+}
+
+func (s *SSP) collect(to metrics.Sink) {
+	to = to.With(s.Name())
+	now := s.since(time.Now())
+	for o := range upstream.Outcomes {
+		to.CounterIf(s.mayEnd(o), descRequests, s.stats.outcomes[o].Load(), o.String())
+	}
+	for k, kind := range retryKindNames {
+		possible := s.mayRepeat(retryKind(k))
+		to.CounterIf(possible, descRetries, s.stats.retries[k].Load(), kind)
+		to.CounterIf(possible, descRetriesRefused, s.stats.overBudget[k].Load(), kind)
+	}
+	to.CounterIf(s.opts.Hedge.Enabled, descHedgesWon, s.stats.hedgesWon.Load())
+	s.stats.codes.each(func(code string, n uint64) { to.Counter(descResponses, n, code) })
+	if s.opts.NoBidBody == NoBidOpenRTB {
+		for i, nbr := range noBidReasonNames {
+			to.Counter(descNoBids, s.stats.noBids[i].Load(), nbr)
+		}
+	}
+	merges := s.stats.merges.Load()
+	to.CounterIf(merges, descMergeLeftOut, s.stats.leftOutBids.Load(), "bid")
+	to.CounterIf(merges, descMergeLeftOut, s.stats.leftOutResponses.Load(), "response")
+	to.Histogram(descRequestBytes, s.stats.requestBytes)
+	to.Histogram(descResponseBytes, s.stats.responseBytes)
+	to.Histogram(descDuration, s.stats.duration)
+	to.Histogram(descFirstByte, s.stats.firstByte)
+	to.Gauge(descShedRatio, s.breaker.shedRatio(now))
+	breaker := &s.opts.Breaker
+	to.CounterIf(breaker.Enabled && !breaker.DryRun, descShed, s.breaker.shed.Load(), "false")
+	to.CounterIf(breaker.Enabled && breaker.DryRun, descShed, s.breaker.wouldShed.Load(), "true")
+	to.CounterIf(s.opts.QPS.Limit > 0, descQPSLimited, s.qps.limited.Load())
+	to.Gauge(descQPSLimit, s.opts.QPS.Limit)
+	to.Gauge(descInFlight, float64(s.inFlight.Now()))
+	to.Gauge(descConcurrencyLimit, float64(s.inFlight.Limit()))
+	to.Counter(descRetryAfter, s.retryAfters.paused.Load(), "paused")
+	to.Counter(descRetryAfter, s.retryAfters.ignored.Load(), "ignored")
+	to.Gauge(descBuffered, float64(s.buffered.Used()))
+	to.Gauge(descBufferedLimit, float64(s.buffered.Limit()))
+	to.Gauge(descBackoff, s.backoff.left(now).Seconds())
+}
+
+// mayEnd reports whether a request to the SSP can end so with its settings.
+func (s *SSP) mayEnd(o upstream.Outcome) bool {
+	switch o {
+	case upstream.BreakerOpen:
+		return s.opts.Breaker.Enabled && !s.opts.Breaker.DryRun
+	case upstream.QPSLimit:
+		return s.opts.QPS.Limit > 0 && !s.opts.QPS.DryRun
+	case upstream.SSPBackoff:
+		return s.opts.RetryAfterMax > 0
+	case upstream.TLSFailed:
+		return s.opts.Scheme == "https"
+	}
+	return o.Row().Ends&upstream.AtSSP != 0
+}
+
+// mayRepeat reports whether a request can be sent again for this reason with the SSP's settings.
+func (s *SSP) mayRepeat(k retryKind) bool {
+	switch k {
+	case retryHedge:
+		return s.opts.Hedge.Enabled
+	case retryStale:
+		return s.opts.RetryStale != StaleNever
+	}
+	return true
+}

@@ -1,0 +1,106 @@
+package ssp
+
+import (
+	"time"
+
+	"adbuffer/internal/machine/lag"
+	"adbuffer/internal/ssp/fleet"
+	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/openrtb"
+)
+
+// Options are the settings of an SSP. config/reference.yaml explains each of them.
+type Options struct {
+	Name string
+	// Scheme, Path and Query are common to all endpoints: "https", the raw path, and the raw query
+	// without its question mark.
+	Scheme, Path, Query string
+	// Host is sent instead of the endpoint's host.
+	Host string
+
+	Policy *httpheader.Policy
+
+	RequestTimeout time.Duration // 0 = only the deadline applies
+	// BlameAfter is deadline.default minus deadline.reserve. A timeout counts against the breaker
+	// only if the SSP had at least this long, or RequestTimeout if that is shorter. 0 = every
+	// timeout counts.
+	BlameAfter  time.Duration
+	MaxInFlight int // 0 = only the global limit
+	// MaxBufferedBytes bounds the bodies of requests and responses that are held at once. Requests
+	// leave a quarter of it for responses. 0 = only Request.Budget bounds them.
+	MaxBufferedBytes int64
+	Breaker          BreakerOptions
+	RetryAfterMax    time.Duration // 0 = Retry-After never pauses
+	// RetryAfterShare is a share from 0 to 1. More than this share of the groups of clients must have
+	// got a 429 or 503 with Retry-After before one of them pauses the SSP. At least this share of the
+	// responses must be 429 before a 429 does. 0 = a single response pauses.
+	RetryAfterShare float64
+	QPS             QPSOptions
+	RetryMax        int
+	RetryStale      RetryStale
+	Hedge           HedgeOptions
+	RewriteTmax     bool
+	Remove          *openrtb.Edit // of members of the body; nil = none
+	Gzip            GzipOptions
+	NoBidBody       NoBidBody
+	// MaxResponseBytes bounds a body that is decoded.
+	MaxResponseBytes int
+	// Lag measures the time in which adbuffer did not run, which counts against no SSP. nil = it measures
+	// nothing.
+	Lag *lag.Meter
+	// PipelineAll lets POST share a pipelined connection with other requests.
+	PipelineAll bool
+}
+
+// BreakerOptions are the settings `breaker`, which sheds a share of the requests to an SSP that fails.
+// Package config says what the tags mean.
+type BreakerOptions struct {
+	Enabled      bool          `yaml:"enabled" default:"true"`
+	Window       time.Duration `yaml:"window" default:"10s" min:"100ms" max:"10m"`
+	MinRequests  int           `yaml:"min_requests" default:"20" min:"1" max:"10000000"` // in the window; below, nothing is shed
+	FailureRatio float64       `yaml:"failure_ratio" default:"0.5" min:"0" max:"0.99"`
+	MinProbe     float64       `yaml:"min_probe" default:"0.1" min:"0.001" max:"1"` // share of requests that is sent when everything fails
+	DryRun       bool          `yaml:"dry_run"`                                     // only count
+}
+
+// QPSOptions are the settings `qps`.
+type QPSOptions struct {
+	Limit  float64 // requests a second, 0 = no limit
+	Burst  int     // 0 = a tenth of Limit, at least 1
+	DryRun bool
+	// Fleet is the source of tokens if all replicas share the limit; it has the same Limit and
+	// Burst. nil = the limit applies to this replica alone.
+	Fleet *fleet.Bucket
+}
+
+// BurstInForce returns Burst, or the default that 0 stands for.
+func (o *QPSOptions) BurstInForce() int {
+	if o.Burst > 0 {
+		return o.Burst
+	}
+	return max(1, int(o.Limit/10))
+}
+
+// HedgeOptions are the settings `hedge`: an idempotent request is sent a second time if it takes longer than
+// Quantile of the earlier requests.
+type HedgeOptions struct {
+	Enabled  bool    `yaml:"enabled"`
+	Quantile float64 `yaml:"quantile" default:"0.95" min:"0.5" max:"0.999"`
+}
+
+// GzipOptions are the settings `gzip_request`.
+type GzipOptions struct {
+	Enabled  bool `yaml:"enabled"`
+	MinBytes int  `yaml:"min_bytes" default:"1024" min:"0" max:"1073741824"` // smaller bodies are not compressed
+}
+
+// RetryStale says which requests are retried when their reused HTTP/1 connection closed before the
+// first byte of a response.
+type RetryStale string
+
+// The values of `retry.stale`. Another one means StaleIdempotent.
+const (
+	StaleIdempotent RetryStale = "idempotent" // retry GET and HEAD
+	StaleAll        RetryStale = "all"        // retry any method; the SSP may process the request twice
+	StaleNever      RetryStale = "never"
+)

@@ -1,0 +1,36 @@
+package ssp
+
+import "adbuffer/internal/wire/upstream"
+
+// Preview returns r as adbuffer would send it now on a connection to an endpoint with this host. It
+// uses the code that sends. The result is a copy. Times for rewrite_tmax are computed from
+// r.Received.
+func (s *SSP) Preview(r *Request, host string) (upstream.Request, *upstream.Error) {
+	ex := upstream.AcquireExchange()
+	defer ex.Release()
+	ex.Deadline, _, _ = s.deadline(r, r.Received, 0)
+	ex.Times.Acquired = r.Received
+	c := call{start: r.Received}
+	defer s.releaseCopy(r, &c.body)
+	if err := s.makeBody(r, ex, &c.body); err != nil {
+		return upstream.Request{}, err
+	}
+	s.write(r, ex, &c, previewPlace{host: host, protocol: s.pool.Options().Protocol})
+	q := ex.Request
+	for _, b := range []*[]byte{&q.Authority, &q.Target, &q.Fields, &q.Body} {
+		*b = append([]byte(nil), *b...)
+	}
+	return q, nil
+}
+
+// previewPlace is a place without a connection. While the protocol of an SSP is negotiated, it is
+// unknown.
+type previewPlace struct {
+	place
+	host     string
+	protocol upstream.Protocol
+}
+
+func (p previewPlace) Host() string { return p.host }
+
+func (p previewPlace) Protocol() upstream.Protocol { return p.protocol }

@@ -1,0 +1,133 @@
+// Package ssp is one SSP: limits, breaker, retries and hedges around its pool.
+//
+// A request passes these checks in order: the SSP's Retry-After (backoff), the breaker, queries per
+// second (qps), and requests in flight (max_in_flight). Then it acquires a place from the
+// pool, takes its token of the queries per second, and is sent. After an error it is sent again if
+// that is safe (retry). A slow request gets a second attempt beside the first if hedging is on
+// (hedge).
+package ssp
+
+import (
+	"context"
+	"time"
+
+	"adbuffer/internal/ssp/pool"
+	"adbuffer/internal/wire/cpushare"
+	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/openrtb"
+	"adbuffer/internal/wire/tracing"
+	"adbuffer/internal/wire/upstream"
+)
+
+// SSP sends requests to one SSP. It is safe for concurrent use. Its owner closes the pool.
+//
+// Its settings never change: With and MovedTo make another SSP from it, which continues its
+// counters. So all attempts of a request have the same settings, and reading them costs no
+// synchronization.
+type SSP struct {
+	opts       Options
+	pool       *pool.Pool
+	lender     lender // pool
+	source     []byte
+	uncoded    *httpheader.Policy // opts.Policy, for requests with Plain set
+	blameAfter time.Duration
+	backoff    backoff      // settings, with the state in learned
+	breaker    breaker      // settings, with the state in learned
+	qps        *qps         // shared with successors while the qps settings are the same
+	overloads  refusal[int] // by the limit in flight
+
+	*counters
+	*learned
+}
+
+// New returns an SSP on p.
+func New(opts Options, p *pool.Pool) *SSP {
+	s := newSSP(opts, poolLender{p})
+	s.pool = p
+	return s
+}
+
+func newSSP(opts Options, l lender) *SSP {
+	s := &SSP{opts: opts, lender: l, qps: new(qps), counters: newCounters()}
+	s.qps.init(opts.QPS, s.made)
+	s.learned = newLearned(&opts, s.counters)
+	s.applyOptions()
+	return s
+}
+
+// Name returns the SSP's name, the value of the label `ssp`.
+func (s *SSP) Name() string { return s.opts.Name }
+
+// SourceBytes returns "ssp/<name>", the X-Adbuffer-Source of its responses. The caller must not
+// change it.
+func (s *SSP) SourceBytes() []byte { return s.source }
+
+// Pool returns the SSP's pool.
+func (s *SSP) Pool() *pool.Pool { return s.pool }
+
+// MaxInFlight returns max_in_flight, 0 for none.
+func (s *SSP) MaxInFlight() int { return s.opts.MaxInFlight }
+
+// Removes returns the members of bodies that the SSP does not get, or nil.
+func (s *SSP) Removes() *openrtb.Edit { return s.opts.Remove }
+
+// MaxResponseBytes returns max_response_bytes.
+func (s *SSP) MaxResponseBytes() int { return s.opts.MaxResponseBytes }
+
+// Refusing reports whether an operator has drained or disabled the SSP, or all its
+// endpoints. Its requests end as ssp_disabled then.
+func (s *SSP) Refusing() bool { return s.lender.Refusing() }
+
+// Policy returns the policy that decides which header fields are forwarded.
+func (s *SSP) Policy() *httpheader.Policy { return s.opts.Policy }
+
+// Request is a client's request, which all of its legs share. Legs only read it. While a leg runs,
+// neither the request nor the memory behind it may change.
+type Request struct {
+	Method   upstream.Method
+	Query    []byte // raw, without the question mark and adbuffer's control parameter
+	Fields   *httpheader.RequestFields
+	Identity *httpheader.Identity
+	Body     []byte
+	// TmaxStart and TmaxEnd are the offsets of the digits of an OpenRTB tmax in Body; they are
+	// equal if there is none.
+	TmaxStart, TmaxEnd int
+
+	Received     time.Time // when its last byte was read
+	Deadline     time.Time
+	DeadlineFrom string // the field or setting that Deadline follows from
+	// Gone reports whether the client has closed its connection. It is called before a request that
+	// waited is sent. It is nil if this is unknown.
+	Gone func() bool
+	// Context ends when the client closes its connection. Then the exchange ends, and the outcome
+	// is ClientGone. It is nil if this is unknown.
+	Context context.Context
+	// Budget bounds the response's body, and copies of the request's body.
+	Budget *upstream.Budget
+	// CPU bounds the decoding of responses; nil for no bound.
+	CPU *cpushare.Share
+	// Held is how many bytes of Budget the request holds. While a leg runs, they count in its SSP's
+	// share too.
+	Held int64
+	// Trace is nil for a request that is not traced.
+	Trace *tracing.Request
+	// Facts are what the route's conditions need to know of Body; nil if it has none.
+	Facts *openrtb.Facts
+	// Fairness is nil without server.fairness.key.
+	Fairness *FairnessKey
+	// Unreadable is why members cannot be removed from Body.
+	Unreadable openrtb.Reason
+	// Plain asks for a response without content coding, whatever the client accepts.
+	Plain bool
+}
+
+// Observer is called for each finished request to s, with its settings during the request. It runs
+// on the request's goroutine, so it must be quick, and keep only copies of r and ex. err is nil if
+// ex has a response. A hedged request's ex.Request is empty.
+type Observer func(s *SSP, r *Request, ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error)
+
+// Observe makes f the Observer of all later requests, also of s's successors, until stop is called. ok
+// is false if there is one already. Without an Observer a request costs one atomic load.
+func (s *SSP) Observe(f Observer) (stop func(), ok bool) {
+	return func() { s.observer.Store(nil) }, s.observer.CompareAndSwap(nil, &f)
+}

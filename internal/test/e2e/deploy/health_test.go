@@ -1,0 +1,55 @@
+package deploy
+
+import (
+	"fmt"
+	"testing"
+
+	"adbuffer/internal/test/e2e"
+	"adbuffer/internal/test/testsupport"
+)
+
+// Some load balancers reach only the traffic port.
+func TestHealthPathReportsReadinessOnTheTrafficPort(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	ab := e2e.Start(t, "server: {health_path: /health}\n"+e2e.Single(s.URL()), "ADBUFFER_SERVER_DRAIN_DELAY=10m")
+	c := ab.Dial()
+	before := ab.Scrape().Sum("adbuffer_requests_total")
+	if a := c.Get("/health").WantStatus("ready", 200); a.Body != "ready\n" {
+		t.Errorf("body %q", a.Body)
+	}
+	c.Do("HEAD", "/health", "").WantStatus("HEAD", 200)
+	c.Get("/fillbuffer").WantFill("openx")
+	testsupport.Equal(t, ab.Scrape().Sum("adbuffer_requests_total")-before, 1, "%v requests counted")
+	ab.BeginDrain()
+	c.Get("/health").WantStatus("draining", 503)
+	ab.Terminate(0) // ends the delay
+}
+
+// min_idle connections are open before /readyz responds 200. An SSP that is down delays it by at
+// most warmup_timeout.
+func TestReadinessWaitsForWarmPoolsUpToWarmupTimeout(t *testing.T) {
+	t.Parallel()
+	warm := e2e.Healthy(t)
+	ab := e2e.Start(t, fmt.Sprintf(`
+admin: {warmup_timeout: 5s}
+ssps:
+  - {name: warm, endpoints: [%q], pool: {min_idle: 5}}
+  - {name: down, endpoints: ["http://%s/bid"], pool: {min_idle: 1}}
+routes:
+  - {name: default, match: {path: /fillbuffer}, ssps: [warm, down], client_choice: true}
+`, warm.URL(), testsupport.FreeAddr(t)))
+	ab.WantMetric(1, "adbuffer_pool_warm", "ssp=warm")
+	ab.WantMetric(0, "adbuffer_pool_warm", "ssp=down")
+	testsupport.Eventually(t, "the SSP has min_idle connections", func() bool { return warm.Counters().OpenConnections == 5 })
+	testsupport.Eventually(t, "the log warns of the SSP that is down", func() bool {
+		line, _ := ab.Log.Line("not all min_idle connections could be opened in time; see pool.min_idle and admin.warmup_timeout")
+		return line["ssp"] == "down"
+	})
+	ab.Get("/fillbuffer").WantFill("warm")
+	ab.Get("/fillbuffer/down").WantStatus("down", 502)
+	if status, _ := ab.AskAdmin("/readyz"); status != 200 {
+		t.Errorf("/readyz responds with %d because of an SSP", status)
+	}
+	testsupport.Equal(t, warm.Counters().Connections, 5, "%d connections were dialled")
+}

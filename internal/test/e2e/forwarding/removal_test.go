@@ -1,0 +1,79 @@
+package forwarding
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"strings"
+	"testing"
+
+	"adbuffer/internal/test/e2e"
+	"adbuffer/internal/test/testsupport"
+)
+
+// What an SSP must not get is removed from the body, the rest stays byte for byte, and a body that cannot be read
+// goes nowhere.
+func TestMembersAreRemovedAndAddressesShortenedInBodies(t *testing.T) {
+	t.Parallel()
+	a, b := e2e.Healthy(t), e2e.Healthy(t)
+	ab := e2e.Start(t, fmt.Sprintf(`
+server: {max_body_bytes: 4096}
+ssps:
+  - name: a
+    endpoints: [%q]
+    rewrite_tmax: true
+    remove: [{path: device.ifa, when: [{path: regs.coppa, in: [1]}]}, {path: user.eids}]
+  - {name: b, endpoints: [%q]}
+routes:
+  - {name: all, match: {path: /all}, mode: parallel-all, ssps: [a, b]}
+  - {name: a, match: {path: /a}, ssps: [a]}
+  - {name: private, match: {path: /private}, ssps: [b], privacy: truncate_ip}
+`, a.URL(), b.URL()))
+	zipped := func(text string) string {
+		var z bytes.Buffer
+		w := gzip.NewWriter(&z)
+		if _, err := w.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		testsupport.NoError(t, w.Close())
+		return z.String()
+	}
+	const body = `{ "regs":{"coppa":1} ,"device":{"ifa":"x" , "ua":"é"},"user" : {"id":1, "eids":[{"source":"s"}] } }`
+	const without = `{ "regs":{"coppa":1} ,"device":{"ua":"é"},"user" : {"id":1 } }`
+	for text, fields := range map[string][]string{body: nil, zipped(body): {"Content-Encoding: gzip"}} {
+		ab.Post("/all", text, fields...).WantStatus("all", 200)
+		testsupport.Equal(t, string(e2e.LastRequest(t, a).Body), without, "a got %s")
+		last := e2e.LastRequest(t, b)
+		testsupport.True(t, string(last.Body) == body && !strings.Contains(string(last.Head), "Content-Encoding"), "b got %s %s", last.Head, last.Body)
+	}
+	ab.Post("/a", `{"device":{"ifa":"x"},"user":{"eids":1},"tmax":29999}`).WantFill("a")
+	if got := string(e2e.LastRequest(t, a).Body); !strings.HasPrefix(got, `{"device":{"ifa":"x"},"user":{},"tmax":`) || strings.Contains(got, "29999") {
+		t.Errorf("a got %s", got)
+	}
+	ab.Post("/a", "").WantFill("a")
+	before := len(b.Requests())
+	envelope := ab.Post("/all", `{"user":{"eids":1,"eids":2}}`).WantStatus("twice", 200).Body
+	testsupport.True(t, strings.Contains(envelope, `{"ssp":"a","error":"filtered"}`) && len(b.Requests()) == before+1, "an unreadable body: %s", envelope)
+	n := len(a.Requests())
+	for text, fields := range map[string][]string{
+		`{"user":{"eids":1`: nil, `[]`: nil, `{"user":1}`: {"Content-Encoding: br"}, zipped(body): {"Content-Encoding: gzip", "Content-Encoding: gzip"}, zipped(body)[1:]: {"Content-Encoding: gzip"}, "\x0a\x01x": {"Content-Type: application/x-protobuf"},
+	} {
+		for _, path := range []string{"/a", "/private"} {
+			if e := e2e.ErrorOf(ab.Post(path, text, fields...).WantStatus(path+" "+text, 400)); !strings.Contains(e.Detail, "cannot read the body") {
+				t.Errorf("%s: %+v", text, e)
+			}
+		}
+	}
+	ab.Post("/private", zipped(`{"x":"`+strings.Repeat("x", 5000)+`"}`), "Content-Encoding: gzip").WantStatus("a body that is too large when decoded", 413)
+	testsupport.Equal(t, len(a.Requests()), n, "an SSP got a body that could not be read: %v")
+	const private = `{"device":{"ip":"203.0.113.77", "ipv6":"2001:db8:1:2ff::7","geo":{"ip":"203.0.113.77"}},"x":1}`
+	for text, fields := range map[string][]string{private: nil, zipped(private): {"Content-Encoding: gzip"}} {
+		ab.Post("/private", text, fields...).WantFill("b")
+		if got := string(e2e.LastRequest(t, b).Body); got != `{"device":{"ip":"203.0.113.0", "ipv6":"2001:db8:1:200::","geo":{"ip":"203.0.113.77"}},"x":1}` {
+			t.Errorf("b got %s", got)
+		}
+	}
+	ab.Post("/private", `{"device":{"ip":"unknown","ipv6":7},"x":1}`).WantFill("b")
+	testsupport.Equal(t, string(e2e.LastRequest(t, b).Body), `{"device":{},"x":1}`, "b got %s")
+	ab.Get("/private").WantFill("b")
+}

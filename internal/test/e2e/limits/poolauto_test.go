@@ -1,0 +1,63 @@
+package limits
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/test/e2e"
+	"adbuffer/internal/test/sspsim"
+	"adbuffer/internal/test/testsupport"
+)
+
+// A pool of one place grows for 40 clients. What it decides is in the metrics, the log, /pools and explain.
+// A reload keeps it.
+func TestPoolSizesItself(t *testing.T) {
+	t.Parallel()
+	s := e2e.SSPWith(t, sspsim.Behaviour{Latency: sspsim.Constant(20 * time.Millisecond)})
+	config := func(more string) string {
+		return fmt.Sprintf(`
+ssps:
+  - {name: a, endpoints: [%q], protocol: http1, pool: {max_conns: 200, auto: {enabled: true, min_conns: 1}%s}}
+routes: [{name: default, match: {path: /fillbuffer}, ssps: [a]}]
+`, s.URL(), more)
+	}
+	ab := e2e.Start(t, config(""))
+	clients := ab.StartTraffic(40, time.Millisecond, "/fillbuffer?")
+	defer clients.Stop()
+	ab.AwaitMetricAbove(24, "adbuffer_pool_auto_limit", "ssp=a")
+	m := ab.Scrape()
+	testsupport.AtLeast(t, m.Value("adbuffer_pool_auto_decisions_total", "ssp=a", "decision=grown"), 1, "%v growths")
+	testsupport.Between(t, m.Value("adbuffer_pool_auto_need", "ssp=a"), 20, 100, "the need is %v")
+	testsupport.Equal(t, m.Value("adbuffer_pool_connections_limit", "ssp=a"), 200, "the limit of connections is %v")
+	_, pools := ab.AskAdmin("/pools")
+	for _, want := range []string{`"kind": "grown"`, "The pool sizes itself (pool.auto)"} {
+		testsupport.True(t, strings.Contains(pools, want), "/pools lacks %q", want)
+	}
+	testsupport.Eventually(t, "the log has the decision", func() bool { return strings.Contains(ab.Log.String(), "pool sized itself") })
+	before := ab.Metric("adbuffer_pool_auto_limit", "ssp=a")
+	ab.Take(config(", max_idle: 150"))
+	testsupport.AtLeast(t, ab.Metric("adbuffer_pool_auto_limit", "ssp=a"), before/2, "a reload made the limit %v, from %v", before)
+}
+
+// The dry run decides, and changes nothing.
+func TestDryRunOfAPoolThatSizesItself(t *testing.T) {
+	t.Parallel()
+	s := e2e.SSPWith(t, sspsim.Behaviour{})
+	ab := e2e.Start(t, fmt.Sprintf(`
+ssps:
+  - {name: a, endpoints: [%q], protocol: http1, pool: {max_conns: 8, auto: {enabled: true, dry_run: true, min_conns: 1}}}
+routes: [{name: default, match: {path: /fillbuffer}, ssps: [a]}]
+`, s.URL()))
+	ab.AwaitMetric(8, "adbuffer_pool_auto_limit", "ssp=a")
+	ab.Concurrently(8, func(w *e2e.Worker) error {
+		for range 20 {
+			ab.Get("/fillbuffer?a=b").WantStatus("a request in a dry run", 200)
+		}
+		return nil
+	})
+	if _, pools := ab.AskAdmin("/pools"); !strings.Contains(pools, "A dry run of pool.auto would allow 8 places") {
+		t.Errorf("/pools has no dry run: %s", testsupport.Tail(pools, 2000))
+	}
+}

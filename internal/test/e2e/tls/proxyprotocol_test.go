@@ -1,0 +1,139 @@
+package tls
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"adbuffer/internal/test/e2e"
+)
+
+// These are two headers of the PROXY protocol for one client, 203.0.113.7, and the start of version
+// 2.
+const (
+	proxyV1    = "PROXY TCP4 203.0.113.7 192.0.2.1 56324 443\r\n"
+	proxyV2Sig = "\r\n\r\n\x00\r\nQUIT\n"
+	proxyV2    = proxyV2Sig + "\x21\x11\x00\x0c\xcb\x00\x71\x07\xc0\x00\x02\x01\xdc\x04\x01\xbb"
+	proxyLocal = proxyV2Sig + "\x20\x00\x00\x00"
+)
+
+func TestThePROXYHeaderOfATrustedPeerNamesTheClient(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	unix := "unix:" + filepath.Join(t.TempDir(), "ad.sock")
+	for _, listen := range []string{"127.0.0.1:0", unix} {
+		ab := e2e.Start(t, "server: {proxy_protocol: true}\n"+e2e.Single(s.URL()), "ADBUFFER_SERVER_LISTEN="+listen)
+		for _, row := range []struct {
+			name, header string
+			fields       []string
+			want         []string // the fields that the SSP receives
+		}{
+			{"version 1", proxyV1, nil, []string{"X-Forwarded-For: 203.0.113.7"}},
+			{"version 2", proxyV2, nil, []string{"X-Forwarded-For: 203.0.113.7"}},
+			{"a client that claims", proxyV2, []string{"X-Forwarded-For: 198.51.100.1", "X-Real-IP: 198.51.100.1"}, []string{"X-Forwarded-For: 203.0.113.7"}},
+			{"a hop that is trusted", strings.Replace(proxyV1, "203.0.113.7", "127.0.0.9", 1), []string{"X-Forwarded-For: 198.51.100.1"}, []string{"X-Forwarded-For: 198.51.100.1"}},
+			// The header has no addresses, so the proxy is the client. Fields never name loopback
+			// or Unix sockets.
+			{"a health check", proxyLocal, nil, nil},
+			{"version 1, unknown", "PROXY UNKNOWN\r\n", nil, nil},
+		} {
+			c := ab.Dial()
+			c.Send(row.header)
+			for range 2 { // also for the next request on the connection
+				c.Get("/fillbuffer", row.fields...).WantFill("openx")
+				if got := e2e.IdentityFields(e2e.LastRequest(t, s)); !slices.Equal(got, row.want) {
+					t.Errorf("%s at %s: the SSP received %q, want %q", row.name, listen, got, row.want)
+				}
+			}
+			c.Close()
+		}
+		// The header arrives in pieces. The last piece contains the request.
+		c := ab.Dial()
+		for _, b := range []byte(proxyV2[:len(proxyV2)-1]) {
+			c.Send(string([]byte{b}))
+		}
+		c.Send(proxyV2[len(proxyV2)-1:] + e2e.Request("GET", "/fillbuffer", ""))
+		c.Read("GET").WantFill("openx")
+		c.Close()
+		ab.WantMetric(7, "adbuffer_proxy_protocol_headers_total", "result=ok")
+	}
+}
+
+func TestATrustedPeerWithoutAPROXYHeaderIsNotServed(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	ab := e2e.Start(t, "server: {proxy_protocol: true}\n"+e2e.Single(s.URL()), "ADBUFFER_SERVER_READ_TIMEOUT=3s")
+	// adbuffer waits until read_timeout for a client that sends no header. It delays no other
+	// client meanwhile.
+	var silent []*e2e.Client
+	for range 50 {
+		c := ab.Dial()
+		c.Send("PROXY TCP4 203")
+		silent = append(silent, c)
+	}
+	good := ab.Dial()
+	good.Send(proxyV1)
+	good.Get("/fillbuffer").WantFill("openx")
+	good.Close()
+	for _, sent := range []string{e2e.Request("GET", "/fillbuffer", ""), "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 hello", "proxy" + proxyV1[5:]} {
+		c := ab.Dial()
+		c.Send(sent)
+		c.WantClosed()
+	}
+	for _, sent := range []string{strings.Replace(proxyV1, "TCP4", "TCP6", 1), proxyV1[:len(proxyV1)-2] + "\n" + e2e.Request("GET", "/", ""), proxyV2Sig + "\x21\x11\xff\xff", "PROXY " + strings.Repeat("x", 200)} {
+		c := ab.Dial()
+		c.Send(sent)
+		c.WantClosed()
+	}
+	for _, c := range silent {
+		c.WantClosed()
+	}
+	e2e.WantRequests(t, s, 1)
+	ab.AwaitMetric(1, "adbuffer_proxy_protocol_headers_total", "result=ok")
+	ab.AwaitMetric(3, "adbuffer_proxy_protocol_headers_total", "result=missing")
+	ab.AwaitMetric(4, "adbuffer_proxy_protocol_headers_total", "result=malformed")
+	ab.AwaitMetric(50, "adbuffer_proxy_protocol_headers_total", "result=timeout")
+}
+
+func TestAPROXYHeaderOfAnyOtherPeerIsABadRequest(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	strangers := e2e.Start(t, "server: {proxy_protocol: true, trusted_proxies: [192.0.2.0/24]}\n"+e2e.Single(s.URL()))
+	off := e2e.Start(t, e2e.Single(s.URL()))
+	for name, ab := range map[string]*e2e.Process{"a stranger": strangers, "off": off} {
+		for _, header := range []string{proxyV1, proxyV2, proxyLocal, "PROXY UNKNOWN\r\n"} {
+			c := ab.Dial()
+			c.Send(header + e2e.Request("GET", "/fillbuffer", ""))
+			c.Read("GET").WantStatus(name, 400).WantSource("proxy/bad_request")
+			c.WantClosed()
+		}
+		ab.WantMetric(4, "adbuffer_requests_total", "route=none", "outcome=bad_request")
+		ab.Get("/fillbuffer").WantFill("openx") // no header is needed
+	}
+	e2e.WantRequests(t, s, 2)
+}
+
+// A reload changes which peers must send a PROXY header.
+func TestAReloadChangesWhichPeersMustSendPROXYHeaders(t *testing.T) {
+	t.Parallel()
+	s := e2e.Healthy(t)
+	config := func(trusted string) string {
+		return "server: {proxy_protocol: true, trusted_proxies: " + trusted + "}\n" + e2e.Single(s.URL())
+	}
+	ab := e2e.Start(t, config("[127.0.0.0/8]"))
+	kept := ab.Dial()
+	kept.Send(proxyV1)
+	kept.Get("/fillbuffer").WantFill("openx")
+	ab.Take(config("[]"))
+	ab.Get("/fillbuffer").WantFill("openx")
+	c := ab.Dial()
+	c.Send(proxyV1 + e2e.Request("GET", "/fillbuffer", ""))
+	c.Read("GET").WantStatus("untrusted", 400)
+	kept.Get("/fillbuffer").WantFill("openx")
+	if got := e2e.IdentityFields(e2e.LastRequest(t, s)); !slices.Equal(got, []string{"X-Forwarded-For: 203.0.113.7"}) {
+		t.Errorf("the SSP received %q", got)
+	}
+	kept.Close()
+	c.Close()
+}

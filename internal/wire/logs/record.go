@@ -1,0 +1,180 @@
+// Package logs reports single requests to operators: lines of the access log, the requests that
+// operators watch live, and the last failures. A request pays for it only if one of them wants it.
+//
+// It also bounds what log lines cost: how many of them clients, SSPs and local processes can cause,
+// and how long a line may wait to be written.
+package logs
+
+import (
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"adbuffer/internal/wire/upstream"
+)
+
+// Record describes one request that ended. It holds copies only, so it may outlive the request.
+type Record struct {
+	At     time.Time // when it ended
+	Reason Reason    // why the access log has it
+	ID     string    // empty for none
+	Method string
+	Path   string // without the query
+	Route  string // NoRoute if no route matched
+	Client string // its address, after the route's privacy; empty for a unix socket
+	// Status is the status that the client got, and 0 without a response: the client has left, or
+	// its stream was reset.
+	Status   int
+	Outcome  upstream.Outcome
+	Source   string // X-Adbuffer-Source
+	SSP      string // empty if there is no single one
+	Exchange upstream.Summary
+	BytesIn  int // of the request's body
+	BytesOut int // of the response's body
+	Total    time.Duration
+	Error    string
+	// Unreadable is why no condition on OpenRTB matched the body, empty if they could.
+	Unreadable string
+	Legs       []Leg // where several SSPs could be asked
+}
+
+// Leg is one SSP's part in a request.
+type Leg struct {
+	SSP string
+	// Outcome is Cancelled if the leg was abandoned.
+	Outcome upstream.Outcome
+	// Exchange is the zero Summary if the SSP got no request, or the leg was abandoned.
+	Exchange upstream.Summary
+	// Took is the time until it ended, or was abandoned.
+	Took time.Duration
+}
+
+// Reason is the reason for a line in the access log.
+type Reason uint8
+
+// The reasons. A request that failed or was slow is Failure or Slow, even if the sample includes
+// it.
+const (
+	NoReason Reason = iota
+	Sampled
+	Failure
+	Slow
+)
+
+// String returns the word that the access log uses, empty for NoReason.
+func (r Reason) String() string { return [...]string{"", "sample", "failure", "slow"}[r] }
+
+// maxText bounds each text of a record that may come from a client or an SSP.
+const maxText = 512
+
+// Visible returns the text of b with each byte that is not a visible ASCII character
+// percent-encoded, cut to 512 bytes. So no bytes of a client can begin a new line or move the
+// cursor of a terminal.
+func Visible(b []byte) string {
+	const hex = "0123456789ABCDEF"
+	out := make([]byte, 0, min(len(b), maxText))
+	for _, c := range b {
+		if len(out) >= maxText {
+			return string(out) + "..."
+		}
+		if c > ' ' && c < 0x7f {
+			out = append(out, c)
+		} else {
+			out = append(out, '%', hex[c>>4], hex[c&15])
+		}
+	}
+	return string(out)
+}
+
+// Cut returns the text of an error, cut to 512 bytes.
+func Cut(s string) string {
+	if len(s) <= maxText {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxText], "") + "..."
+}
+
+// Fields returns the fields of r in their order. Their names and units are a contract, which
+// deploy/logs/README.md lists. An event that did not happen has no field.
+func (r *Record) Fields() []zap.Field {
+	f := make(fields, 0, 27)
+	f.text("id", r.ID)
+	f.text("method", r.Method)
+	f.text("path", r.Path)
+	f.text("route", r.Route)
+	f.text("client", r.Client)
+	f = append(f, zap.Int("status", r.Status), zap.Stringer("outcome", r.Outcome))
+	f.text("source", r.Source)
+	f.text("ssp", r.SSP)
+	if r.Legs == nil {
+		f.exchange(&r.Exchange)
+	}
+	f = append(f, zap.Int("bytes_in", r.BytesIn), zap.Int("bytes_out", r.BytesOut), zap.Float64("total_ms", milliseconds(r.Total)))
+	f.text("logged_for", r.Reason.String())
+	f.text("openrtb_unreadable", r.Unreadable)
+	f.text("error", r.Error)
+	if r.Legs != nil {
+		f = append(f, zap.ObjectValues("legs", r.Legs))
+	}
+	return f
+}
+
+// MarshalLogObject implements zapcore.ObjectMarshaler.
+func (l *Leg) MarshalLogObject(e zapcore.ObjectEncoder) error {
+	f := make(fields, 0, 14)
+	f.text("ssp", l.SSP)
+	f = append(f, zap.Stringer("outcome", l.Outcome))
+	if l.Outcome.HasResponse() {
+		f = append(f, zap.Int("status", l.Exchange.Status))
+	}
+	f.exchange(&l.Exchange)
+	f = append(f, zap.Float64("total_ms", milliseconds(l.Took)))
+	for i := range f {
+		f[i].AddTo(e)
+	}
+	return nil
+}
+
+type fields []zap.Field
+
+// text adds a text that is not empty.
+func (f *fields) text(name, value string) {
+	if value != "" {
+		*f = append(*f, zap.String(name, value))
+	}
+}
+
+func (f *fields) ms(name string, d time.Duration) {
+	*f = append(*f, zap.Float64(name, milliseconds(d)))
+}
+
+// exchange adds the facts of the exchange with an SSP.
+func (f *fields) exchange(x *upstream.Summary) {
+	f.text("endpoint", x.Endpoint)
+	if x.Peer.IsValid() {
+		f.text("peer", x.Peer.String())
+	}
+	if x.Protocol != upstream.Unknown {
+		*f = append(*f, zap.Stringer("protocol", x.Protocol), zap.Bool("reused", x.Reused))
+	}
+	*f = append(*f, zap.Int("attempts", x.Attempts))
+	t := &x.Times
+	if t.Acquired.IsZero() {
+		return
+	}
+	f.ms("pending_ms", t.Acquired.Sub(t.Queued))
+	if t.TCP > 0 {
+		f.ms("dial_ms", t.DNS+t.TCP)
+	}
+	if t.TLS > 0 {
+		f.ms("tls_ms", t.TLS)
+	}
+	if !t.FirstByte.IsZero() {
+		f.ms("ttfb_ms", t.FirstByte.Sub(t.Acquired))
+	}
+}
+
+// milliseconds is d in milliseconds, with three decimals.
+func milliseconds(d time.Duration) float64 { return float64(max(0, d).Microseconds()) / 1000 }

@@ -1,0 +1,39 @@
+//go:build !race
+
+package openrtb
+
+import (
+	"bytes"
+	"testing"
+
+	"adbuffer/internal/test/testsupport"
+)
+
+// Also hostile bodies make no allocations.
+func TestScanningAllocatesNothing(t *testing.T) {
+	var (
+		p Paths
+		f Facts
+	)
+	routes := benchConditions(&p)
+	finder := NewFinder(MustParsePath("site.publisher.id"))
+	bodies := [][]byte{
+		bidRequest(t, 2<<10), []byte(`{"device":{"geo":{"country":"\u0041\u0055T","x":1e99999}},"imp":[{"banner":{"w":1e9999999999}}]}`),
+		[]byte(`{"id":1,"device":1,"device":2}`), []byte(deep(66)), []byte(`{`), nil, bytes.Repeat([]byte("["), 64<<10),
+	}
+	for _, body := range bodies {
+		n := testing.AllocsPerRun(20, func() {
+			p.Scan(body, &f)
+			f.HoldAll(routes[0])
+			finder.Find(body)
+		})
+		testsupport.True(t, n == 0, "%.60s: %v allocations", body, n)
+	}
+	edit := NewEdit([]Removal{{Path: MustParsePath("device.ifa")}, {Path: MustParsePath("imp.*.banner.w")}})
+	body, memory := bidRequest(t, 2<<10), make([]byte, 0, 2<<10)
+	n := testing.AllocsPerRun(20, func() {
+		edited, _ := edit.Apply(memory, body, &f)
+		ShortenAddresses.Apply(edited[:0], edited, &f)
+	})
+	testsupport.True(t, n == 0, "two edits allocate %v times", n)
+}

@@ -1,0 +1,221 @@
+package openrtb
+
+import "adbuffer/internal/wire/syntax"
+
+// Scan examines body in one pass, and sets f.
+func (p *Paths) Scan(body []byte, f *Facts) {
+	f.reset(p)
+	s := scanner{body: body, facts: f}
+	s.document(&p.root)
+	f.Reason, f.malformed = s.reason, s.malformed
+}
+
+// Refuse sets f for a body that is unreadable for another reason than its bytes.
+func (p *Paths) Refuse(why Reason, f *Facts) {
+	f.reset(p)
+	f.Reason = why
+}
+
+// scanner examines one body. Its methods return the offset after what they examined, or -1 at an error,
+// for which they have set reason.
+type scanner struct {
+	body   []byte
+	facts  *Facts
+	reason Reason
+	only   *node  // the search ends at the first such member; nil for a pass over the body
+	found  span   // of its value
+	editor editor // its edit is nil if the body is not edited
+
+	malformed bool // the current part is, or what is around it
+	id        span // of the current part
+}
+
+func (s *scanner) fail(why Reason) int {
+	if s.reason == Readable {
+		s.reason = why
+	}
+	return -1
+}
+
+// document examines the whole body.
+func (s *scanner) document(root *node) {
+	i := syntax.SkipJSONBlanks(s.body, 0)
+	if syntax.JSONByte(s.body, i) != '{' {
+		s.notObject(i)
+		return
+	}
+	i = s.object(i, 1, root)
+	if i >= 0 && syntax.SkipJSONBlanks(s.body, i) != len(s.body) {
+		s.reason = Syntax
+	}
+}
+
+// notObject sets the reason for a body that does not begin as an object does.
+func (s *scanner) notObject(i int) {
+	if i == len(s.body) {
+		s.reason = NotObject
+		return
+	}
+	switch end := s.skip(i, 0); {
+	case end < 0: // reason is set
+	case syntax.SkipJSONBlanks(s.body, end) == len(s.body):
+		s.reason = NotObject
+	default:
+		s.reason = Syntax
+	}
+}
+
+// object examines the object at s.body[i], whose members n's children name.
+func (s *scanner) object(i, depth int, n *node) int {
+	if depth > MaxDepth {
+		return s.fail(Depth)
+	}
+	b, serial := s.body, s.facts.nextSerial()
+	i++
+	kept, gap := i, -1 // the end of the last member that editor keeps, and the first one that it removes after that
+	i = syntax.SkipJSONBlanks(b, i)
+	if syntax.JSONByte(b, i) == '}' {
+		s.malformed = s.malformed || len(n.required) > 0
+		return i + 1
+	}
+	for {
+		key := i
+		i = syntax.SkipJSONString(b, i)
+		if i < 0 {
+			return s.fail(Syntax)
+		}
+		child := n.child(s.facts.content(b[key:i]))
+		i = syntax.SkipJSONBlanks(b, i)
+		if syntax.JSONByte(b, i) != ':' {
+			return s.fail(Syntax)
+		}
+		value := syntax.SkipJSONBlanks(b, i+1)
+		removed := false
+		if child == nil {
+			i = s.skip(value, depth)
+		} else {
+			if s.facts.seen[child.id] == serial && s.only == nil {
+				return s.fail(Twice)
+			}
+			s.facts.seen[child.id] = serial
+			removed = s.editor.edit != nil && s.editor.removes(child, s.facts)
+			i = s.value(value, depth, child, removed)
+		}
+		if i < 0 {
+			return -1
+		}
+		end := i
+		if child != nil && child.shortened && s.editor.edit != nil {
+			removed = !s.editor.shorten(b, value, end, s.facts)
+		}
+		i = syntax.SkipJSONBlanks(b, i)
+		c := syntax.JSONByte(b, i)
+		if c != ',' && c != '}' {
+			return s.fail(Syntax)
+		}
+		if child != nil && child == s.only {
+			s.found = span{value, end}
+			return -1
+		}
+		if removed && gap < 0 {
+			gap = key
+		}
+		if c == '}' {
+			if removed {
+				s.editor.cutLast(b, kept, gap, end)
+			}
+			for _, r := range n.required {
+				s.malformed = s.malformed || s.facts.seen[r.id] != serial
+			}
+			return i + 1
+		}
+		i = syntax.SkipJSONBlanks(b, i+1)
+		if removed {
+			s.editor.cut(b, key, i)
+		} else {
+			kept, gap = end, -1
+		}
+	}
+}
+
+// value examines the value at s.body[i], in a container of this depth. If it is removed, its members do
+// not matter.
+func (s *scanner) value(i, depth int, n *node, removed bool) int {
+	var end int
+	switch c := syntax.JSONByte(s.body, i); {
+	case removed:
+		end = s.skip(i, depth)
+	case c == '{' && len(n.children) > 0:
+		end = s.object(i, depth+1, n)
+	case c == '[' && n.element != nil:
+		end = s.array(i, depth+1, n.element)
+	default:
+		end = s.skip(i, depth)
+	}
+	if end < 0 {
+		return -1
+	}
+	f := s.facts
+	if n.kind != anyKind {
+		s.check(n, i, end)
+	}
+	if n.exists != nil {
+		f.set(n.exists.fact)
+	}
+	if n.values != nil {
+		f.observe(n, s.body[i:end])
+	}
+	if n.member != nil {
+		f.members[n.member.index] = span{i, end}
+	}
+	if n.visit != nil {
+		n.visit(s.body[i:end])
+	}
+	return end
+}
+
+// array examines the array at s.body[i], whose elements are at n.
+func (s *scanner) array(i, depth int, n *node) int {
+	if depth > MaxDepth {
+		return s.fail(Depth)
+	}
+	if n.isPart {
+		return s.parts(i, depth, n)
+	}
+	i = syntax.SkipJSONBlanks(s.body, i+1)
+	if syntax.JSONByte(s.body, i) == ']' {
+		return i + 1
+	}
+	for {
+		i = s.value(i, depth, n, false)
+		if i < 0 {
+			return -1
+		}
+		i = syntax.SkipJSONBlanks(s.body, i)
+		switch syntax.JSONByte(s.body, i) {
+		case ']':
+			return i + 1
+		case ',':
+			i = syntax.SkipJSONBlanks(s.body, i+1)
+		default:
+			return s.fail(Syntax)
+		}
+	}
+}
+
+// skip examines the value at s.body[i], in a container of this depth, without its members.
+func (s *scanner) skip(i, depth int) int {
+	switch end := syntax.SkipJSON(s.body, i, depth, MaxDepth); end {
+	case syntax.NotJSON:
+		return s.fail(Syntax)
+	case syntax.TooDeep:
+		return s.fail(Depth)
+	default:
+		return end
+	}
+}
+
+func (f *Facts) nextSerial() uint32 {
+	f.serial++
+	return f.serial
+}

@@ -1,0 +1,49 @@
+package syntax
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/test/testsupport"
+)
+
+// A trailer that arrives byte by byte must cost about as much as one that arrives at once: before, each
+// byte cost a search through all bytes before it.
+func TestLineInManyPiecesIsSearchedOnce(t *testing.T) {
+	const size = 1 << 20
+	text := []byte("a:" + strings.Repeat("b", size) + "\r\n")
+	read := func(step int) time.Duration {
+		return testsupport.ThreadTime(func() {
+			c := Chunks{next: trailerLine, MaxTrailer: len(text), MaxFields: 1}
+			taken := 0
+			for arrived := 0; taken == 0; {
+				var err error
+				arrived = min(arrived+step, len(text))
+				taken, err = c.TakeLine(text[:arrived])
+				testsupport.NoError(t, err)
+			}
+			testsupport.MustEqual(t, taken, len(text), "a line of %d bytes")
+		})
+	}
+	whole := max(min(read(len(text)), read(len(text)), read(len(text))), time.Millisecond)
+	testsupport.AtMost(t, read(1), 2000*whole, "%v byte by byte, %v at once", whole)
+}
+
+func TestViolationsByChunkLinesNameTheirLimit(t *testing.T) {
+	size := "1;" + strings.Repeat("a", 250) + "\r\n"
+	for text, want := range map[string]string{
+		strings.Repeat("a", 300): "more than 256 bytes",
+		size:                     "over 16384 bytes more",
+	} {
+		c := Chunks{MaxData: 1 << 20, BoundExcess: true}
+		var err error
+		for range 100 {
+			if _, err = c.TakeLine([]byte(text)); err != nil {
+				break
+			}
+			c.Left, c.next = 0, sizeLine
+		}
+		testsupport.True(t, err != nil && strings.Contains(err.Error(), want), "%.9q: %v", text, err)
+	}
+}

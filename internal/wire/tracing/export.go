@@ -1,0 +1,45 @@
+package tracing
+
+import (
+	"context"
+	"sync/atomic"
+
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+
+	"adbuffer/internal/machine/metrics"
+)
+
+// counting is an exporter that counts exported and failed spans. If there are too many spans, the
+// SDK drops some without a count.
+type counting struct {
+	to         sdk.SpanExporter
+	warn       func(error) // Options.Warn; nil = no warnings
+	made, sent atomic.Uint64
+	failed     atomic.Uint64
+	failing    atomic.Bool // the last batch failed
+}
+
+// ExportSpans implements sdk.SpanExporter.
+func (c *counting) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
+	err := c.to.ExportSpans(ctx, spans)
+	if err == nil {
+		c.sent.Add(uint64(len(spans)))
+	} else {
+		c.failed.Add(uint64(len(spans)))
+	}
+	if before := c.failing.Swap(err != nil); err != nil && !before && c.warn != nil {
+		c.warn(err)
+	}
+	return nil // the SDK would print it to standard error
+}
+
+// Shutdown implements sdk.SpanExporter.
+func (c *counting) Shutdown(ctx context.Context) error { return c.to.Shutdown(ctx) }
+
+var descSpans = Descs.New("adbuffer_trace_spans_total", "Spans, by state: made, sent to tracing.endpoint, or failed to be sent. The other made spans wait for their batch, or were dropped because too many waited.", "state")
+
+func (c *counting) collect(to metrics.Sink) {
+	for state, n := range map[string]*atomic.Uint64{"made": &c.made, "sent": &c.sent, "failed": &c.failed} {
+		to.Counter(descSpans, n.Load(), state)
+	}
+}

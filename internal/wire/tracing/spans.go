@@ -1,0 +1,218 @@
+package tracing
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"adbuffer/internal/wire/upstream"
+)
+
+// RequestEnd has the values for the span of a request.
+type RequestEnd struct {
+	Method   string
+	Route    string
+	Scheme   string
+	Path     string // without the query
+	Protocol string // of the client: 1.1 or 2
+	Status   int    // of the response; 0 = the client got none
+	Outcome  upstream.Outcome
+	From, To time.Time
+}
+
+// Ended makes the request's span.
+func (r *Request) Ended(e *RequestEnd) {
+	if r == nil {
+		return
+	}
+	all := []attribute.KeyValue{
+		attribute.String("http.request.method", e.Method), attribute.String("url.scheme", e.Scheme), attribute.String("url.path", e.Path),
+		attribute.String("network.protocol.name", "http"), attribute.String("network.protocol.version", e.Protocol),
+		attribute.String("adbuffer.route", e.Route), attribute.String("adbuffer.outcome", e.Outcome.String()), attribute.String("adbuffer.request_id", r.id),
+	}
+	if e.Status > 0 {
+		all = append(all, attribute.Int("http.response.status_code", e.Status))
+	}
+	s := span{of: r.tracer, own: r.span, name: e.Method + " " + e.Route, kind: trace.SpanKindServer, from: e.From, to: e.To, attributes: all}
+	if e.Outcome.IsFailure() {
+		s.failure = e.Outcome.String()
+		s.attributes = append(all, attribute.String("error.type", s.failure))
+	}
+	s.emit(r.parent)
+}
+
+// Ended makes the spans of the leg and of its attempts. ex is its exchange, whose Times.Queued is
+// when the leg began. err is nil if ex has a response.
+func (l *Leg) Ended(ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := courseOf(ex, o, err)
+	all := append(c.attributes(l.method), attribute.String("adbuffer.ssp", l.ssp), attribute.Int("adbuffer.attempts", c.Attempts))
+	if l.request.id != "" {
+		all = append(all, attribute.String("adbuffer.request_id", l.request.id))
+	}
+	if more := l.begun - maxAttempts; more > 0 {
+		all = append(all, attribute.Int("adbuffer.attempts_without_span", more))
+	}
+	t := l.request.tracer
+	(&span{of: t, own: l.span, name: "ssp " + l.ssp, kind: trace.SpanKindInternal, from: c.Times.Queued, to: c.Times.Done, failure: c.failure(), attributes: all}).emit(l.request.span)
+	sent := 0
+	for i := range l.ended {
+		l.ended[i].emit(t, l, sent)
+		if l.ended[i].sent {
+			sent++
+		}
+	}
+}
+
+// emit makes the spans of an attempt. An attempt that was not sent has no place or no connection,
+// and has only a wait.
+func (a *attempt) emit(t *Tracer, l *Leg, before int) {
+	x := &a.Times
+	s := span{of: t, own: a.span, name: "attempt", kind: trace.SpanKindClient, from: x.Queued, to: x.Done, failure: a.failure()}
+	if !a.sent {
+		s.name, s.kind = "pending", trace.SpanKindInternal
+	}
+	s.attributes = append(a.attributes(l.method), attribute.String("adbuffer.ssp", l.ssp))
+	if a.kind != "" {
+		s.attributes = append(s.attributes, attribute.String("adbuffer.retry", a.kind))
+	}
+	if a.sent && before > 0 {
+		s.attributes = append(s.attributes, attribute.Int("http.request.resend_count", before))
+	}
+	s.emit(l.span)
+	if x.Acquired.IsZero() {
+		return
+	}
+	part := func(parent trace.SpanContext, name string, from, to time.Time, all ...attribute.KeyValue) trace.SpanContext {
+		return (&span{of: t, own: newSpan(a.span.TraceID()), name: name, kind: trace.SpanKindInternal, from: from, to: to, attributes: all}).emit(parent)
+	}
+	// Only the end of a dial is known: the moment when the place was acquired.
+	pending := part(a.span, "pending", x.Queued, x.Acquired)
+	if handshake := x.Acquired.Add(-x.TLS); x.TCP > 0 {
+		part(pending, "dial", handshake.Add(-x.TCP-x.DNS), handshake, attribute.Float64("adbuffer.dns_seconds", x.DNS.Seconds()))
+		if x.TLS > 0 {
+			part(pending, "tls", handshake, x.Acquired)
+		}
+	}
+	if !x.FirstByte.IsZero() {
+		part(a.span, "first_byte", x.Acquired, x.FirstByte)
+	}
+}
+
+// course is the course of a leg or an attempt: its exchange, outcome and error.
+type course struct {
+	upstream.Summary
+	outcome upstream.Outcome
+	err     *upstream.Error // nil if there is a response
+}
+
+func courseOf(ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error) course {
+	c := course{ex.Summary(), o, err}
+	if err != nil {
+		c.Status = 0
+	}
+	if c.Times.Done.IsZero() {
+		c.Times.Done = time.Now()
+	}
+	return c
+}
+
+// failure describes the error, "" for none. A leg or an attempt that another one made unnecessary
+// has no error.
+func (c *course) failure() string {
+	if c.err == nil || c.outcome == upstream.Cancelled {
+		return ""
+	}
+	if c.err.Detail == "" {
+		return c.outcome.String()
+	}
+	return c.err.Detail // it never contains bytes of a request or a response
+}
+
+var protocolVersions = [upstream.Protocols]string{upstream.HTTP1: "1.1", upstream.HTTP1Pipelined: "1.1", upstream.HTTP2: "2"}
+
+// attributes returns the attributes of OpenTelemetry's semantic conventions for HTTP clients, and
+// adbuffer's own.
+func (c *course) attributes(m upstream.Method) []attribute.KeyValue {
+	all := []attribute.KeyValue{
+		attribute.String("http.request.method", m.String()), attribute.String("adbuffer.outcome", c.outcome.String()),
+		attribute.String("adbuffer.protocol", c.Protocol.String()), attribute.Bool("adbuffer.reused", c.Reused),
+	}
+	if version := protocolVersions[c.Protocol]; version != "" {
+		all = append(all, attribute.String("network.protocol.name", "http"), attribute.String("network.protocol.version", version))
+	}
+	if host, port, err := net.SplitHostPort(c.Endpoint); err == nil {
+		all = append(all, attribute.String("server.address", host))
+		if n, err := strconv.Atoi(port); err == nil {
+			all = append(all, attribute.Int("server.port", n))
+		}
+	}
+	if c.Peer.IsValid() {
+		all = append(all, attribute.String("network.peer.address", c.Peer.Addr().String()), attribute.Int("network.peer.port", int(c.Peer.Port())))
+	}
+	if c.Status > 0 {
+		all = append(all, attribute.Int("http.response.status_code", c.Status))
+	}
+	switch {
+	case c.failure() != "":
+		all = append(all, attribute.String("error.type", c.outcome.String()))
+	case c.Status >= 400:
+		all = append(all, attribute.String("error.type", strconv.Itoa(c.Status)))
+	}
+	return all
+}
+
+// span is a span that has ended.
+type span struct {
+	of         *Tracer
+	own        trace.SpanContext // its ids
+	name       string
+	kind       trace.SpanKind
+	from, to   time.Time
+	failure    string // "" for none
+	attributes []attribute.KeyValue
+}
+
+// chosen is the context key of the trace.SpanContext for the next span.
+type chosen struct{}
+
+// emit exports the span, below parent if that is valid. It returns the span's ids.
+func (s *span) emit(parent trace.SpanContext) trace.SpanContext {
+	ctx := context.WithValue(context.Background(), chosen{}, s.own)
+	if parent.IsValid() {
+		ctx = trace.ContextWithSpanContext(ctx, parent)
+	}
+	_, made := s.of.tracer.Start(ctx, s.name, trace.WithTimestamp(s.from), trace.WithSpanKind(s.kind), trace.WithAttributes(s.attributes...))
+	if made.IsRecording() { // else the tracer is closed
+		s.of.exporter.made.Add(1)
+	}
+	if s.failure != "" {
+		made.SetStatus(codes.Error, s.failure)
+	}
+	made.End(trace.WithTimestamp(s.to))
+	return s.own
+}
+
+// ids gives each span the ids that emit has chosen for it.
+type ids struct{}
+
+// NewIDs implements sdk.IDGenerator: it is called for a span without parent.
+func (ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	own := ctx.Value(chosen{}).(trace.SpanContext)
+	return own.TraceID(), own.SpanID()
+}
+
+// NewSpanID implements sdk.IDGenerator: it is called for a span with a parent.
+func (i ids) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
+	_, span := i.NewIDs(ctx)
+	return span
+}
