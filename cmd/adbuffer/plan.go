@@ -14,20 +14,20 @@ import (
 
 	"adbuffer/internal/machine/capacity"
 	"adbuffer/internal/operate/admin"
-	"adbuffer/internal/operate/sizing"
+	"adbuffer/internal/operate/advice"
 	"adbuffer/internal/ssp/dial"
 )
 
 // planFlags are the flags of plan.
 type planFlags struct {
-	in      sizing.Input
+	in      advice.Input
 	waiting share
 	from    admin.ClientOptions
 	asJSON  bool
 }
 
 func newPlan(stdout *os.File) *cobra.Command {
-	f := planFlags{in: sizing.Input{PlanInput: capacity.DefaultPlanInput()}}
+	f := planFlags{in: advice.Input{PlanInput: capacity.DefaultPlanInput()}}
 	f.in.Replicas = 1
 	f.waiting = share(f.in.WaitingShare)
 	cmd := &cobra.Command{
@@ -82,7 +82,7 @@ none is made smaller.
 	return cmd
 }
 
-func (f *planFlags) plan(cmd *cobra.Command) (sizing.Plan, error) {
+func (f *planFlags) plan(cmd *cobra.Command) (advice.Plan, error) {
 	if !slices.Contains(protocols, f.in.Protocol) {
 		return nil, fmt.Errorf("--protocol %s: must be %s", f.in.Protocol, strings.Join(protocols, ", "))
 	}
@@ -113,7 +113,7 @@ func (f *planFlags) plan(cmd *cobra.Command) (sizing.Plan, error) {
 	if len(missing) > 0 {
 		return nil, fmt.Errorf("%s missing; or name a running adbuffer with --admin", strings.Join(missing, ", "))
 	}
-	return sizing.FromNumbers(f.in)
+	return advice.FromNumbers(f.in)
 }
 
 // protocols are the values of --protocol.
@@ -121,7 +121,7 @@ var protocols = []string{
 	string(dial.Auto), string(dial.HTTP1), string(dial.HTTP1Pipelined), string(dial.HTTP2), string(dial.H2C),
 }
 
-func (f *planFlags) observe(ctx context.Context) (sizing.Plan, error) {
+func (f *planFlags) observe(ctx context.Context) (advice.Plan, error) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
 	f.from.URL = strings.TrimSuffix(f.from.URL, "/pools")
@@ -129,11 +129,11 @@ func (f *planFlags) observe(ctx context.Context) (sizing.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	observed, err := sizing.Observe(ctx, client)
+	observed, err := advice.Observe(ctx, client)
 	if err != nil {
 		return nil, err
 	}
-	return sizing.FromObserved(f.in, f.from.URL, observed)
+	return advice.FromObserved(f.in, f.from.URL, observed)
 }
 
 // share is a share between 0 and 1, given as 3% or 0.03.

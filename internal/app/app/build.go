@@ -8,13 +8,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"adbuffer/internal/client/http1server"
+	"adbuffer/internal/client/http1"
 	"adbuffer/internal/client/listen"
 	"adbuffer/internal/machine/lag"
 	"adbuffer/internal/machine/metrics"
 	"adbuffer/internal/machine/overload"
 	"adbuffer/internal/operate/adminview"
-	"adbuffer/internal/operate/sizing"
+	"adbuffer/internal/operate/advice"
 	"adbuffer/internal/request/proxy"
 	"adbuffer/internal/request/route"
 	"adbuffer/internal/setup/config"
@@ -140,14 +140,14 @@ func (a *App) dryRun(document []byte) (status int, report any) {
 // groupWarnings warns of endpoints that could not carry the last minute's load without the other
 // endpoints.
 func (a *App) groupWarnings(cfg *config.Config) []config.Warning {
-	var all []sizing.Observation
+	var all []advice.Observation
 	a.versions.Look(func(current *reload.Version) {
 		for _, p := range current.Parts {
 			s, o := p.SSP.Pool().Snapshot(), p.SSP.Pool().Options()
-			all = append(all, sizing.ObservePool(&s, &o))
+			all = append(all, advice.ObservePool(&s, &o))
 		}
 	})
-	return sizing.GroupWarnings(cfg, all)
+	return advice.GroupWarnings(cfg, all)
 }
 
 // ReloadFailed records that the configuration could not be read again.
@@ -175,11 +175,11 @@ func (a *App) proxyOptions(v *reload.Version) proxy.Options {
 	c := v.Config
 	s := &c.Server
 	return proxy.Options{
-		Options: http1server.Options{
+		Options: http1.Options{
 			MaxConnections: c.MaxConnections().Value, MaxConnectionsFrom: c.MaxConnections().From(), MaxBufferedBytes: int64(c.MaxBufferedBytes().Value),
 			MaxStreams: s.MaxStreams, H2C: s.H2C, ReadTimeout: s.ReadTimeout, WriteTimeout: s.WriteTimeout, IdleTimeout: s.IdleTimeout,
 			MaxHeaderBytes: s.MaxHeaderBytes, MaxBodyBytes: s.MaxBodyBytes, AbortOnClose: s.AbortOnClose,
-			TLS: tlsOf(a.certificates.server, http1server.NextProtos()...), CPU: a.share,
+			TLS: tlsOf(a.certificates.server, http1.NextProtos()...), CPU: a.share,
 		},
 		MaxBufferedBytesFrom: c.MaxBufferedBytes().From(), MaxInFlight: s.MaxInFlight, MaxUploads: s.MaxUploads,
 		TrustedProxies: s.TrustedProxies, HealthPath: s.HealthPath, ErrorDetail: s.ErrorDetail, Via: a.via, RequestIDField: s.RequestID.Header, ProxyStatus: s.ProxyStatus,

@@ -4,7 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 
-	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/header"
 )
 
 // newVia returns a random name for Via. A host name or a process id would show SSPs more about the
@@ -12,5 +12,5 @@ import (
 func newVia() string {
 	var id [8]byte
 	rand.Read(id[:])
-	return httpheader.ViaName(hex.EncodeToString(id[:]))
+	return header.ViaName(hex.EncodeToString(id[:]))
 }

@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/socket"
 )
 
@@ -132,7 +132,7 @@ func (l *Listener) accepted(c net.Conn) net.Conn {
 	if p == nil {
 		return c
 	}
-	if peer := socket.PeerOf(c); peer.IsValid() && !httpheader.Trusted(peer, p.trusted) {
+	if peer := socket.PeerOf(c); peer.IsValid() && !header.Trusted(peer, p.trusted) {
 		return c // its header would be a malformed request
 	}
 	return &Proxied{Conn: c, within: p.timeout, counts: &l.headers}

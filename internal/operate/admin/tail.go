@@ -9,9 +9,9 @@ import (
 	"slices"
 	"time"
 
-	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/exchange"
+	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/logs"
-	"adbuffer/internal/wire/upstream"
 )
 
 const (
@@ -79,10 +79,10 @@ func (s *Server) tail(w http.ResponseWriter, r *http.Request) {
 // reader would wait forever.
 func (s *Server) filterOf(q url.Values) (logs.Filter, error) {
 	f := logs.Filter{ID: q.Get("id"), Route: q.Get("route"), SSP: q.Get("ssp"), Outcome: q.Get("outcome")}
-	if f.ID != "" && !httpheader.IsRequestID(f.ID) {
+	if f.ID != "" && !header.IsRequestID(f.ID) {
 		return f, errors.New("id must be the id of a request: 1 to 128 letters, digits, dots, underscores and hyphens")
 	}
-	if f.Outcome != "" && !upstream.IsOutcome(f.Outcome) {
+	if f.Outcome != "" && !exchange.IsOutcome(f.Outcome) {
 		return f, fmt.Errorf("there is no outcome %q; deploy/prometheus/RUNBOOK.md lists the outcomes", f.Outcome)
 	}
 	if f.SSP != "" {

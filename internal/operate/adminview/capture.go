@@ -10,9 +10,9 @@ import (
 	"adbuffer/internal/operate/admin"
 	"adbuffer/internal/setup/config"
 	"adbuffer/internal/ssp/ssp"
-	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/exchange"
+	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/syntax"
-	"adbuffer/internal/wire/upstream"
 )
 
 // captureView is what GET /capture shows.
@@ -84,7 +84,7 @@ func (v *Views) Capture(ctx context.Context, name string, n int) (any, error) {
 // capturing takes exchanges until its buffer is full.
 type capturing chan captured
 
-func (c capturing) note(s *ssp.SSP, r *ssp.Request, ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error) {
+func (c capturing) note(s *ssp.SSP, r *ssp.Request, ex *exchange.Exchange, o exchange.Outcome, err *exchange.Error) {
 	if len(c) == cap(c) {
 		return
 	}
@@ -95,7 +95,7 @@ func (c capturing) note(s *ssp.SSP, r *ssp.Request, ex *upstream.Exchange, o ups
 }
 
 // capturedOf describes an exchange. policy is the SSP's.
-func capturedOf(policy *httpheader.Policy, req *ssp.Request, ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error) captured {
+func capturedOf(policy *header.Policy, req *ssp.Request, ex *exchange.Exchange, o exchange.Outcome, err *exchange.Error) captured {
 	t := &ex.Times
 	e := captured{
 		ID: string(req.Fields.RequestID()), At: t.Queued, Outcome: o.String(), Protocol: ex.Protocol.String(), Reused: ex.Reused,
@@ -120,7 +120,7 @@ func capturedOf(policy *httpheader.Policy, req *ssp.Request, ex *upstream.Exchan
 }
 
 // sent shows a request to an SSP. clients is the query of the client's request.
-func sent(r *upstream.Request, policy *httpheader.Policy, clients []byte) *capturedMsg {
+func sent(r *exchange.Request, policy *header.Policy, clients []byte) *capturedMsg {
 	m := message(r.Fields, r.Body, policy.Sets)
 	m.Method = r.Method.String()
 	m.URL = r.Scheme + "://" + string(r.Authority) + targetView(r.Target, clients)

@@ -13,28 +13,28 @@ import (
 	"adbuffer/internal/operate/admin"
 	"adbuffer/internal/ssp/ssp"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/httpheader"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
+	"adbuffer/internal/wire/header"
 )
 
 func TestCapturedExchangeHidesOnlySecrets(t *testing.T) {
-	ex := upstream.AcquireExchange()
+	ex := exchange.AcquireExchange()
 	defer ex.Release()
 	now := time.Now()
-	ex.Times = upstream.Times{Queued: now, Acquired: now.Add(2 * time.Millisecond), FirstByte: now.Add(12 * time.Millisecond), Done: now.Add(15 * time.Millisecond)}
-	ex.Protocol, ex.Reused = upstream.HTTP2, true
-	ex.Request = upstream.Request{
-		Method: upstream.POST, Scheme: "https", Authority: []byte("rtb.example"), Target: []byte("/bid?v=s3cret&pub=1&api_key=k3y"),
+	ex.Times = exchange.Times{Queued: now, Acquired: now.Add(2 * time.Millisecond), FirstByte: now.Add(12 * time.Millisecond), Done: now.Add(15 * time.Millisecond)}
+	ex.Protocol, ex.Reused = exchange.HTTP2, true
+	ex.Request = exchange.Request{
+		Method: exchange.POST, Scheme: "https", Authority: []byte("rtb.example"), Target: []byte("/bid?v=s3cret&pub=1&api_key=k3y"),
 		Fields: []byte("Cookie: id=s3cret\r\nAuthorization: Bearer s3cret\r\nX-Api-Key: s3cret\r\nX-Partner: s3cret\r\nUser-Agent: phone\r\n"), Body: []byte(`{"id":"1"}`),
 	}
 	ex.Response.Status, ex.Response.Fields = 200, append(ex.Response.Fields, "Set-Cookie: id=s3cret\r\nContent-Type: text/xml\r\n"...)
 	ex.Response.Body = append(ex.Response.Body, "<VAST/>"...)
 
-	policy := httpheader.NewPolicy(httpheader.PolicyOptions{Set: []httpheader.NameValue{{Name: "X-Partner", Value: "s3cret"}}})
-	fields := httpheader.RequestFields{IDName: "X-Request-Id"}
+	policy := header.NewPolicy(header.PolicyOptions{Set: []header.NameValue{{Name: "X-Partner", Value: "s3cret"}}})
+	fields := header.RequestFields{IDName: "X-Request-Id"}
 	testsupport.NoError(t, fields.Scan([]byte("Host: a\r\nX-Request-Id: req-1\r\n\r\n")))
 	fields.SetRequestID(true, now)
-	c := capturedOf(policy, &ssp.Request{Query: []byte("pub=1&api_key=k3y"), Fields: &fields}, ex, upstream.Fill, nil)
+	c := capturedOf(policy, &ssp.Request{Query: []byte("pub=1&api_key=k3y"), Fields: &fields}, ex, exchange.Fill, nil)
 	b, err := json.Marshal(c)
 	testsupport.NoError(t, err)
 	text := string(b)
@@ -59,11 +59,11 @@ func TestCapturedBodiesAreBounded(t *testing.T) {
 }
 
 func TestACaptureTakesNoMoreThanItWants(t *testing.T) {
-	ex := upstream.AcquireExchange()
+	ex := exchange.AcquireExchange()
 	defer ex.Release()
 	c := make(capturing, 2)
 	for range 5 {
-		c.note(new(ssp.SSP), &ssp.Request{Fields: new(httpheader.RequestFields)}, ex, upstream.Deadline, upstream.ErrDeadline)
+		c.note(new(ssp.SSP), &ssp.Request{Fields: new(header.RequestFields)}, ex, exchange.Deadline, exchange.ErrDeadline)
 	}
 	if got := <-c; len(c) != 1 || got.Error == "" || got.Response != nil || got.Request != nil {
 		t.Errorf("captured %+v and %d more, want two failures without request and response", got, len(c))

@@ -13,8 +13,8 @@ import (
 	"adbuffer/internal/ssp/dial"
 	"adbuffer/internal/ssp/pool"
 	"adbuffer/internal/ssp/ssp"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/logs"
-	"adbuffer/internal/wire/upstream"
 )
 
 // conditionKind is a state of an SSP in which its requests are refused or cannot be sent.
@@ -87,7 +87,7 @@ func conditionsOf(p *pool.Snapshot, s *ssp.Snapshot, lookups []dial.FailedLookup
 		add(unresolved, l.Host, text, l.Since.UTC().Format(time.RFC3339), logs.Cut(l.Err.Error()))
 	}
 	var refused []string
-	for _, o := range []upstream.Outcome{upstream.PendingFull, upstream.PendingTimeout} {
+	for _, o := range []exchange.Outcome{exchange.PendingFull, exchange.PendingTimeout} {
 		if n := recent[o.String()]; n > 0 {
 			refused = append(refused, fmt.Sprintf("%d as %s", n, o))
 		}

@@ -17,7 +17,7 @@ import (
 	"adbuffer/internal/ssp/pool"
 	"adbuffer/internal/ssp/ssp"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 func TestConditionsSayWhyRequestsFail(t *testing.T) {
@@ -95,7 +95,7 @@ func TestDeadSSPIsLoggedAndExplained(t *testing.T) {
 	if state := h.stateOf(current.Parts[0]); len(state) != 0 {
 		t.Errorf("before the first request the state is %v", state)
 	}
-	_, err = current.Pools[0].Acquire(&upstream.Exchange{Context: t.Context(), Deadline: time.Now().Add(30 * time.Second)})
+	_, err = current.Pools[0].Acquire(&exchange.Exchange{Context: t.Context(), Deadline: time.Now().Add(30 * time.Second)})
 	testsupport.MustTrue(t, err != nil, "a place on a connection to a closed port")
 	state := h.stateOf(current.Parts[0])
 	if len(state) != 1 || !strings.HasPrefix(state[0], "no connection to an endpoint can be opened, "+addr+": connect_failed: ") || !strings.Contains(state[0], "connection refused") {

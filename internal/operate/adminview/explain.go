@@ -9,16 +9,16 @@ import (
 	"time"
 
 	"adbuffer/internal/machine/overload"
-	"adbuffer/internal/operate/sizing"
+	"adbuffer/internal/operate/advice"
 	"adbuffer/internal/request/proxy"
 	"adbuffer/internal/request/route"
 	"adbuffer/internal/setup/config"
 	"adbuffer/internal/setup/reload"
 	"adbuffer/internal/ssp/balancer"
 	"adbuffer/internal/ssp/ssp"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/logs"
 	"adbuffer/internal/wire/openrtb"
-	"adbuffer/internal/wire/upstream"
 )
 
 // Explained says how adbuffer would handle a request, with secrets hidden. No SSP got the request.
@@ -96,7 +96,7 @@ func (v *Views) Explain(p *proxy.Proxy, current *reload.Version, message []byte,
 		switch {
 		case q.Filtered:
 			s.Filtered = failed(whenOf(&current.Config.Routes[e.Route.Index], part.Config.Name), e)
-			s.Error = upstream.Filtered.String()
+			s.Error = exchange.Filtered.String()
 		case q.Err != nil:
 			s.Error = q.Err.Error()
 		default:
@@ -210,9 +210,9 @@ func overloadOf(rt *route.Route, s overload.State) []string {
 // adviceOf returns what the pool has decided about its size, and the advice if it is too small for its load.
 func adviceOf(s *ssp.SSP) []string {
 	p, o := s.Pool().Snapshot(), s.Pool().Options()
-	all := sizing.OwnSize(&p, &o)
-	if advice := sizing.Advice(&p, &o); strings.HasPrefix(advice, "Set ") {
-		all = append(all, advice)
+	all := advice.OwnSize(&p, &o)
+	if text := advice.ForPool(&p, &o); strings.HasPrefix(text, "Set ") {
+		all = append(all, text)
 	}
 	return all
 }

@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"adbuffer/internal/operate/sizing"
+	"adbuffer/internal/operate/advice"
 	"adbuffer/internal/request/proxy"
 	"adbuffer/internal/setup/reload"
 	"adbuffer/internal/ssp/pool"
@@ -177,7 +177,7 @@ func round(v float64) float64 { return math.Round(v*1000) / 1000 }
 // adviseLocked logs an idle_timeout to set: once, and again when the advice changed
 // by more than a tenth.
 func (h *histories) adviseLocked(name string, s *pool.Snapshot, o *pool.Options) {
-	advised := sizing.IdleTimeout(s, o)
+	advised := advice.IdleTimeout(s, o)
 	before := h.advised[name]
 	if advised == 0 || (advised-before).Abs() <= before/10 {
 		return

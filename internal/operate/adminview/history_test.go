@@ -13,7 +13,7 @@ import (
 	"adbuffer/internal/ssp/pool"
 	"adbuffer/internal/ssp/ssp"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 func TestHistoryIsRatesBetweenLooks(t *testing.T) {
@@ -57,9 +57,9 @@ func TestHistoryOfAPoolThatReplacesAnotherBeginsAtZero(t *testing.T) {
 	}
 	acquire := func() {
 		t.Helper()
-		place, err := versions.Current().Pools[0].Acquire(&upstream.Exchange{Context: t.Context(), Deadline: time.Now().Add(30 * time.Second)})
+		place, err := versions.Current().Pools[0].Acquire(&exchange.Exchange{Context: t.Context(), Deadline: time.Now().Add(30 * time.Second)})
 		testsupport.NoError(t, err)
-		place.Release(new(upstream.Exchange))
+		place.Release(new(exchange.Exchange))
 	}
 	look()
 	acquire()

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"adbuffer/internal/machine/metrics"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // lastMinute is what requests of the last 60 to 70 s came to.
@@ -71,7 +71,7 @@ func (m *minute) last(h *metrics.Histogram, outcomes map[string]uint64, masked u
 	recent := since(before.outcomes, outcomes)
 	l.P50Seconds, l.P99Seconds = h.QuantileOf(0.5, counts), h.QuantileOf(0.99, counts)
 	l.Filtered, l.Masked = recent[filtered], masked-min(masked, before.masked)
-	l.Requests, l.Fills, l.Failed, l.byHand = askedOf(recent), recent[upstream.Fill.String()], countFailed(recent), recent[upstream.SSPDisabled.String()]
+	l.Requests, l.Fills, l.Failed, l.byHand = askedOf(recent), recent[exchange.Fill.String()], countFailed(recent), recent[exchange.SSPDisabled.String()]
 	l.howFailed = howFailed(recent)
 	return l
 }
@@ -87,10 +87,10 @@ func since(before, outcomes map[string]uint64) map[string]uint64 {
 
 // mostFailed names the outcome of most of the failed requests that pick accepts, "" if none failed. An
 // operator's choice is no failure.
-func mostFailed(outcomes map[string]uint64, pick func(upstream.Outcome) bool) string {
+func mostFailed(outcomes map[string]uint64, pick func(exchange.Outcome) bool) string {
 	most := ""
-	for o := range upstream.Outcomes {
-		if name := o.String(); o.IsFailure() && o != upstream.SSPDisabled && pick(o) && outcomes[name] > outcomes[most] {
+	for o := range exchange.Outcomes {
+		if name := o.String(); o.IsFailure() && o != exchange.SSPDisabled && pick(o) && outcomes[name] > outcomes[most] {
 			most = name
 		}
 	}
@@ -100,7 +100,7 @@ func mostFailed(outcomes map[string]uint64, pick func(upstream.Outcome) bool) st
 // howFailed names the SSP's own failure first: a breaker that sheds is an effect of it.
 func howFailed(outcomes map[string]uint64) string {
 	var all []string
-	for _, pick := range []func(upstream.Outcome) bool{blamesSSP, func(o upstream.Outcome) bool { return !blamesSSP(o) }} {
+	for _, pick := range []func(exchange.Outcome) bool{blamesSSP, func(o exchange.Outcome) bool { return !blamesSSP(o) }} {
 		if name := mostFailed(outcomes, pick); name != "" {
 			all = append(all, fmt.Sprintf("%d as %s", outcomes[name], name))
 		}
@@ -108,9 +108,9 @@ func howFailed(outcomes map[string]uint64) string {
 	return strings.Join(all, ", ")
 }
 
-func blamesSSP(o upstream.Outcome) bool { return o.Row().Blame == upstream.BlameSSP }
+func blamesSSP(o exchange.Outcome) bool { return o.Row().Blame == exchange.BlameSSP }
 
-var filtered = upstream.Filtered.String()
+var filtered = exchange.Filtered.String()
 
 // askedOf returns the number of requests that conditions on the body did not leave out.
 func askedOf(outcomes map[string]uint64) (n uint64) {
@@ -124,7 +124,7 @@ func askedOf(outcomes map[string]uint64) (n uint64) {
 
 // failedOutcomes are the outcomes for which the SSP or adbuffer is to blame.
 var failedOutcomes = func() (all []string) {
-	for o := range upstream.Outcomes {
+	for o := range exchange.Outcomes {
 		if o.IsFailure() {
 			all = append(all, o.String())
 		}

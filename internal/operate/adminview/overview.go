@@ -11,8 +11,8 @@ import (
 	"adbuffer/internal/ssp/balancer"
 	"adbuffer/internal/ssp/pool"
 	"adbuffer/internal/ssp/ssp"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/logs"
-	"adbuffer/internal/wire/upstream"
 )
 
 // urgency orders the troubles of SSPs, the worst last.
@@ -182,7 +182,7 @@ func whyOut(e *pool.EndpointSnapshot) string {
 	case e.EjectedSeconds > 0 && e.LastDialError != "":
 		return "ejected: " + lastPart(e.LastDialError)
 	case e.EjectedSeconds > 0:
-		return "ejected: most of its failures are " + cmp.Or(mostFailed(e.Requests, func(upstream.Outcome) bool { return true }), "of its SSP")
+		return "ejected: most of its failures are " + cmp.Or(mostFailed(e.Requests, func(exchange.Outcome) bool { return true }), "of its SSP")
 	case e.State == "unhealthy":
 		if e.LastCheckError == "" {
 			return "unhealthy"

@@ -3,12 +3,12 @@ package adminview
 import (
 	"time"
 
-	"adbuffer/internal/operate/sizing"
+	"adbuffer/internal/operate/advice"
 	"adbuffer/internal/setup/reload"
 	"adbuffer/internal/ssp/pool"
 	"adbuffer/internal/ssp/ssp"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/logs"
-	"adbuffer/internal/wire/upstream"
 )
 
 // poolView is one SSP as /pools shows it.
@@ -16,7 +16,7 @@ type poolView struct {
 	pool.Snapshot
 	Protocol    string                    `json:"protocol"`
 	Connections map[string]map[string]int `json:"connections"` // by protocol and state
-	Limits      sizing.Limits             `json:"limits"`
+	Limits      advice.Limits             `json:"limits"`
 	Requests    ssp.Snapshot              `json:"requests"`
 	LastMinute  lastMinute                `json:"last_minute"`
 	URLs        []string                  `json:"urls"`
@@ -65,15 +65,15 @@ func (v *Views) viewOf(p *reload.Part) poolView {
 	minute, _, _ := v.history.ofSSP(p.SSP, state.Outcomes)
 	return poolView{
 		Snapshot: snap, Protocol: snap.Protocol.String(), Connections: connectionsView(&snap),
-		Limits: sizing.Limits{
+		Limits: advice.Limits{
 			MaxConns: o.MaxConns, MaxHTTP2Conns: o.MaxHTTP2Conns, MinIdle: o.MinIdle, MaxIdle: o.MaxIdle,
 			IdleTimeout: o.IdleTimeout.String(), MaxAge: o.MaxAge.String(), MaxRequests: o.MaxRequests,
 			MaxPending: o.MaxPending, PendingTimeout: o.PendingTimeout.String(), MaxDials: o.MaxDials,
 			MaxStreams: o.MaxStreams, PipelineDepth: o.PipelineDepth, Sources: len(p.Config.SourceAddresses), MaxInFlight: p.SSP.MaxInFlight(),
 		},
 		Requests: state, LastMinute: minute, URLs: p.Config.ShownURLs(), ReuseRatio: reuseRatio(&snap),
-		Now:    append(v.history.stateOf(p), sizing.OwnSize(&snap, &o)...),
-		Advice: sizing.Advice(&snap, &o), IdleAdvice: sizing.IdleAdvice(&snap, &o),
+		Now:    append(v.history.stateOf(p), advice.OwnSize(&snap, &o)...),
+		Advice: advice.ForPool(&snap, &o), IdleAdvice: advice.ForIdleTimeout(&snap, &o),
 	}
 }
 
@@ -88,7 +88,7 @@ func reuseRatio(s *pool.Snapshot) float64 {
 
 func connectionsView(s *pool.Snapshot) map[string]map[string]int {
 	all := make(map[string]map[string]int)
-	for p := upstream.HTTP1; p < upstream.Protocols; p++ {
+	for p := exchange.HTTP1; p < exchange.Protocols; p++ {
 		all[p.String()] = map[string]int{"idle": s.Idle[p], "active": s.Active[p], "draining": s.Draining[p]}
 	}
 	return all

@@ -8,21 +8,21 @@ import (
 
 	"adbuffer/internal/request/route"
 	"adbuffer/internal/ssp/ssp"
-	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/exchange"
+	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/logs"
-	"adbuffer/internal/wire/upstream"
 )
 
 // end is how a request ended.
 type end struct {
-	outcome upstream.Outcome
+	outcome exchange.Outcome
 	detail  string // of an error
 	at      time.Time
 	took    time.Duration
 	// The following are zero if the request was not forwarded.
 	ssp      *ssp.SSP        // nil also if there is no single one
-	err      *upstream.Error // why no SSP responded
-	exchange *upstream.Exchange
+	err      *exchange.Error // why no SSP responded
+	exchange *exchange.Exchange
 	legs     []logs.Leg
 }
 
@@ -52,11 +52,11 @@ func (p *Proxy) report(w *response, r *request, e *end) {
 	if !w.head {
 		rec.BytesOut = len(w.Body)
 	}
-	if e.outcome != upstream.ClientGone && rec.Source != "" { // otherwise there is no response
+	if e.outcome != exchange.ClientGone && rec.Source != "" { // otherwise there is no response
 		rec.Status = w.Status
 	}
 	rec.SSP, rec.Legs = nameOf(e.ssp), slices.Clone(e.legs)
-	if e.exchange != nil && e.outcome != upstream.Merged {
+	if e.exchange != nil && e.outcome != exchange.Merged {
 		rec.Exchange = e.exchange.Summary()
 	}
 	p.requests.Write(rec, wants)
@@ -107,7 +107,7 @@ func (r *request) client() string {
 // if the privacy of any route requires that.
 func (v *configVersion) shownPeer(peer netip.Addr) string {
 	if v.truncatesAny() {
-		peer = httpheader.Shorten(peer)
+		peer = header.Shorten(peer)
 	}
 	return addressText(peer)
 }

@@ -3,8 +3,8 @@ package proxy
 import (
 	"fmt"
 
-	"adbuffer/internal/client/http1server"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/client/http1"
+	"adbuffer/internal/wire/exchange"
 )
 
 // checkLine checks first the target and then the method.
@@ -12,20 +12,20 @@ func (r *request) checkLine(method, target []byte) *refusal {
 	r.method, r.rawTarget = method, target
 	if string(method) != "OPTIONS" || string(target) != "*" {
 		if violation := r.fields.SetTarget(target); violation != "" {
-			return http1server.Malformed(violation)
+			return http1.Malformed(violation)
 		}
 	}
 	switch string(method) {
 	case "GET":
-		r.ssp.Method = upstream.GET
+		r.ssp.Method = exchange.GET
 	case "HEAD":
-		r.ssp.Method = upstream.HEAD
+		r.ssp.Method = exchange.HEAD
 	case "POST":
-		r.ssp.Method = upstream.POST
+		r.ssp.Method = exchange.POST
 	case "CONNECT":
-		return http1server.Malformed("CONNECT is not served")
+		return http1.Malformed("CONNECT is not served")
 	default:
-		return &refusal{Outcome: upstream.MethodNotAllowed, Allow: "GET, HEAD, POST", Detail: "GET, HEAD and POST are served"}
+		return &refusal{Outcome: exchange.MethodNotAllowed, Allow: "GET, HEAD, POST", Detail: "GET, HEAD and POST are served"}
 	}
 	return nil
 }
@@ -34,13 +34,13 @@ func (r *request) checkLine(method, target []byte) *refusal {
 // body follows.
 func (r *request) checkStream(method, target []byte, last bool) *refusal {
 	if string(method) != "CONNECT" && string(target) != "*" && (len(target) == 0 || target[0] != '/') {
-		return http1server.Malformed("the path does not begin with a slash")
+		return http1.Malformed("the path does not begin with a slash")
 	}
 	if f := r.checkLine(method, target); f != nil {
 		return f
 	}
 	// A body without a stated length may be empty, which is not known yet.
-	if !last && r.ssp.Method != upstream.POST && r.fields.ContentLength() > 0 {
+	if !last && r.ssp.Method != exchange.POST && r.fields.ContentLength() > 0 {
 		return bodyNotAllowed()
 	}
 	return nil
@@ -56,9 +56,9 @@ func (r *request) checkLoop() *refusal {
 	n, itself := r.fields.Adbuffers(r.opts.Via)
 	switch {
 	case itself:
-		return &refusal{Outcome: upstream.Loop, Detail: fmt.Sprintf("Via names this process, %s: an endpoint in ssps[].endpoints leads back to it", r.opts.Via)}
+		return &refusal{Outcome: exchange.Loop, Detail: fmt.Sprintf("Via names this process, %s: an endpoint in ssps[].endpoints leads back to it", r.opts.Via)}
 	case n > maxAdbuffers:
-		return &refusal{Outcome: upstream.Loop, Detail: fmt.Sprintf("Via names %d adbuffers, and %d are allowed: an endpoint in ssps[].endpoints most likely leads back to one of them", n, maxAdbuffers)}
+		return &refusal{Outcome: exchange.Loop, Detail: fmt.Sprintf("Via names %d adbuffers, and %d are allowed: an endpoint in ssps[].endpoints most likely leads back to one of them", n, maxAdbuffers)}
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"adbuffer/internal/request/proxy"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 
 	"adbuffer/internal/test/testsupport"
 )
@@ -55,7 +55,7 @@ func (c *memConn) SetWriteDeadline(time.Time) error { return nil }
 func newFuzzProxy(t testing.TB) (s *simProxy, sent *[]refRequest) {
 	s = newSimProxy(t, func(o *proxy.Options) { o.MaxHeaderBytes, o.MaxBodyBytes = refMaxHead, refMaxBody })
 	sent = new([]refRequest)
-	s.ssp.note = func(r *upstream.Request) {
+	s.ssp.note = func(r *exchange.Request) {
 		*sent = append(*sent, refRequest{method: r.Method.String(), target: string(r.Target), body: string(r.Body)})
 	}
 	return s, sent

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"adbuffer/internal/machine/overload"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/syntax"
-	"adbuffer/internal/wire/upstream"
 )
 
 // DeadlineOptions say how long a request may take.
@@ -37,7 +37,7 @@ func (r *request) headBudget() (budget time.Duration, stated bool, f *refusal) {
 		if v, n := r.fields.Timeout(); n > 0 {
 			ms, ok := parseMs(v)
 			if !ok || n > 1 {
-				return 0, false, &refusal{Outcome: upstream.BadRequest, Detail: fmt.Sprintf("%s must be one whole number of milliseconds from %d to %d; see deadline.header", o.Header, minStatedMs, maxStatedMs)}
+				return 0, false, &refusal{Outcome: exchange.BadRequest, Detail: fmt.Sprintf("%s must be one whole number of milliseconds from %d to %d; see deadline.header", o.Header, minStatedMs, maxStatedMs)}
 			}
 			budget, stated = r.smaller(budget, ms, o.Header), true
 		}
@@ -45,7 +45,7 @@ func (r *request) headBudget() (budget time.Duration, stated bool, f *refusal) {
 	if v, n := r.fields.GRPCTimeout(); n > 0 {
 		timeout, ok := parseGRPCTimeout(v)
 		if !ok || n > 1 {
-			return 0, false, &refusal{Outcome: upstream.BadRequest, Detail: "grpc-timeout must be one number of 1 to 8 digits, and a unit: H, M, S, m, u or n"}
+			return 0, false, &refusal{Outcome: exchange.BadRequest, Detail: "grpc-timeout must be one number of 1 to 8 digits, and a unit: H, M, S, m, u or n"}
 		}
 		budget, stated = r.smaller(budget, timeout, "grpc-timeout"), true
 	}
@@ -75,11 +75,11 @@ func (r *request) setDeadline() *refusal {
 	budget -= o.Reserve + r.Waited
 	r.ssp.Deadline = r.started.Add(budget)
 	if budget < o.MinBudget && r.Waited > 0 {
-		return &refusal{Outcome: upstream.Overloaded, RetryAfter: overload.RetryAfter,
+		return &refusal{Outcome: exchange.Overloaded, RetryAfter: overload.RetryAfter,
 			Detail: fmt.Sprintf("adbuffer has too little CPU: it read the request %v after it came, and only %v of the time is left, less than %v; see server.overload and deadline.min_budget", r.Waited, max(budget, 0), o.MinBudget)}
 	}
 	if budget < o.MinBudget {
-		return &refusal{Outcome: upstream.Deadline, Detail: fmt.Sprintf("%s leaves only %v for a request to an SSP, less than %v; see deadline.reserve and deadline.min_budget", r.ssp.DeadlineFrom, max(budget, 0), o.MinBudget)}
+		return &refusal{Outcome: exchange.Deadline, Detail: fmt.Sprintf("%s leaves only %v for a request to an SSP, less than %v; see deadline.reserve and deadline.min_budget", r.ssp.DeadlineFrom, max(budget, 0), o.MinBudget)}
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 
 	"adbuffer/internal/test/testsupport"
 	"adbuffer/internal/wire/cpushare"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 const msec = time.Millisecond
@@ -112,7 +112,7 @@ func TestABadTimeoutHeaderIs400(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, f, _ := budgetOf(t, deadlineDefaults, head, `{"tmax":100}`)
-			if f == nil || f.Outcome != upstream.BadRequest || !strings.Contains(f.Detail, "X-Adbuffer-Timeout-Ms") || !strings.Contains(f.Detail, "600000") {
+			if f == nil || f.Outcome != exchange.BadRequest || !strings.Contains(f.Detail, "X-Adbuffer-Timeout-Ms") || !strings.Contains(f.Detail, "600000") {
 				t.Errorf("%+v, want bad_request that names the field and its range", f)
 			}
 		})
@@ -127,19 +127,19 @@ func grpcTimeout(value string) string {
 func TestABadGRPCTimeoutIs400(t *testing.T) {
 	for _, v := range []string{"", "m", "100", "100x", "-1m", "+1m", "1.5S", "1 m", "100ms", "123456789m", "1h", "１m", "1m,2m"} {
 		_, f, _ := budgetOf(t, deadlineDefaults, grpcTimeout(v), "")
-		testsupport.True(t, f != nil && f.Outcome == upstream.BadRequest && strings.HasPrefix(f.Detail, "grpc-timeout must be"), "%q: %+v, want bad_request", v, f)
+		testsupport.True(t, f != nil && f.Outcome == exchange.BadRequest && strings.HasPrefix(f.Detail, "grpc-timeout must be"), "%q: %+v, want bad_request", v, f)
 	}
 	_, f, _ := budgetOf(t, deadlineDefaults, grpcTimeout("100m")+"grpc-timeout: 100m\r\n", "")
-	testsupport.True(t, f != nil && f.Outcome == upstream.BadRequest, "two fields: %+v, want bad_request", f)
+	testsupport.True(t, f != nil && f.Outcome == exchange.BadRequest, "two fields: %+v, want bad_request", f)
 	_, f, _ = budgetOf(t, deadlineDefaults, grpcTimeout("0n"), "")
-	testsupport.True(t, f != nil && f.Outcome == upstream.Deadline && strings.HasPrefix(f.Detail, "grpc-timeout leaves only 0s"), "no time left: %+v, want deadline", f)
+	testsupport.True(t, f != nil && f.Outcome == exchange.Deadline && strings.HasPrefix(f.Detail, "grpc-timeout leaves only 0s"), "no time left: %+v, want deadline", f)
 }
 
 func TestTooShortADeadlineIsRefusedAtOnce(t *testing.T) {
 	for _, ms := range []int{1, 4, 5, 9} {
 		_, f, _ := budgetOf(t, deadlineDefaults, "X-Adbuffer-Timeout-Ms: "+strconv.Itoa(ms)+"\r\n", "")
-		testsupport.True(t, f != nil && f.Outcome == upstream.Deadline && strings.HasPrefix(f.Detail, "X-Adbuffer-Timeout-Ms leaves only ") && strings.Contains(f.Detail, "less than 5ms") && strings.Contains(f.Detail, "deadline.min_budget"), "%d ms: %+v, want deadline that names its source, and deadline.min_budget with its value", ms, f)
-		if _, f, _ = budgetOf(t, deadlineDefaults, "", `{"tmax":`+strconv.Itoa(ms)+`}`); f == nil || f.Outcome != upstream.Deadline {
+		testsupport.True(t, f != nil && f.Outcome == exchange.Deadline && strings.HasPrefix(f.Detail, "X-Adbuffer-Timeout-Ms leaves only ") && strings.Contains(f.Detail, "less than 5ms") && strings.Contains(f.Detail, "deadline.min_budget"), "%d ms: %+v, want deadline that names its source, and deadline.min_budget with its value", ms, f)
+		if _, f, _ = budgetOf(t, deadlineDefaults, "", `{"tmax":`+strconv.Itoa(ms)+`}`); f == nil || f.Outcome != exchange.Deadline {
 			t.Errorf("tmax %d: %+v, want deadline", ms, f)
 		}
 	}
@@ -162,18 +162,18 @@ func TestARequestWhoseBodyGetsNoTurnIsRefused(t *testing.T) {
 	}
 	for body, refused := range map[string]bool{`{"tmax":100}`: false, zipped(`{"tmax":100}`): false, string(testsupport.GzipOfTables(8192)): true} {
 		r := &request{configVersion: &configVersion{opts: Options{Deadline: deadlineDefaults}}, started: time.Now(), body: []byte(body)}
-		r.opts.MaxBodyBytes, r.ssp.CPU, r.ssp.Budget = 1<<20, share, upstream.NewBudget(1<<20)
+		r.opts.MaxBodyBytes, r.ssp.CPU, r.ssp.Budget = 1<<20, share, exchange.NewBudget(1<<20)
 		testsupport.NoError(t, r.fields.Scan([]byte("Host: a\r\nGrpc-Timeout: 20m\r\n"+map[bool]string{true: "Content-Encoding: gzip\r\n"}[body[0] == 0x1f]+"\r\n")))
 		f := r.setDeadline()
 		if !refused {
 			testsupport.True(t, f == nil, "%d bytes: %+v, want no refusal", len(body), f)
 			continue
 		}
-		testsupport.True(t, f != nil && f.Outcome == upstream.Overloaded && strings.Contains(f.Detail, "server.background_cpu"), "%d bytes: %+v, want overloaded by server.background_cpu", len(body), f)
+		testsupport.True(t, f != nil && f.Outcome == exchange.Overloaded && strings.Contains(f.Detail, "server.background_cpu"), "%d bytes: %+v, want overloaded by server.background_cpu", len(body), f)
 		testsupport.True(t, time.Since(r.started) >= 10*msec, "it waited for %v, want 10 ms: 20 ms less deadline.reserve and deadline.min_budget", time.Since(r.started))
 		testsupport.Equal(t, r.ssp.Budget.Used(), 0, "%d bytes of the budget are held")
-		r.ssp.Budget = upstream.NewBudget(100)
+		r.ssp.Budget = exchange.NewBudget(100)
 		f = r.setDeadline()
-		testsupport.True(t, f != nil && f.Outcome == upstream.Overloaded && strings.Contains(f.Detail, "server.max_buffered_bytes"), "without memory: %+v, want overloaded by server.max_buffered_bytes", f)
+		testsupport.True(t, f != nil && f.Outcome == exchange.Overloaded && strings.Contains(f.Detail, "server.max_buffered_bytes"), "without memory: %+v, want overloaded by server.max_buffered_bytes", f)
 	}
 }

@@ -50,7 +50,7 @@ func TestDrainServesRequestsThatWakeParkedClients(t *testing.T) {
 	var clients []net.Conn
 	for range 64 {
 		c := m.dial()
-		exchange(t, c, getFill, http.StatusOK)
+		sendAndRead(t, c, getFill, http.StatusOK)
 		clients = append(clients, c)
 	}
 	m.awaitParked()
@@ -59,7 +59,7 @@ func TestDrainServesRequestsThatWakeParkedClients(t *testing.T) {
 	}
 	testsupport.Equal(t, m.p.Drain(t.Context()), 0, "%d cut")
 	for _, c := range clients {
-		exchange(t, c, "", http.StatusOK)
+		sendAndRead(t, c, "", http.StatusOK)
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"adbuffer/internal/machine/overload"
 	"adbuffer/internal/request/route"
 	"adbuffer/internal/wire/cpushare"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/openrtb"
-	"adbuffer/internal/wire/upstream"
 )
 
 // editBody shortens the addresses in the body if the route's privacy requires that, and checks whether SSPs' remove
@@ -51,7 +51,7 @@ func (p *Proxy) editBody(r *request) *refusal {
 		if undecoded != nil {
 			detail += ", and " + undecoded.Error()
 		}
-		return &refusal{Outcome: upstream.BadRequest, Detail: detail}
+		return &refusal{Outcome: exchange.BadRequest, Detail: detail}
 	}
 	return nil
 }
@@ -68,7 +68,7 @@ func (p *Proxy) decodeBody(r *request) (f *refusal, err error) {
 	}
 	switch {
 	case len(decoded) > limit:
-		return &refusal{Outcome: upstream.TooLarge, Detail: fmt.Sprintf("the decoded body is over %d bytes; see server.max_body_bytes", limit)}, nil
+		return &refusal{Outcome: exchange.TooLarge, Detail: fmt.Sprintf("the decoded body is over %d bytes; see server.max_body_bytes", limit)}, nil
 	case err != nil || len(decoded) == 0:
 		return nil, err
 	case !p.budget.Reserve(int64(len(decoded))):
@@ -103,7 +103,7 @@ func (r *request) gunzipper() *openrtb.Gunzipper {
 func (r *request) undecoded(err error) *refusal {
 	switch {
 	case errors.Is(err, openrtb.ErrNoTurn):
-		return &refusal{Outcome: upstream.Overloaded, RetryAfter: overload.RetryAfter, Detail: err.Error()}
+		return &refusal{Outcome: exchange.Overloaded, RetryAfter: overload.RetryAfter, Detail: err.Error()}
 	case errors.Is(err, openrtb.ErrNoMemory):
 		return bufferFull(r.ssp.Budget)
 	}

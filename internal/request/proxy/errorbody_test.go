@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // The detail of each error body is one sentence. It names an entry of the runbook.
@@ -16,7 +16,7 @@ func TestTheDetailOfEachOutcomeNamesItsRunbookEntry(t *testing.T) {
 	testsupport.NoError(t, err)
 	v := &configVersion{opts: Options{ErrorDetail: true}}
 	n := 0
-	for o := range upstream.Outcomes {
+	for o := range exchange.Outcomes {
 		if o.HasResponse() { // the SSP's own status
 			continue
 		}

@@ -5,10 +5,10 @@ import (
 	"net/netip"
 	"time"
 
-	"adbuffer/internal/client/http1server"
+	"adbuffer/internal/client/http1"
 	"adbuffer/internal/request/route"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/openrtb"
-	"adbuffer/internal/wire/upstream"
 )
 
 // Explanation is the predicted handling of a request that is not sent.
@@ -29,7 +29,7 @@ type Explanation struct {
 	// FairValue is the request's value of server.fairness.key; empty if it has none.
 	FairValue string
 	// Refusal is the response if no SSP would get the request, else nil.
-	Refusal  *http1server.Refusal
+	Refusal  *http1.Refusal
 	Requests []ExplainedRequest // one for each SSP that may get the request, in the route's order
 }
 
@@ -37,8 +37,8 @@ type Explanation struct {
 type ExplainedRequest struct {
 	Target  *route.Target
 	Query   []byte // the client's part of the request target
-	Request upstream.Request
-	Err     *upstream.Error // the reason why Request is empty, or nil
+	Request exchange.Request
+	Err     *exchange.Error // the reason why Request is empty, or nil
 	// Filtered says that the SSP is not asked, since its conditions on the body do not hold.
 	Filtered bool
 }
@@ -49,14 +49,14 @@ type ExplainedRequest struct {
 // hostOf returns the host of one endpoint of an SSP.
 func (p *Proxy) Explain(message []byte, peer netip.Addr, hostOf func(ssp string) string) *Explanation {
 	e := new(Explanation)
-	err := p.WithMessage(message, peer, func(c *http1server.Conn) { p.explain(e, c, hostOf) })
+	err := p.WithMessage(message, peer, func(c *http1.Conn) { p.explain(e, c, hostOf) })
 	if err != nil {
-		e.Refusal = http1server.Malformed("the message is no complete request: " + err.Error())
+		e.Refusal = http1.Malformed("the message is no complete request: " + err.Error())
 	}
 	return e
 }
 
-func (p *Proxy) explain(e *Explanation, c *http1server.Conn, hostOf func(ssp string) string) {
+func (p *Proxy) explain(e *Explanation, c *http1.Conn, hostOf func(ssp string) string) {
 	x := p.newHTTP1Request(c)
 	defer x.Release()
 	r := x.request
@@ -103,7 +103,7 @@ func (p *Proxy) explain(e *Explanation, c *http1server.Conn, hostOf func(ssp str
 		e.Requests = append(e.Requests, ExplainedRequest{Target: t, Query: bytes.Clone(r.ssp.Query), Request: q, Err: err})
 	}
 	if !asked {
-		e.Refusal = &refusal{Outcome: upstream.Filtered, Detail: "the conditions of no SSP on the body hold; the response is the route's no_ad"}
+		e.Refusal = &refusal{Outcome: exchange.Filtered, Detail: "the conditions of no SSP on the body hold; the response is the route's no_ad"}
 	}
 }
 
@@ -114,7 +114,7 @@ func (x *http1Request) untilFirstAttempt() *refusal {
 		return f
 	}
 	if r.opts.HealthPath != "" && string(r.fields.Path) == r.opts.HealthPath {
-		return &refusal{Outcome: upstream.Fill, Status: 200, Detail: "server.health_path: adbuffer responds whether it is ready"}
+		return &refusal{Outcome: exchange.Fill, Status: 200, Detail: "server.health_path: adbuffer responds whether it is ready"}
 	}
 	if f := r.findRoute(); f != nil {
 		return f

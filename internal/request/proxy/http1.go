@@ -5,33 +5,33 @@ import (
 	"net/netip"
 	"sync"
 
-	"adbuffer/internal/client/http1server"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/client/http1"
+	"adbuffer/internal/wire/exchange"
 )
 
-// handler is a Proxy as clients' connections see it. It implements http1server.Handler.
+// handler is a Proxy as clients' connections see it. It implements http1.Handler.
 type handler struct{ *Proxy }
 
-// http1Request is a request over HTTP/1 and its response. It implements http1server.Request and
+// http1Request is a request over HTTP/1 and its response. It implements http1.Request and
 // source. The objects are reused.
 type http1Request struct {
 	proxy    *Proxy
-	conn     *http1server.Conn
+	conn     *http1.Conn
 	request  *request // until there is a response
 	response response
 	waiting  waiting // while the client has not read enough of the response
 }
 
-var http1Requests = sync.Pool{New: func() any { return &http1Request{response: response{Response: http1server.Response{Length: -1}}} }}
+var http1Requests = sync.Pool{New: func() any { return &http1Request{response: response{Response: http1.Response{Length: -1}}} }}
 
-func (p *Proxy) newHTTP1Request(c *http1server.Conn) *http1Request {
+func (p *Proxy) newHTTP1Request(c *http1.Conn) *http1Request {
 	x := http1Requests.Get().(*http1Request)
 	x.proxy, x.conn, x.request = p, c, p.acquire(c.Client)
 	return x
 }
 
-// Handle implements http1server.Handler.
-func (p handler) Handle(c *http1server.Conn) (http1server.Request, *http1server.Response) {
+// Handle implements http1.Handler.
+func (p handler) Handle(c *http1.Conn) (http1.Request, *http1.Response) {
 	x := p.newHTTP1Request(c)
 	x.handle()
 	return x, &x.response.Response
@@ -65,7 +65,7 @@ func (x *http1Request) checkHead() *refusal {
 	}
 	r.source = x.conn.Body(x, &r.fields, r.opts.MaxBodyBytes)
 	f = r.checkLine(method, target)
-	if f == nil && r.source != nil && r.ssp.Method != upstream.POST {
+	if f == nil && r.source != nil && r.ssp.Method != exchange.POST {
 		f = bodyNotAllowed()
 	}
 	return f
@@ -89,8 +89,8 @@ func (x *http1Request) Release() {
 	http1Requests.Put(x)
 }
 
-// Refused implements http1server.Handler.
-func (p handler) Refused(peer netip.Addr, f *refusal) *http1server.Response {
+// Refused implements http1.Handler.
+func (p handler) Refused(peer netip.Addr, f *refusal) *http1.Response {
 	v := p.current()
 	if f.Reset {
 		p.endedUnread(v, peer, nil, f)

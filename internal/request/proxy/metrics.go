@@ -5,11 +5,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"adbuffer/internal/client/http1server"
+	"adbuffer/internal/client/http1"
 	"adbuffer/internal/machine/metrics"
 	"adbuffer/internal/machine/overload"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/openrtb"
-	"adbuffer/internal/wire/upstream"
 )
 
 var (
@@ -36,17 +36,17 @@ var (
 
 // Metrics returns a collector of p's metrics.
 func (p *Proxy) Metrics() prometheus.Collector {
-	return metrics.NewSource(slices.Concat(descs, http1server.Descs), p.collect)
+	return metrics.NewSource(slices.Concat(descs, http1.Descs), p.collect)
 }
 
 func (p *Proxy) collect(to metrics.Sink) {
 	v := p.current()
 	for _, rs := range v.routes {
-		ends := upstream.Routed
+		ends := exchange.Routed
 		if rs.name == noRoute {
-			ends = upstream.Unrouted
+			ends = exchange.Unrouted
 		}
-		for o := range upstream.Outcomes {
+		for o := range exchange.Outcomes {
 			to.CounterIf(o.Row().Ends&ends != 0, descRequests, rs.outcomes[o].Load(), rs.name, o.String())
 		}
 		to.Histogram(descDuration, rs.duration, rs.name)

@@ -20,7 +20,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"adbuffer/internal/client/http1server"
+	clienthttp1 "adbuffer/internal/client/http1"
 	"adbuffer/internal/request/proxy"
 	"adbuffer/internal/request/route"
 	"adbuffer/internal/ssp/balancer"
@@ -28,10 +28,10 @@ import (
 	"adbuffer/internal/ssp/pool"
 	"adbuffer/internal/ssp/ssp"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/exchange"
+	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/logs"
 	"adbuffer/internal/wire/socket"
-	"adbuffer/internal/wire/upstream"
 )
 
 // These tests check the client's view of the modes. Package route tests the modes themselves.
@@ -87,21 +87,21 @@ type connector struct {
 	most   int // bytes of a response's body; 0 = 1 MiB
 }
 
-type brokenConn struct{ upstream.Conn }
+type brokenConn struct{ exchange.Conn }
 
-func (brokenConn) Do(*upstream.Exchange) error { panic("broken") }
+func (brokenConn) Do(*exchange.Exchange) error { panic("broken") }
 
-func (c connector) Addresses(context.Context) ([]upstream.Address, error) {
-	return []upstream.Address{{Endpoint: upstream.Endpoint{Authority: "127.0.0.1"}, AddrPort: c.addr}}, nil
+func (c connector) Addresses(context.Context) ([]exchange.Address, error) {
+	return []exchange.Address{{Endpoint: exchange.Endpoint{Authority: "127.0.0.1"}, AddrPort: c.addr}}, nil
 }
 
-func (c connector) Dial(ctx context.Context, a upstream.Address, _ []upstream.Address, _ bool, owner upstream.Owner) (pool.Dialed, error) {
+func (c connector) Dial(ctx context.Context, a exchange.Address, _ []exchange.Address, _ bool, owner exchange.Owner) (pool.Dialed, error) {
 	nc, err := new(net.Dialer).DialContext(ctx, "tcp", a.AddrPort.String())
 	if err != nil {
-		return pool.Dialed{}, &upstream.Error{Outcome: upstream.ConnectFailed, Err: err}
+		return pool.Dialed{}, &exchange.Error{Outcome: exchange.ConnectFailed, Err: err}
 	}
 	sock := socket.New(nc)
-	var conn upstream.Conn = http1.New(sock, sock, owner, &http1.Options{MaxResponseBytes: cmp.Or(c.most, 1<<20), MaxResponseHeaderBytes: 16 << 10})
+	var conn exchange.Conn = http1.New(sock, sock, owner, &http1.Options{MaxResponseBytes: cmp.Or(c.most, 1<<20), MaxResponseHeaderBytes: 16 << 10})
 	if c.broken {
 		conn = brokenConn{conn}
 	}
@@ -133,7 +133,7 @@ func newModeProxy(t testing.TB, mode route.Mode, change func(*proxy.Options, *ro
 		}
 		pl := pool.New(pool.Options{
 			SSP: b.name, MaxConns: cmp.Or(b.conns, 64), MaxHTTP2Conns: 1, MaxIdle: 64, MaxPending: 1000, PendingTimeout: time.Minute, MaxDials: 4,
-			BackoffMin: time.Millisecond, BackoffMax: time.Millisecond, ConnectTimeout: time.Minute, Protocol: upstream.HTTP1, MaxStreams: 1, Endpoints: []balancer.Options{{Name: b.addr, Weight: 1}},
+			BackoffMin: time.Millisecond, BackoffMax: time.Millisecond, ConnectTimeout: time.Minute, Protocol: exchange.HTTP1, MaxStreams: 1, Endpoints: []balancer.Options{{Name: b.addr, Weight: 1}},
 		}, connector{netip.MustParseAddrPort(b.addr), b.broken, b.most})
 		if b.removed {
 			pl.Close(context.Background())
@@ -147,11 +147,11 @@ func newModeProxy(t testing.TB, mode route.Mode, change func(*proxy.Options, *ro
 			cancel()
 			server.Close()
 		})
-		o := ssp.Options{Name: b.name, MaxBufferedBytes: b.share, Scheme: "http", Path: "/bid", Policy: httpheader.NewPolicy(httpheader.PolicyOptions{Pass: []string{"Set-Cookie"}, RequestID: "X-Request-Id"})}
+		o := ssp.Options{Name: b.name, MaxBufferedBytes: b.share, Scheme: "http", Path: "/bid", Policy: header.NewPolicy(header.PolicyOptions{Pass: []string{"Set-Cookie"}, RequestID: "X-Request-Id"})}
 		rt.Targets = append(rt.Targets, route.Target{SSP: ssp.New(o, pl), Weight: 1})
 	}
 	o := proxy.Options{
-		Options: http1server.Options{
+		Options: clienthttp1.Options{
 			MaxConnections: 100, MaxStreams: 250, MaxBufferedBytes: 1 << 20, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
 			MaxHeaderBytes: 16 << 10, MaxBodyBytes: 1 << 18, AbortOnClose: true,
 		},

@@ -5,8 +5,8 @@ import (
 	"strconv"
 
 	"adbuffer/internal/request/route"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/openrtb"
-	"adbuffer/internal/wire/upstream"
 )
 
 // ownBody is the JSON of adbuffer's own error responses.
@@ -17,7 +17,7 @@ type ownBody struct {
 	ID     string `json:"id,omitempty"` // of the request
 }
 
-func (v *configVersion) writeOwn(w *response, o upstream.Outcome, status int, id []byte, sspName, detail string) {
+func (v *configVersion) writeOwn(w *response, o exchange.Outcome, status int, id []byte, sspName, detail string) {
 	body := ownBody{Error: o.String(), ID: string(id)}
 	if v.opts.ErrorDetail {
 		if detail != "" {
@@ -35,8 +35,8 @@ func (v *configVersion) writeOwn(w *response, o upstream.Outcome, status int, id
 
 // writeNoAd writes the route's response for no ad, in place of a response from source that ended with o. nbr is the
 // reason in a BidResponse.
-func (r *request) writeNoAd(w *response, source []byte, o upstream.Outcome, nbr int) {
-	if o == upstream.NoBid {
+func (r *request) writeNoAd(w *response, source []byte, o exchange.Outcome, nbr int) {
+	if o == exchange.NoBid {
 		r.noAd(bySSP)
 	} else {
 		r.noAd(byProxy)
@@ -70,7 +70,7 @@ func (r *request) noBid(nbr int) []byte {
 		return nil
 	}
 	b := append([]byte(`{"id":`), id...)
-	if nbr != upstream.NoNBR {
+	if nbr != exchange.NoNBR {
 		b = strconv.AppendInt(append(b, `,"nbr":`...), int64(nbr), 10)
 	}
 	return append(b, "}\n"...)

@@ -49,7 +49,7 @@ var parkedKinds = map[string]struct {
 	}, pingHTTP2},
 }
 
-func askHTTP1(tb testing.TB, c net.Conn) { exchange(tb, c, getFill, 200) }
+func askHTTP1(tb testing.TB, c net.Conn) { sendAndRead(tb, c, getFill, 200) }
 
 // pingHTTP2 sends a PING and reads up to its acknowledgement.
 func pingHTTP2(tb testing.TB, c net.Conn) {

@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"adbuffer/internal/request/route"
-	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/exchange"
+	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/openrtb"
-	"adbuffer/internal/wire/upstream"
 )
 
 // findRoute finds the route and the client's choice of an SSP. It needs only the message head, unless a
@@ -19,7 +19,7 @@ func (r *request) findRoute() *refusal {
 		return nil
 	}
 	if r.route == nil {
-		return &refusal{Outcome: upstream.NoRoute, Detail: "no route matches; see routes[].match"}
+		return &refusal{Outcome: exchange.NoRoute, Detail: "no route matches; see routes[].match"}
 	}
 	if f := r.checkLoop(); f != nil {
 		return f
@@ -27,13 +27,13 @@ func (r *request) findRoute() *refusal {
 	target, query, err := r.route.Choose(&r.fields, fromPath, &r.query)
 	switch {
 	case errors.Is(err, route.ErrUnknownSSP):
-		return &refusal{Outcome: upstream.UnknownSSP, Detail: err.Error()}
+		return &refusal{Outcome: exchange.UnknownSSP, Detail: err.Error()}
 	case err != nil:
-		return &refusal{Outcome: upstream.BadRequest, Detail: err.Error()}
+		return &refusal{Outcome: exchange.BadRequest, Detail: err.Error()}
 	}
 	r.target = target
 	if allow, ok := r.route.Allow(r.ssp.Method, target); !ok {
-		return &refusal{Outcome: upstream.MethodNotAllowed, Allow: allow, Detail: "the route sends each request to several SSPs at once, and serves " + allow + "; see routes[].mode"}
+		return &refusal{Outcome: exchange.MethodNotAllowed, Allow: allow, Detail: "the route sends each request to several SSPs at once, and serves " + allow + "; see routes[].mode"}
 	}
 	r.ssp.Query = query
 	return nil
@@ -61,7 +61,7 @@ func (p *Proxy) prepare(r *request) *refusal {
 	r.ssp.Fairness = r.opts.Fairness
 	if r.route.MergeOpenRTB && r.target == nil {
 		if why := route.CheckMerge(&r.ssp); why != "" {
-			return &refusal{Outcome: upstream.BadRequest, Detail: why}
+			return &refusal{Outcome: exchange.BadRequest, Detail: why}
 		}
 	}
 	return r.setDeadline()
@@ -89,7 +89,7 @@ func (p *Proxy) examine(r *request) *refusal {
 // peerTrusted reports whether the client's identity fields and request id are trusted. Those of a
 // Unix socket are.
 func (r *request) peerTrusted() bool {
-	return !r.Peer.IsValid() || httpheader.Trusted(r.Peer, r.opts.TrustedProxies)
+	return !r.Peer.IsValid() || header.Trusted(r.Peer, r.opts.TrustedProxies)
 }
 
 // maxSkipped is how much of a refused request's body is read and discarded, so that its connection

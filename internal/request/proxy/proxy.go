@@ -6,15 +6,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	"adbuffer/internal/client/http1server"
+	"adbuffer/internal/client/http1"
 	"adbuffer/internal/machine/overload"
 	"adbuffer/internal/request/route"
 	"adbuffer/internal/ssp/ssp"
-	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/exchange"
+	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/logs"
 	"adbuffer/internal/wire/openrtb"
 	"adbuffer/internal/wire/tracing"
-	"adbuffer/internal/wire/upstream"
 
 	"go.uber.org/zap"
 )
@@ -22,7 +22,7 @@ import (
 // Options are the settings of the traffic side; config/reference.yaml explains each of them. Reload
 // can change all but MaxHeaderBytes and TLS while requests run.
 type Options struct {
-	http1server.Options // of clients' connections
+	http1.Options // of clients' connections
 
 	MaxBufferedBytesFrom string // names the setting of MaxBufferedBytes, like MaxConnectionsFrom
 	MaxInFlight          int
@@ -43,7 +43,7 @@ type Options struct {
 
 // Proxy serves requests. Make one with New, run it with Serve, end it with Drain.
 type Proxy struct {
-	*http1server.Server // of clients' connections
+	*http1.Server // of clients' connections
 
 	log      *zap.Logger
 	requests *logs.RequestLog
@@ -52,7 +52,7 @@ type Proxy struct {
 	uploads  slowClients // requests whose body is still arriving: server.max_uploads
 	unread   slowClients // responses that clients have not read
 	unsents  unsents
-	budget   *upstream.Budget
+	budget   *exchange.Budget
 	ready    func() bool // for HealthPath
 	panics   atomic.Uint64
 
@@ -66,22 +66,22 @@ type Proxy struct {
 // New returns a Proxy that routes by table. requests receives requests that ended,
 // and may be nil. ready decides the response to HealthPath.
 func New(opts Options, table *route.Table, logger *zap.Logger, requests *logs.RequestLog, ready func() bool) *Proxy {
-	p := &Proxy{log: logger, requests: requests, budget: upstream.NewBudget(opts.MaxBufferedBytes), ready: ready}
+	p := &Proxy{log: logger, requests: requests, budget: exchange.NewBudget(opts.MaxBufferedBytes), ready: ready}
 	p.config.Store(newConfigVersion(opts, table, nil))
 	p.inFlight.SetLimit(opts.MaxInFlight)
 	p.budget.SetFrom(opts.MaxBufferedBytesFrom)
 	p.uploads = slowClients{budget: p.budget, drop: source.stopUpload, limit: opts.MaxUploads}
 	p.unread = slowClients{budget: p.budget, drop: source.dropUnread}
 	p.process = route.Process{InFlight: &p.inFlight, Panicked: p.panicked}
-	p.Server = http1server.New(handler{p}, opts.Options, logger)
+	p.Server = http1.New(handler{p}, opts.Options, logger)
 	return p
 }
 
 // request is one request that is being handled. The objects are reused.
 type request struct {
 	*configVersion // from acquire to release
-	fields         httpheader.RequestFields
-	identity       httpheader.Identity
+	fields         header.RequestFields
+	identity       header.Identity
 	ssp            ssp.Request
 	route          *route.Route // nil while search goes on
 	search         route.Search
@@ -96,14 +96,14 @@ type request struct {
 	query          []byte    // scratch for a query without the control parameter
 	started        time.Time // when it was read completely; zero before
 	traceDecided   bool      // whether it is traced
-	http1server.Client
-	source *http1server.Body // the body that is to be read; nil for none, and for a body that http2server reads
-	block  []byte            // memory of the header, method and path of a stream
+	http1.Client
+	source *http1.Body // the body that is to be read; nil for none, and for a body that client/http2 reads
+	block  []byte      // memory of the header, method and path of a stream
 }
 
 var requests = sync.Pool{New: func() any { return new(request) }}
 
-func (p *Proxy) acquire(from http1server.Client) *request {
+func (p *Proxy) acquire(from http1.Client) *request {
 	r := requests.Get().(*request)
 	r.Client, r.configVersion = from, p.current()
 	r.fields.TimeoutName, r.fields.IDName = r.opts.Deadline.Header, r.opts.RequestIDField
@@ -115,7 +115,7 @@ func (p *Proxy) release(r *request) {
 	r.source, r.started, r.traceDecided = nil, time.Time{}, false
 	r.fields.Reset()
 	r.method, r.rawTarget = nil, nil
-	r.ssp, r.route, r.target, r.Client, r.configVersion = ssp.Request{}, nil, nil, http1server.Client{}, nil
+	r.ssp, r.route, r.target, r.Client, r.configVersion = ssp.Request{}, nil, nil, http1.Client{}, nil
 	r.identity.Reset()
 	r.search.Reset()
 	requests.Put(r)

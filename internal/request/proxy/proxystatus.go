@@ -9,24 +9,24 @@ import (
 	"strconv"
 	"syscall"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // statusError returns the error type of Proxy-Status for a request that ended with o, "" for none.
 // err is its error, nil if it was refused before an attempt. deploy/logs/README.md lists the types.
-func statusError(o upstream.Outcome, err *upstream.Error) string {
+func statusError(o exchange.Outcome, err *exchange.Error) string {
 	switch o {
-	case upstream.Deadline:
-		if err != nil && err.Progress != upstream.NotSent {
+	case exchange.Deadline:
+		if err != nil && err.Progress != exchange.NotSent {
 			return "http_response_timeout"
 		}
 		return "connection_timeout"
-	case upstream.ConnectFailed:
+	case exchange.ConnectFailed:
 		return connectStatusError(err)
-	case upstream.TLSFailed:
+	case exchange.TLSFailed:
 		return tlsStatusError(err)
 	}
-	if cause := o.Row().Cause; cause != upstream.NoCause {
+	if cause := o.Row().Cause; cause != exchange.NoCause {
 		return cause
 	}
 	return ""
@@ -68,7 +68,7 @@ func tlsStatusError(err error) string {
 }
 
 // nextProtocols are the ALPN ids (RFC 9209, section 2.1.3).
-var nextProtocols = [upstream.Protocols]string{upstream.HTTP1: "http/1.1", upstream.HTTP1Pipelined: "http/1.1", upstream.HTTP2: "h2"}
+var nextProtocols = [exchange.Protocols]string{exchange.HTTP1: "http/1.1", exchange.HTTP1Pipelined: "http/1.1", exchange.HTTP2: "h2"}
 
 // addProxyStatus adds the field of RFC 9209.
 func (r *request) addProxyStatus(w *response, e *end) {
@@ -79,7 +79,7 @@ func (r *request) addProxyStatus(w *response, e *end) {
 	if r.opts.ErrorDetail && e.ssp != nil {
 		b = appendText(append(b, "; next-hop="...), e.ssp.Name())
 	}
-	if ex := e.exchange; ex != nil && e.outcome != upstream.Merged {
+	if ex := e.exchange; ex != nil && e.outcome != exchange.Merged {
 		if next := nextProtocols[ex.Protocol]; next != "" {
 			b = appendText(append(b, "; next-protocol="...), next)
 		}

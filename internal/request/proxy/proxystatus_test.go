@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 
 	"adbuffer/internal/test/testsupport"
 )
@@ -38,14 +38,14 @@ func documentedErrors(t *testing.T) map[string][]string {
 
 func TestEachOutcomeHasTheDocumentedErrorType(t *testing.T) {
 	documented := documentedErrors(t)
-	for o := range upstream.Outcomes {
+	for o := range exchange.Outcomes {
 		types := documented[o.String()]
-		if o.HasResponse() || o == upstream.Merged || o == upstream.Filtered || o == upstream.ClientGone || o == upstream.Cancelled {
+		if o.HasResponse() || o == exchange.Merged || o == exchange.Filtered || o == exchange.ClientGone || o == exchange.Cancelled {
 			testsupport.True(t, len(types) == 0 && statusError(o, nil) == "", "%v has the error type %q, documented %v", o, statusError(o, nil), types)
 			continue
 		}
 		switch o {
-		case upstream.Deadline, upstream.ConnectFailed, upstream.TLSFailed: // by phase or cause
+		case exchange.Deadline, exchange.ConnectFailed, exchange.TLSFailed: // by phase or cause
 			testsupport.True(t, len(types) >= 2, "%v is documented as %v", o, types)
 		default:
 			testsupport.True(t, len(types) == 1 && types[0] == statusError(o, nil), "%v has the error type %q, documented %v", o, statusError(o, nil), types)

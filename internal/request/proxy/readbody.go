@@ -8,9 +8,9 @@ import (
 	"os"
 	"sync"
 
-	"adbuffer/internal/client/http1server"
+	"adbuffer/internal/client/http1"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/syntax"
-	"adbuffer/internal/wire/upstream"
 )
 
 // readBody reads the whole body into r.body, under the limit and the budget. The memory that it
@@ -18,7 +18,7 @@ import (
 // among the uploads until its request is in flight.
 func (p *Proxy) readBody(r *request) *refusal {
 	f := p.fillBody(r)
-	if f != nil && f.Outcome == upstream.BadRequest && p.uploads.end(&r.upload, false) {
+	if f != nil && f.Outcome == exchange.BadRequest && p.uploads.end(&r.upload, false) {
 		return p.uploadDropped()
 	}
 	return f
@@ -44,19 +44,19 @@ func (p *Proxy) fillBody(r *request) *refusal {
 		switch {
 		case len(r.body) > limit, errors.Is(err, syntax.ErrChunksTooLarge):
 			return r.bodyTooLarge()
-		case len(r.body) > 0 && r.ssp.Method != upstream.POST:
+		case len(r.body) > 0 && r.ssp.Method != exchange.POST:
 			return bodyNotAllowed()
 		case len(r.body) == limit && length >= 0, errors.Is(err, io.EOF) && length < 0:
 			return nil
 		case err == nil:
 		case errors.Is(err, syntax.ErrTrailerTooLarge):
-			return http1server.Malformed(fmt.Sprintf("the body's trailer is over %d bytes; see server.max_header_bytes", r.opts.MaxHeaderBytes))
+			return http1.Malformed(fmt.Sprintf("the body's trailer is over %d bytes; see server.max_header_bytes", r.opts.MaxHeaderBytes))
 		case errors.Is(err, syntax.ErrChunkLine), errors.Is(err, syntax.ErrChunkExcess):
-			return http1server.Malformed("the body is malformed: " + err.Error())
+			return http1.Malformed("the body is malformed: " + err.Error())
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return r.opts.NotReadInTime()
 		default:
-			return http1server.Malformed("the body is malformed or ended early")
+			return http1.Malformed("the body is malformed or ended early")
 		}
 	}
 }
@@ -81,7 +81,7 @@ func (p *Proxy) addBody(r *request, piece []byte) *refusal {
 	switch {
 	case f != nil:
 		return f
-	case r.ssp.Method != upstream.POST:
+	case r.ssp.Method != exchange.POST:
 		return bodyNotAllowed()
 	case len(r.body)+len(piece) > limit:
 		return r.bodyTooLarge()

@@ -3,7 +3,7 @@ package proxy
 import (
 	"time"
 
-	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/header"
 )
 
 // requestID returns the id of r, empty if requests have none. A request that is refused before
@@ -23,7 +23,7 @@ func (v *configVersion) newRequestID() []byte {
 	if v.opts.RequestIDField == "" {
 		return nil
 	}
-	return httpheader.AppendUUIDv7(nil, time.Now())
+	return header.AppendUUIDv7(nil, time.Now())
 }
 
 // setRequestID puts the id into the header of the response.

@@ -7,20 +7,20 @@ import (
 
 	"go.uber.org/zap"
 
-	"adbuffer/internal/client/http1server"
+	"adbuffer/internal/client/http1"
 	"adbuffer/internal/request/route"
 	"adbuffer/internal/ssp/ssp"
-	"adbuffer/internal/wire/httpheader"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
+	"adbuffer/internal/wire/header"
 )
 
 // response is the response to a client, over any protocol. The objects are reused.
 type response struct {
-	http1server.Response                    // Close has no effect over HTTP/2
-	source               []byte             // the value of sourceField; nil for none
-	trailers             []byte             // lines; not sent over HTTP/1
-	sending              *upstream.Exchange // which holds the body, nil for none
-	head                 bool               // the request's method is HEAD: no body is sent
+	http1.Response                    // Close has no effect over HTTP/2
+	source         []byte             // the value of sourceField; nil for none
+	trailers       []byte             // lines; not sent over HTTP/1
+	sending        *exchange.Exchange // which holds the body, nil for none
+	head           bool               // the request's method is HEAD: no body is sent
 }
 
 // sourceField says where the response is from: "ssp/<name>" or "proxy/<reason>".
@@ -40,7 +40,7 @@ const maxKeptFields = 16 << 10
 
 // reset makes w empty. Only head and sending stay.
 func (w *response) reset() {
-	w.Response = http1server.Response{Fields: w.Fields[:0], Length: -1}
+	w.Response = http1.Response{Fields: w.Fields[:0], Length: -1}
 	w.source, w.trailers = nil, w.trailers[:0]
 	if cap(w.Fields)+cap(w.trailers) > maxKeptFields {
 		w.Fields, w.trailers = nil, nil
@@ -71,7 +71,7 @@ func (w *response) begin(status int, contentType string, source []byte) {
 	if source != nil {
 		w.addField(sourceField, source)
 	}
-	w.Fields = httpheader.AppendDate(w.Fields, time.Now())
+	w.Fields = header.AppendDate(w.Fields, time.Now())
 }
 
 func (w *response) addField(name string, value []byte) {
@@ -126,12 +126,12 @@ func (p *Proxy) writeResult(w *response, r *request, res *route.Result, now time
 		r.writeNoAd(w, res.SSP.SourceBytes(), res.Outcome, res.Outcome.Row().NBR)
 		return
 	}
-	if res.Outcome == upstream.NoBid {
+	if res.Outcome == exchange.NoBid {
 		r.noAd(bySSP)
 	}
 	a := &res.Exchange.Response
-	if res.Outcome == upstream.Merged {
-		w.begin(statusOK, "application/json", []byte("proxy/"+upstream.Merged.String()))
+	if res.Outcome == exchange.Merged {
+		w.begin(statusOK, "application/json", []byte("proxy/"+exchange.Merged.String()))
 	} else {
 		w.Status, w.source = a.Status, res.SSP.SourceBytes()
 		policy := res.SSP.Policy()
@@ -148,8 +148,8 @@ func (p *Proxy) writeResult(w *response, r *request, res *route.Result, now time
 
 // writeError writes adbuffer's own response for a request that no SSP responded to. It returns false
 // if the route's response for no ad replaces that. It is also the response if no SSP is asked.
-func (r *request) writeError(w *response, o upstream.Outcome, status int, sspName, detail string) (isOwn bool) {
-	if o == upstream.Filtered || r.route != nil && r.route.NoAdOnError && status >= statusInternal {
+func (r *request) writeError(w *response, o exchange.Outcome, status int, sspName, detail string) (isOwn bool) {
+	if o == exchange.Filtered || r.route != nil && r.route.NoAdOnError && status >= statusInternal {
 		r.writeNoAd(w, []byte("proxy/"+o.String()), o, o.Row().NBR)
 		return false
 	}
@@ -204,10 +204,10 @@ func (p *Proxy) done(w *response, r *request, panicked any) {
 	if panicked != nil {
 		p.panics.Add(1)
 		p.log.Error("a request made the handler panic", zap.Any("panic", panicked), zap.ByteString("stack", debug.Stack()))
-		e := end{outcome: upstream.Internal, detail: panicDetail, at: time.Now()}
+		e := end{outcome: exchange.Internal, detail: panicDetail, at: time.Now()}
 		w.reset()
 		w.Close = true
-		r.writeOwn(w, upstream.Internal, upstream.Internal.Row().Status, r.requestID(), "", panicDetail)
+		r.writeOwn(w, exchange.Internal, exchange.Internal.Row().Status, r.requestID(), "", panicDetail)
 		p.ended(w, r, &e)
 		r.setRequestID(w, r.requestID())
 		// The request's buffers may still be in use elsewhere: the garbage collector frees them.

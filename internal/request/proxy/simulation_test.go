@@ -21,14 +21,14 @@ import (
 
 	"go.uber.org/zap"
 
-	"adbuffer/internal/client/http1server"
+	"adbuffer/internal/client/http1"
 	"adbuffer/internal/request/proxy"
 	"adbuffer/internal/request/route"
 	"adbuffer/internal/ssp/pool"
 	"adbuffer/internal/ssp/ssp"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/httpheader"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
+	"adbuffer/internal/wire/header"
 )
 
 // full runs the campaigns of this package completely: go test ./internal/request/proxy -full. Without it
@@ -47,25 +47,25 @@ const (
 // simSSP responds with the method and the body of the request. In the query, delay=300 delays the
 // response by 300 ms, and big=1000 sets the size of its body.
 type simSSP struct {
-	note  func(*upstream.Request) // is called for each request; may be nil
+	note  func(*exchange.Request) // is called for each request; may be nil
 	terse bool                    // its responses have no body
 }
 
-func (*simSSP) Addresses(context.Context) ([]upstream.Address, error) {
-	return []upstream.Address{{Endpoint: upstream.Endpoint{Authority: "ssp.example"}, AddrPort: netip.MustParseAddrPort("192.0.2.1:80")}}, nil
+func (*simSSP) Addresses(context.Context) ([]exchange.Address, error) {
+	return []exchange.Address{{Endpoint: exchange.Endpoint{Authority: "ssp.example"}, AddrPort: netip.MustParseAddrPort("192.0.2.1:80")}}, nil
 }
 
-func (s *simSSP) Dial(_ context.Context, _ upstream.Address, _ []upstream.Address, _ bool, owner upstream.Owner) (pool.Dialed, error) {
+func (s *simSSP) Dial(_ context.Context, _ exchange.Address, _ []exchange.Address, _ bool, owner exchange.Owner) (pool.Dialed, error) {
 	return pool.Dialed{Conn: &simSSPConn{ssp: s, owner: owner}}, nil
 }
 
 type simSSPConn struct {
 	ssp    *simSSP
-	owner  upstream.Owner
-	reason upstream.CloseReason
+	owner  exchange.Owner
+	reason exchange.CloseReason
 }
 
-func (c *simSSPConn) Do(ex *upstream.Exchange) error {
+func (c *simSSPConn) Do(ex *exchange.Exchange) error {
 	if c.ssp.note != nil {
 		c.ssp.note(&ex.Request)
 	}
@@ -86,12 +86,12 @@ func (c *simSSPConn) Do(ex *upstream.Exchange) error {
 	return nil
 }
 
-func (c *simSSPConn) Protocol() upstream.Protocol       { return upstream.HTTP1 }
+func (c *simSSPConn) Protocol() exchange.Protocol       { return exchange.HTTP1 }
 func (c *simSSPConn) Places() int                       { return 1 }
 func (c *simSSPConn) Idle() bool                        { return true }
-func (c *simSSPConn) Close(why upstream.CloseReason)    { c.reason = why }
-func (c *simSSPConn) CloseReason() upstream.CloseReason { return c.reason }
-func (*simSSPConn) IdleLimit() time.Duration            { return upstream.NoIdleLimit }
+func (c *simSSPConn) Close(why exchange.CloseReason)    { c.reason = why }
+func (c *simSSPConn) CloseReason() exchange.CloseReason { return c.reason }
+func (*simSSPConn) IdleLimit() time.Duration            { return exchange.NoIdleLimit }
 
 // simListener accepts the clients' sockets.
 type simListener struct {
@@ -136,12 +136,12 @@ func newSimProxy(t testing.TB, change func(*proxy.Options)) *simProxy {
 	s := &simProxy{t: t, ssp: new(simSSP), l: &simListener{make(chan net.Conn), make(chan struct{})}, served: make(chan error, 1)}
 	s.pool = pool.New(pool.Options{
 		SSP: "a", MaxConns: 64, MaxHTTP2Conns: 1, MaxIdle: 64, MaxPending: 1000, PendingTimeout: time.Minute, MaxDials: 4,
-		BackoffMin: time.Millisecond, BackoffMax: time.Millisecond, ConnectTimeout: time.Minute, Protocol: upstream.HTTP1, MaxStreams: 1,
+		BackoffMin: time.Millisecond, BackoffMax: time.Millisecond, ConnectTimeout: time.Minute, Protocol: exchange.HTTP1, MaxStreams: 1,
 	}, s.ssp)
-	so := ssp.Options{Name: "a", Scheme: "http", Path: "/bid", Policy: httpheader.NewPolicy(httpheader.PolicyOptions{}), MaxBufferedBytes: 1 << 24}
+	so := ssp.Options{Name: "a", Scheme: "http", Path: "/bid", Policy: header.NewPolicy(header.PolicyOptions{}), MaxBufferedBytes: 1 << 24}
 	rt := &route.Route{Name: "r", Match: route.Match{Path: "/fill"}, Mode: route.Single, Targets: []route.Target{{SSP: ssp.New(so, s.pool), Weight: 1}}}
 	o := proxy.Options{
-		Options: http1server.Options{
+		Options: http1.Options{
 			MaxConnections: 1000, MaxStreams: 250, MaxBufferedBytes: 1 << 24, ReadTimeout: simRead, WriteTimeout: simWrite, IdleTimeout: simIdle,
 			MaxHeaderBytes: 2048, MaxBodyBytes: 1 << 18, AbortOnClose: true,
 		},

@@ -4,7 +4,7 @@ import (
 	"container/list"
 	"sync"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // slowClients are requests whose body is still arriving (uploads), or responses of which clients have
@@ -16,13 +16,13 @@ import (
 // A request whose body arrives with its message head, and a response that the socket takes at once,
 // are never among them.
 type slowClients struct {
-	budget *upstream.Budget // of all messages; only its limit is used
+	budget *exchange.Budget // of all messages; only its limit is used
 	drop   func(source)     // ends one of them
 
 	mu      sync.Mutex // guards the fields below, and the fields of each waiting
 	limit   int        // of their number; 0 = none
 	all     waitings
-	shares  map[*upstream.Budget]*waitings
+	shares  map[*exchange.Budget]*waitings
 	dropped uint64
 }
 
@@ -39,7 +39,7 @@ type waiting struct {
 	begun   bool // it was among them; only the code that reads or writes the message uses it
 	dropped bool
 	source  source
-	share   *upstream.Budget // nil for a request, and for a response of several SSPs or of none
+	share   *exchange.Budget // nil for a request, and for a response of several SSPs or of none
 	bytes   int64            // before begin only the code that reads the message uses it
 	place   *list.Element    // in all; nil while it is not among them
 	ofShare *list.Element    // in the share's
@@ -59,7 +59,7 @@ func (s *slowClients) setLimit(n int) {
 
 // begin adds w, which holds n bytes more than grow has noted. ex is the exchange of a response, or
 // nil. begin may be called again.
-func (s *slowClients) begin(w *waiting, from source, ex *upstream.Exchange, n int) {
+func (s *slowClients) begin(w *waiting, from source, ex *exchange.Exchange, n int) {
 	if w.begun {
 		return
 	}
@@ -77,11 +77,11 @@ func (s *slowClients) begin(w *waiting, from source, ex *upstream.Exchange, n in
 	s.shrinkLocked(&s.all, s.budget, s.limit)
 }
 
-func (s *slowClients) shareLocked(b *upstream.Budget) *waitings {
+func (s *slowClients) shareLocked(b *exchange.Budget) *waitings {
 	share := s.shares[b]
 	if share == nil {
 		if s.shares == nil {
-			s.shares = make(map[*upstream.Budget]*waitings)
+			s.shares = make(map[*exchange.Budget]*waitings)
 		}
 		share = new(waitings)
 		s.shares[b] = share
@@ -106,7 +106,7 @@ func (s *slowClients) grow(w *waiting, n int64) {
 
 // shrinkLocked drops the oldest ones above half of the budget, or above limit. The last one may hold
 // any bytes.
-func (s *slowClients) shrinkLocked(some *waitings, budget *upstream.Budget, limit int) {
+func (s *slowClients) shrinkLocked(some *waitings, budget *exchange.Budget, limit int) {
 	for limit > 0 && some.list.Len() > limit || some.list.Len() > 1 && some.bytes > budget.Limit()/2 {
 		oldest := some.list.Front().Value.(*waiting)
 		s.removeLocked(oldest)

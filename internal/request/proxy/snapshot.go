@@ -3,7 +3,7 @@ package proxy
 import (
 	"adbuffer/internal/machine/metrics"
 	"adbuffer/internal/machine/overload"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // Snapshot is the traffic side at one moment, for the admin page. Counts are
@@ -40,7 +40,7 @@ func (p *Proxy) Snapshot() Snapshot {
 		s.Unreadable += p.unreadable[why].Load()
 	}
 	for _, rs := range v.routes {
-		for o := range upstream.Outcomes {
+		for o := range exchange.Outcomes {
 			if n := rs.outcomes[o].Load(); n > 0 {
 				s.Outcomes[o.String()] += n
 				s.Requests += n
@@ -67,7 +67,7 @@ func (p *Proxy) Routes() []RouteCounts {
 	var all []RouteCounts
 	for _, rs := range p.current().routes {
 		r := RouteCounts{Name: rs.name, Outcomes: make(map[string]uint64), Masked: rs.masked.Load(), Latency: rs.duration}
-		for o := range upstream.Outcomes {
+		for o := range exchange.Outcomes {
 			if n := rs.outcomes[o].Load(); n > 0 {
 				r.Outcomes[o.String()] = n
 			}

@@ -4,8 +4,8 @@ import (
 	"sync/atomic"
 
 	"adbuffer/internal/machine/metrics"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/logs"
-	"adbuffer/internal/wire/upstream"
 )
 
 // origin is the part that decided that there is no ad: the label `origin`.
@@ -22,7 +22,7 @@ var originNames = [origins]string{"proxy", "ssp"}
 // routeStats are the counters of a route: plain atomics, read at scrape time.
 type routeStats struct {
 	name     string
-	outcomes [upstream.Outcomes]atomic.Uint64
+	outcomes [exchange.Outcomes]atomic.Uint64
 	duration *metrics.Histogram
 	noAds    [origins]atomic.Uint64
 	masked   atomic.Uint64 // errors of SSPs that on_error replaced

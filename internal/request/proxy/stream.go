@@ -5,24 +5,24 @@ import (
 	"sync"
 	"time"
 
-	"adbuffer/internal/client/http1server"
-	"adbuffer/internal/client/http2server"
+	"adbuffer/internal/client/http1"
+	"adbuffer/internal/client/http2"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/http2codec"
-	"adbuffer/internal/wire/upstream"
 )
 
-// stream is a request of HTTP/2. It implements http2server.Request and source. The objects are reused.
+// stream is a request of HTTP/2. It implements http2.Request and source. The objects are reused.
 type stream struct {
-	of       *http2server.Stream
+	of       *http2.Stream
 	proxy    *Proxy
-	conn     *http1server.Conn
+	conn     *http1.Conn
 	request  *request // nil once there is a response
 	waiting  waiting  // while the client has not read enough of the response
 	response response
-	message  http2server.Response // made from response
-	id       uint32               // of the stream, since another goroutine may call stop
+	message  http2.Response // made from response
+	id       uint32         // of the stream, since another goroutine may call stop
 
-	left      *upstream.Cancel // ends when the client no longer wants the response
+	left      *exchange.Cancel // ends when the client no longer wants the response
 	cancelled bool             // left has ended, and is not used again
 
 	// undecided means a GET or HEAD whose stream has not ended. A body is not allowed: if one
@@ -33,13 +33,13 @@ type stream struct {
 }
 
 var streams = sync.Pool{New: func() any {
-	s := &stream{left: upstream.NewCancel(), response: response{Response: http1server.Response{Length: -1}}}
+	s := &stream{left: exchange.NewCancel(), response: response{Response: http1.Response{Length: -1}}}
 	s.goneFunc = func() bool { return s.of.Gone() }
 	return s
 }}
 
-// Open implements http1server.Handler.
-func (p handler) Open(c *http1server.Conn, of *http2server.Stream, b *http2codec.RequestBlock, last bool) (http2server.Request, *http2server.Response) {
+// Open implements http1.Handler.
+func (p handler) Open(c *http1.Conn, of *http2.Stream, b *http2codec.RequestBlock, last bool) (http2.Request, *http2.Response) {
 	s := streams.Get().(*stream)
 	s.of, s.proxy, s.conn, s.id = of, p.Proxy, c, of.ID()
 	from := c.Client
@@ -61,7 +61,7 @@ func (s *stream) admit(b *http2codec.RequestBlock, last bool) (ok bool) {
 		}
 	}()
 	f := s.check(b, last)
-	s.undecided = f == nil && !last && r.ssp.Method != upstream.POST
+	s.undecided = f == nil && !last && r.ssp.Method != exchange.POST
 	if s.undecided {
 		return true
 	}
@@ -86,13 +86,13 @@ func (s *stream) check(b *http2codec.RequestBlock, last bool) *refusal {
 		return r.opts.HeadTooLarge()
 	}
 	if err := r.fields.Take(header, b.Lines); err != nil {
-		return http1server.MalformedFields(err)
+		return http1.MalformedFields(err)
 	}
 	return r.checkStream(method, target, last)
 }
 
 // refuse makes the response to a request whose body is late or invalid.
-func (s *stream) refuse(f *refusal) *http2server.Response {
+func (s *stream) refuse(f *refusal) *http2.Response {
 	p, r := s.proxy, s.request
 	s.request = nil
 	func() {
@@ -102,7 +102,7 @@ func (s *stream) refuse(f *refusal) *http2server.Response {
 	return s.respond()
 }
 
-func (s *stream) Data(b []byte) *http2server.Response {
+func (s *stream) Data(b []byte) *http2.Response {
 	if f := s.proxy.addBody(s.request, b); f != nil {
 		return s.refuse(f)
 	}
@@ -113,20 +113,20 @@ func (s *stream) Await() { s.proxy.uploads.begin(&s.request.upload, s, nil, 0) }
 
 func (s *stream) stopUpload() { go s.conn.HTTP2().Drop(s.id) }
 
-func (s *stream) Dropped() *http2server.Response {
+func (s *stream) Dropped() *http2.Response {
 	p := s.proxy
 	p.uploads.end(&s.request.upload, false)
 	return s.refuse(p.uploadDropped())
 }
 
-func (s *stream) TimedOut() *http2server.Response {
+func (s *stream) TimedOut() *http2.Response {
 	if s.proxy.uploads.end(&s.request.upload, false) {
 		return s.refuse(s.proxy.uploadDropped())
 	}
 	return s.refuse(s.request.opts.NotReadInTime())
 }
 
-func (s *stream) Serve() *http2server.Response {
+func (s *stream) Serve() *http2.Response {
 	p, r := s.proxy, s.request
 	s.request = nil
 	p.streams.Add(1)
@@ -160,18 +160,18 @@ func (s *stream) Release() {
 	s.response.release()
 	s.request, s.of, s.proxy, s.conn = nil, nil, nil, nil
 	if s.cancelled {
-		s.left, s.cancelled = upstream.NewCancel(), false
+		s.left, s.cancelled = exchange.NewCancel(), false
 	}
-	s.message = http2server.Response{}
+	s.message = http2.Response{}
 	streams.Put(s)
 }
 
 // neverServed ends a request whose stream ended before it was whole, or before a worker took it.
 func (s *stream) neverServed(r *request) {
 	p := s.proxy
-	e := end{outcome: upstream.ClientGone, at: time.Now()}
+	e := end{outcome: exchange.ClientGone, at: time.Now()}
 	if v := s.of.Violation(); v != "" {
-		e.outcome, e.detail = upstream.BadRequest, v
+		e.outcome, e.detail = exchange.BadRequest, v
 	}
 	r.beginTrace(e.at)
 	p.ended(&s.response, r, &e)
@@ -180,9 +180,9 @@ func (s *stream) neverServed(r *request) {
 }
 
 // respond returns the response with its Content-Length.
-func (s *stream) respond() *http2server.Response {
+func (s *stream) respond() *http2.Response {
 	w := &s.response
-	s.message = http2server.Response{Status: w.Status, Body: w.Body, Trailers: w.trailers, Drain: s.proxy.Draining(), Pause: w.Pause}
+	s.message = http2.Response{Status: w.Status, Body: w.Body, Trailers: w.trailers, Drain: s.proxy.Draining(), Pause: w.Pause}
 	length, stated := len(w.Body), w.Status != statusNoContent && w.Status != statusNotModified
 	if w.head {
 		s.message.Body, s.message.Trailers = nil, nil

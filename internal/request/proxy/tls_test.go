@@ -44,7 +44,7 @@ func TestTLSSessionsAreResumedAlsoAfterAReload(t *testing.T) {
 	for range 3 {
 		c, err := tls.Dial("tcp", m.addr(), config)
 		testsupport.NoError(t, err)
-		exchange(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 200)
+		sendAndRead(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 200)
 		c.Close()
 		m.p.Reload(m.options, route.NewTable([]*route.Route{m.same()}))
 	}
@@ -52,8 +52,8 @@ func TestTLSSessionsAreResumedAlsoAfterAReload(t *testing.T) {
 	m.await(2, handshakes, "true")
 }
 
-// exchange sends raw bytes and reads one response.
-func exchange(tb testing.TB, c net.Conn, raw string, status int) string {
+// sendAndRead sends raw bytes and reads one response.
+func sendAndRead(tb testing.TB, c net.Conn, raw string, status int) string {
 	tb.Helper()
 	send(tb, c, raw)
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -113,7 +113,7 @@ func TestHandshakesThatFailAreCountedByReason(t *testing.T) {
 	testsupport.MustTrue(t, err != nil, "a TLS 1.1 handshake succeeded")
 	m.await(1, failedHandshakes, "version")
 
-	body := exchange(t, m.dial(), "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 400)
+	body := sendAndRead(t, m.dial(), "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 400)
 	testsupport.True(t, strings.Contains(body, "this listener expects TLS"), "response to plain HTTP: %s", body)
 	m.await(1, failedHandshakes, "invalid")
 	m.await(0, openClients, "")
@@ -135,7 +135,7 @@ func TestClientsWithoutACertificateAreRefusedIfClientCAsAreConfigured(t *testing
 	c, err := tls.Dial("tcp", m.addr(), with)
 	testsupport.NoError(t, err)
 	defer c.Close()
-	exchange(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200)
+	sendAndRead(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200)
 }
 
 // A stalled handshake delays neither Accept nor other clients, but counts as a connection.
@@ -147,7 +147,7 @@ func TestStalledHandshakesAreCountedAndDelayNoOtherClient(t *testing.T) {
 	m.await(10, openClients, "")
 	m.await(10, "adbuffer_client_tls_handshakes_in_progress", "")
 	c := m.dialTLS()
-	exchange(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200)
+	sendAndRead(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200)
 	m.await(11, openClients, "")
 }
 
@@ -161,7 +161,7 @@ func TestConnectionsOverTheLimitAreClosedOverTLS(t *testing.T) {
 	n, err := m.dial().Read(make([]byte, 1))
 	testsupport.True(t, n == 0 && err != nil, "a connection over the limit was not closed")
 	testsupport.Equal(t, m.routesCounted()["none"], 1, "%v connections are refused")
-	exchange(t, c, "a", 200)
+	sendAndRead(t, c, "a", 200)
 }
 
 // A client that has sent half a TLS record is not idle, however long the rest takes.
@@ -174,7 +174,7 @@ func TestARecordThatDoesNotEndIsARequestThatDoesNotEnd(t *testing.T) {
 	cut.Conn = raw
 	c := tls.Client(&cut, &tls.Config{RootCAs: newIdentity().roots, ServerName: "adbuffer.test"})
 	defer c.Close()
-	exchange(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200)
+	sendAndRead(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200)
 	m.reload(func(o *proxy.Options) { o.ReadTimeout = 20 * time.Millisecond })
 	cut.after = 20
 	io.WriteString(c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -213,7 +213,7 @@ func TestServerSaysCloseNotify(t *testing.T) {
 	m := idlesSoon(t)
 	for _, raw := range []string{"GET /fill HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", getFill} {
 		c := m.dialTLS()
-		exchange(t, c, raw, 204)
+		sendAndRead(t, c, raw, 204)
 		if _, err := c.Read(make([]byte, 1)); err != io.EOF { // without close_notify the error is another one
 			t.Errorf("the connection ended with %v, not by close_notify", err)
 		}
@@ -226,7 +226,7 @@ func TestDrainEndsHandshakesAndParkedClients(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.ReadTimeout = time.Hour }), bids("a", "{}"))
 	m.dial() // its handshake does not begin
 	parked := m.dialTLS()
-	exchange(t, parked, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200)
+	sendAndRead(t, parked, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200)
 	m.await(2, openClients, "")
 	for m.p.Counts().Serving > 1 {
 		time.Sleep(time.Millisecond)

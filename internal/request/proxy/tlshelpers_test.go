@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"adbuffer/internal/client/http1server"
+	"adbuffer/internal/client/http1"
 	"adbuffer/internal/request/proxy"
 	"adbuffer/internal/request/route"
 	"adbuffer/internal/test/testsupport"
@@ -29,7 +29,7 @@ var newIdentity = sync.OnceValue(func() identity {
 	return identity{
 		server: &tls.Config{
 			MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate},
-			NextProtos: http1server.NextProtos(), DynamicRecordSizingDisabled: true,
+			NextProtos: http1.NextProtos(), DynamicRecordSizingDisabled: true,
 		},
 		roots: testsupport.Roots(certificate),
 	}

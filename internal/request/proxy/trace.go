@@ -3,9 +3,9 @@ package proxy
 import (
 	"time"
 
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/logs"
 	"adbuffer/internal/wire/tracing"
-	"adbuffer/internal/wire/upstream"
 )
 
 // beginTrace decides once whether r is traced. For a request that is refused before it is complete,
@@ -38,7 +38,7 @@ func (r *request) endTrace(w *response, e *end) {
 	if r.fields.HTTP2 {
 		t.Protocol = "2"
 	}
-	if e.outcome != upstream.ClientGone {
+	if e.outcome != exchange.ClientGone {
 		t.Status = w.Status
 	}
 	r.ssp.Trace.Ended(&t)

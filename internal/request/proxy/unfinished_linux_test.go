@@ -238,7 +238,7 @@ func TestAHeadThatMakesRoomGets408(t *testing.T) {
 			send(m.t, slow, "GET ")
 			m.awaitReading(1)
 			m.honest(over)
-			body := exchange(t, slow, "", 408)
+			body := sendAndRead(t, slow, "", 408)
 			testsupport.True(t, strings.Contains(body, "see server.max_connections"), "body: %s", body)
 			m.await(0, "adbuffer_in_flight_requests", "")
 			testsupport.Equal(t, m.seriesOf("adbuffer_requests_total", "bad_request", "none"), 1, "%v requests ended as bad_request")

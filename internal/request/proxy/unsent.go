@@ -3,7 +3,7 @@ package proxy
 import (
 	"sync"
 
-	"adbuffer/internal/client/http1server"
+	"adbuffer/internal/client/http1"
 )
 
 // unsents are the HTTP/2 connections whose clients do not read, with the frames that wait for them. The
@@ -12,12 +12,12 @@ import (
 // much: see slowClients.
 type unsents struct {
 	mu  sync.Mutex // guards all
-	all map[*http1server.Conn]*unsent
+	all map[*http1.Conn]*unsent
 }
 
 // unsent is a source without an upload. The lock of its HTTP/2 connection guards its fields.
 type unsent struct {
-	conn    *http1server.Conn
+	conn    *http1.Conn
 	waiting waiting
 	bytes   int
 }
@@ -27,13 +27,13 @@ func (*unsent) stopUpload() {}
 func (u *unsent) dropUnread() { go u.conn.HTTP2().DropUnsent() }
 
 // of returns what is unsent on c.
-func (s *unsents) of(c *http1server.Conn) *unsent {
+func (s *unsents) of(c *http1.Conn) *unsent {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u := s.all[c]
 	if u == nil {
 		if s.all == nil {
-			s.all = make(map[*http1server.Conn]*unsent)
+			s.all = make(map[*http1.Conn]*unsent)
 		}
 		u = &unsent{conn: c}
 		s.all[c] = u
@@ -47,11 +47,11 @@ func (s *unsents) remove(u *unsent) {
 	delete(s.all, u.conn)
 }
 
-// Hold implements http1server.Handler.
+// Hold implements http1.Handler.
 func (p *Proxy) Hold(n int) { p.budget.Hold(int64(n)) }
 
-// Unsent implements http1server.Handler.
-func (p *Proxy) Unsent(c *http1server.Conn, n int) {
+// Unsent implements http1.Handler.
+func (p *Proxy) Unsent(c *http1.Conn, n int) {
 	u := p.unsents.of(c)
 	p.budget.Hold(int64(n))
 	u.bytes += n

@@ -9,7 +9,7 @@ import (
 
 	"adbuffer/internal/ssp/ssp"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // TestModesAllocateLittle bounds the allocations of a request in each mode. The pools are warm, and
@@ -33,19 +33,19 @@ func TestModesAllocateLittle(t *testing.T) {
 		name string
 		rt   *Route
 		most float64
-		want upstream.Outcome
+		want exchange.Outcome
 	}{
-		{"single", newRoute(Single, tiers[2]), 0, upstream.Fill},
-		{"split", newRoute(Split, tiers[2], tiers[2]), 0, upstream.Fill},
-		{"waterfall", newRoute(Waterfall, tiers...), 0, upstream.Fill},
-		{"single, mirrored", mirroring(tiers[2], quiet("m", fills(0, body)), 1, 1<<20), 0, upstream.Fill},
-		{"single, mirror over its budget", mirroring(tiers[2], quiet("m", silent), 1, 1), 0, upstream.Fill},
-		{"parallel-all over 4", all(bids()), 0, upstream.Merged},
-		{"parallel-all over 4, of them 2 secondary", all(bids(), false, false, true, true), 8, upstream.Merged},
-		{"parallel-first over 4", newRoute(ParallelFirst, bids()...), 8, upstream.Fill},
+		{"single", newRoute(Single, tiers[2]), 0, exchange.Fill},
+		{"split", newRoute(Split, tiers[2], tiers[2]), 0, exchange.Fill},
+		{"waterfall", newRoute(Waterfall, tiers...), 0, exchange.Fill},
+		{"single, mirrored", mirroring(tiers[2], quiet("m", fills(0, body)), 1, 1<<20), 0, exchange.Fill},
+		{"single, mirror over its budget", mirroring(tiers[2], quiet("m", silent), 1, 1), 0, exchange.Fill},
+		{"parallel-all over 4", all(bids()), 0, exchange.Merged},
+		{"parallel-all over 4, of them 2 secondary", all(bids(), false, false, true, true), 8, exchange.Merged},
+		{"parallel-first over 4", newRoute(ParallelFirst, bids()...), 8, exchange.Fill},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := newClient(t, upstream.POST, "a=1&b=2", body, "User-Agent: phone", "Cookie: id=1")
+			r := newClient(t, exchange.POST, "a=1&b=2", body, "User-Agent: phone", "Cookie: id=1")
 			p := &Process{InFlight: new(ssp.InFlight)}
 			n := testing.AllocsPerRun(200, func() {
 				r.Received = time.Now()

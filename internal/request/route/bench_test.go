@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"adbuffer/internal/ssp/ssp"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // BenchmarkModes measures what a mode costs, with connections that cost nothing. parallel-first
@@ -42,12 +42,12 @@ func BenchmarkModes(b *testing.B) {
 func BenchmarkMerge(b *testing.B) {
 	bid := `{"id":"7","impid":"1","price":1.25,"w":320,"h":50,"adomain":["a.example"],"cat":["IAB1"],"crid":"c","adm":"` + strings.Repeat("x", 1000) + `"}`
 	body := []byte(`{"id":"r1","bidid":"x","cur":"USD","seatbid":[{"seat":"s","bid":[` + bid + "," + bid + "," + bid + `]}]}`)
-	r := newClient(b, upstream.POST, "", `{"id":"r1","imp":[{"id":"1"},{"id":"2"}]}`)
+	r := newClient(b, exchange.POST, "", `{"id":"r1","imp":[{"id":"1"},{"id":"2"}]}`)
 	r.Budget, r.Request.Budget = nil, nil
 	f := fanout{legs: make([]leg, 8)}
 	s := newFake(b, "a", reply{}).SSP
 	for i := range f.legs {
-		f.legs[i] = leg{target: &Target{SSP: s}, received: true, ex: upstream.AcquireExchange()}
+		f.legs[i] = leg{target: &Target{SSP: s}, received: true, ex: exchange.AcquireExchange()}
 		f.legs[i].ex.Response.Body = body
 	}
 	b.ReportAllocs()

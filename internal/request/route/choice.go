@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"errors"
 
-	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/header"
 )
 
 // Errors of a client's choice.
@@ -22,7 +22,7 @@ const control = "ssp"
 // not choose. It also returns the query, without the control parameter if that was a choice.
 // fromPath is the name from Find. The query's other bytes stay unchanged, in order. If the
 // parameter was cut from the middle, the result is in *scratch, which grows as needed.
-func (rt *Route) Choose(f *httpheader.RequestFields, fromPath []byte, scratch *[]byte) (t *Target, query []byte, err error) {
+func (rt *Route) Choose(f *header.RequestFields, fromPath []byte, scratch *[]byte) (t *Target, query []byte, err error) {
 	if !rt.ClientChoice {
 		return nil, f.Query, nil
 	}

@@ -10,8 +10,8 @@ import (
 
 	"adbuffer/internal/ssp/ssp"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/httpheader"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
+	"adbuffer/internal/wire/header"
 )
 
 func TestMain(m *testing.M) {
@@ -22,13 +22,13 @@ func TestMain(m *testing.M) {
 type client struct {
 	ssp.Request
 	head, query, body []byte
-	fields            httpheader.RequestFields
-	identity          httpheader.Identity
+	fields            header.RequestFields
+	identity          header.Identity
 }
 
 const deadline = 300 * ms
 
-func newClient(t testing.TB, method upstream.Method, query, body string, lines ...string) *client {
+func newClient(t testing.TB, method exchange.Method, query, body string, lines ...string) *client {
 	t.Helper()
 	c := new(client)
 	c.set(t, method, query, body, lines...)
@@ -36,7 +36,7 @@ func newClient(t testing.TB, method upstream.Method, query, body string, lines .
 }
 
 // set changes c to another request, in the same memory.
-func (c *client) set(t testing.TB, method upstream.Method, query, body string, lines ...string) {
+func (c *client) set(t testing.TB, method exchange.Method, query, body string, lines ...string) {
 	t.Helper()
 	c.head = append(c.head[:0], "Host: adbuffer.test\r\n"...)
 	for _, l := range lines {
@@ -50,7 +50,7 @@ func (c *client) set(t testing.TB, method upstream.Method, query, body string, l
 	now := time.Now()
 	c.Request = ssp.Request{
 		Method: method, Query: c.query, Fields: &c.fields, Identity: &c.identity, Body: c.body,
-		Received: now, Deadline: now.Add(deadline), Budget: upstream.NewBudget(1 << 20), Held: int64(len(c.body)),
+		Received: now, Deadline: now.Add(deadline), Budget: exchange.NewBudget(1 << 20), Held: int64(len(c.body)),
 	}
 }
 
@@ -64,11 +64,11 @@ func (c *client) poison() {
 		}
 	}
 	c.fields.Reset()
-	c.identity = httpheader.Identity{}
+	c.identity = header.Identity{}
 	c.Request = ssp.Request{}
 }
 
-func get(t testing.TB) *client { return newClient(t, upstream.GET, "pub=1", "") }
+func get(t testing.TB) *client { return newClient(t, exchange.GET, "pub=1", "") }
 
 // newProcess returns a process without a limit, for a test in a bubble. The test fails if a leg
 // panics or still runs at the end.
@@ -140,7 +140,7 @@ func want(t testing.TB, what, got, want string) {
 
 // wantEmpty checks, in a testsupport.Bubble, that all bytes of the budget are released once every
 // leg has ended.
-func wantEmpty(t testing.TB, b *upstream.Budget) {
+func wantEmpty(t testing.TB, b *exchange.Budget) {
 	t.Helper()
 	synctest.Wait()
 	testsupport.Equal(t, b.Used(), 0, "%d bytes of the budget are still held")

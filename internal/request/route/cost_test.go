@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/exchange"
+	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/syntax"
-	"adbuffer/internal/wire/upstream"
 )
 
 func TestHostileBodyCostsTheEnvelopeNoMoreThanACommonOne(t *testing.T) {
@@ -95,7 +95,7 @@ func TestHostileTargetCostsRoutingNoMoreThanACommonOne(t *testing.T) {
 	}
 	routes = append(routes, &Route{Name: "last", Targets: routes[0].Targets, ClientChoice: true, Match: Match{Path: "/*"}})
 	table := NewTable(routes)
-	var f httpheader.RequestFields
+	var f header.RequestFields
 	var scratch []byte
 	cost := func(path, query, fields string) func() time.Duration {
 		return func() time.Duration {
@@ -135,7 +135,7 @@ func TestHostileTargetCostsRoutingNoMoreThanACommonOne(t *testing.T) {
 
 // The impressions of a request are searched once, and not for each SSP that gave no bid.
 func TestManyImpressionsCostManySSPsNoMoreThanOne(t *testing.T) {
-	r := newClient(t, upstream.POST, "", `{"id":"r1","imp":[`+strings.Repeat(`{},`, 20000)+`{"id":"i"}]}`)
+	r := newClient(t, exchange.POST, "", `{"id":"r1","imp":[`+strings.Repeat(`{},`, 20000)+`{"id":"i"}]}`)
 	cost := func(ssps int) time.Duration {
 		f := fanout{legs: make([]leg, ssps)}
 		s := newFake(t, "a", reply{}).SSP
@@ -143,7 +143,7 @@ func TestManyImpressionsCostManySSPsNoMoreThanOne(t *testing.T) {
 			f.legs[i].target = &Target{SSP: s}
 		}
 		bid := &f.legs[0]
-		bid.received, bid.ex = true, upstream.AcquireExchange()
+		bid.received, bid.ex = true, exchange.AcquireExchange()
 		bid.ex.Response.Body = []byte(`{"id":"r1","seatbid":[{"bid":[{"id":"1","impid":"i","price":1}]}]}`)
 		return testsupport.Shortest(func() {
 			res := f.merged(&r.Request)

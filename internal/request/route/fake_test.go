@@ -11,8 +11,8 @@ import (
 	"adbuffer/internal/ssp/pool"
 	"adbuffer/internal/ssp/ssp"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/httpheader"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
+	"adbuffer/internal/wire/header"
 )
 
 const ms = time.Millisecond
@@ -23,7 +23,7 @@ type reply struct {
 	status int    // 0: no response
 	fields string // lines
 	body   string
-	err    *upstream.Error // in place of a response
+	err    *exchange.Error // in place of a response
 	panics bool            // when the body has arrived
 	// stubborn is how long the connection keeps a cancelled exchange. It reads the request during
 	// that time.
@@ -42,8 +42,8 @@ func responses(after time.Duration, status int) reply {
 	return r
 }
 
-func fails(after time.Duration, o upstream.Outcome) reply {
-	return reply{after: after, err: &upstream.Error{Outcome: o, Progress: upstream.MaybeProcessed}}
+func fails(after time.Duration, o exchange.Outcome) reply {
+	return reply{after: after, err: &exchange.Error{Outcome: o, Progress: exchange.MaybeProcessed}}
 }
 
 // silent does not respond.
@@ -62,7 +62,7 @@ type fakeSSP struct {
 	pool *pool.Pool
 
 	// script, if set, returns the reply to each request.
-	script func(ex *upstream.Exchange) reply
+	script func(ex *exchange.Exchange) reply
 	// dialTakes is how long a connection takes to open.
 	dialTakes time.Duration
 	// quiet disables the record of requests.
@@ -79,9 +79,9 @@ func newFake(t testing.TB, name string, r reply, change ...func(*ssp.Options)) *
 	f := &fakeSSP{t: t, reply: r}
 	f.pool = pool.New(pool.Options{
 		SSP: name, MaxConns: 1, MaxHTTP2Conns: 1, MaxIdle: 1, MaxPending: 100, PendingTimeout: time.Second, MaxDials: 1,
-		BackoffMin: ms, BackoffMax: ms, ConnectTimeout: time.Second, Protocol: upstream.HTTP2, MaxStreams: 1 << 20,
+		BackoffMin: ms, BackoffMax: ms, ConnectTimeout: time.Second, Protocol: exchange.HTTP2, MaxStreams: 1 << 20,
 	}, f)
-	o := ssp.Options{Name: name, Scheme: "http", Path: "/bid", Policy: httpheader.NewPolicy(httpheader.PolicyOptions{Pass: []string{"Cookie"}})}
+	o := ssp.Options{Name: name, Scheme: "http", Path: "/bid", Policy: header.NewPolicy(header.PolicyOptions{Pass: []string{"Cookie"}})}
 	for _, c := range change {
 		c(&o)
 	}
@@ -93,11 +93,11 @@ func newFake(t testing.TB, name string, r reply, change ...func(*ssp.Options)) *
 	return f
 }
 
-func (f *fakeSSP) Addresses(context.Context) ([]upstream.Address, error) {
-	return []upstream.Address{{Endpoint: upstream.Endpoint{Authority: "ssp.test"}, AddrPort: netip.MustParseAddrPort("127.0.0.1:80")}}, nil
+func (f *fakeSSP) Addresses(context.Context) ([]exchange.Address, error) {
+	return []exchange.Address{{Endpoint: exchange.Endpoint{Authority: "ssp.test"}, AddrPort: netip.MustParseAddrPort("127.0.0.1:80")}}, nil
 }
 
-func (f *fakeSSP) Dial(_ context.Context, _ upstream.Address, _ []upstream.Address, _ bool, owner upstream.Owner) (pool.Dialed, error) {
+func (f *fakeSSP) Dial(_ context.Context, _ exchange.Address, _ []exchange.Address, _ bool, owner exchange.Owner) (pool.Dialed, error) {
 	time.Sleep(f.dialTakes)
 	return pool.Dialed{Conn: &fakeConn{ssp: f, owner: owner}}, nil
 }
@@ -119,39 +119,39 @@ func (f *fakeSSP) wantRequests(n int) {
 // fakeConn is a connection of an SSP, with many places.
 type fakeConn struct {
 	ssp    *fakeSSP
-	owner  upstream.Owner
+	owner  exchange.Owner
 	mu     sync.Mutex
-	reason upstream.CloseReason
+	reason exchange.CloseReason
 }
 
-func (c *fakeConn) Protocol() upstream.Protocol { return upstream.HTTP2 }
+func (c *fakeConn) Protocol() exchange.Protocol { return exchange.HTTP2 }
 func (c *fakeConn) Idle() bool                  { return true }
 
 func (c *fakeConn) Places() int {
-	if c.CloseReason() != upstream.NotClosed {
+	if c.CloseReason() != exchange.NotClosed {
 		return 0
 	}
 	return 1 << 20
 }
 
-func (c *fakeConn) Close(r upstream.CloseReason) {
+func (c *fakeConn) Close(r exchange.CloseReason) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.reason == upstream.NotClosed {
+	if c.reason == exchange.NotClosed {
 		c.reason = r
 	}
 }
 
-func (*fakeConn) IdleLimit() time.Duration { return upstream.NoIdleLimit }
+func (*fakeConn) IdleLimit() time.Duration { return exchange.NoIdleLimit }
 
-func (c *fakeConn) CloseReason() upstream.CloseReason {
+func (c *fakeConn) CloseReason() exchange.CloseReason {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.reason
 }
 
 // Do reads the request at its start and at its end, to check that it has not changed.
-func (c *fakeConn) Do(ex *upstream.Exchange) error {
+func (c *fakeConn) Do(ex *exchange.Exchange) error {
 	defer c.owner.Freed(0, ex.Payer)
 	f := c.ssp
 	r := f.note(ex)
@@ -187,7 +187,7 @@ func (c *fakeConn) Do(ex *upstream.Exchange) error {
 }
 
 // note records the request and returns the reply to it.
-func (f *fakeSSP) note(ex *upstream.Exchange) reply {
+func (f *fakeSSP) note(ex *exchange.Exchange) reply {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r := f.reply
@@ -201,12 +201,12 @@ func (f *fakeSSP) note(ex *upstream.Exchange) reply {
 	return r
 }
 
-func requestText(ex *upstream.Exchange) string {
+func requestText(ex *exchange.Exchange) string {
 	q := &ex.Request
 	return strings.Join([]string{q.Method.String(), string(q.Target), string(q.Authority), string(q.Fields), string(q.Body)}, "\n")
 }
 
-func (c *fakeConn) wait(ex *upstream.Exchange, r *reply) error {
+func (c *fakeConn) wait(ex *exchange.Exchange, r *reply) error {
 	if r.after == 0 && (r.status != 0 || r.err != nil || r.panics) {
 		return nil
 	}
@@ -226,20 +226,20 @@ func (c *fakeConn) wait(ex *upstream.Exchange, r *reply) error {
 	case <-ready:
 		return nil
 	case <-deadline.C:
-		return upstream.ErrDeadline
+		return exchange.ErrDeadline
 	case <-cancelled:
 		time.Sleep(r.stubborn)
-		return upstream.ErrCancelled
+		return exchange.ErrCancelled
 	}
 }
 
 // counted returns how many requests to the SSP ended as o.
-func (f *fakeSSP) counted(o upstream.Outcome) int { return int(f.Snapshot().Outcomes[o.String()]) }
+func (f *fakeSSP) counted(o exchange.Outcome) int { return int(f.Snapshot().Outcomes[o.String()]) }
 
 // wantCounted checks that all of the SSP's requests ended as o.
-func (f *fakeSSP) wantCounted(want map[upstream.Outcome]int) {
+func (f *fakeSSP) wantCounted(want map[exchange.Outcome]int) {
 	f.t.Helper()
-	for o := range upstream.Outcomes {
+	for o := range exchange.Outcomes {
 		got := f.counted(o)
 		testsupport.True(f.t, got == want[o], "%s: %d requests ended as %v, want %d", f.Name(), got, o, want[o])
 	}

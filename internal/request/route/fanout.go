@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"adbuffer/internal/ssp/ssp"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // fanout is one request that goes to several SSPs at once; reused. The caller and each started leg
@@ -43,12 +43,12 @@ type leg struct {
 	fanout *fanout
 	target *Target
 	run    func()           // the method goroutine, bound once, so that starting it allocates nothing
-	cancel *upstream.Cancel // ends the leg early; kept for the next request if it has not ended
+	cancel *exchange.Cancel // ends the leg early; kept for the next request if it has not ended
 	ctx    context.Context  // cancel, or nil if the caller waits for the leg
 
-	ex      *upstream.Exchange // nil if the SSP got no request
-	outcome upstream.Outcome
-	err     *upstream.Error
+	ex      *exchange.Exchange // nil if the SSP got no request
+	outcome exchange.Outcome
+	err     *exchange.Error
 
 	received bool  // the caller has received it
 	entry    entry // in the envelope
@@ -64,9 +64,9 @@ var fanouts = sync.Pool{New: func() any {
 // the caller may detach before all legs have ended. Then newFanout copies the request, once for all
 // legs, and fails if the copy does not fit into the budget. Without the copy, the client's next
 // request would reuse the memory behind r.
-func (rt *Route) newFanout(r *ssp.Request, p *Process, abandon bool) (*fanout, *upstream.Error) {
+func (rt *Route) newFanout(r *ssp.Request, p *Process, abandon bool) (*fanout, *exchange.Error) {
 	if abandon {
-		if err := upstream.ReserveForRequest(nil, r.Budget, copySize(r), "a copy of the request"); err != nil {
+		if err := exchange.ReserveForRequest(nil, r.Budget, copySize(r), "a copy of the request"); err != nil {
 			return nil, err
 		}
 	}
@@ -83,7 +83,7 @@ func (rt *Route) newFanout(r *ssp.Request, p *Process, abandon bool) (*fanout, *
 		// A cancellable leg costs its connection some work.
 		if r.Context != nil || abandon && (t.Secondary || rt.Mode == ParallelFirst) {
 			if l.cancel == nil {
-				l.cancel = upstream.NewCancel()
+				l.cancel = exchange.NewCancel()
 			}
 			l.ctx = l.cancel
 		}
@@ -213,15 +213,15 @@ func (l *leg) acquire() bool {
 	if f.Acquire() {
 		return true
 	}
-	l.refuse(&upstream.Error{
-		Outcome: upstream.Overloaded, Progress: upstream.NotSent,
+	l.refuse(&exchange.Error{
+		Outcome: exchange.Overloaded, Progress: exchange.NotSent,
 		Detail: fmt.Sprintf("%d of %d requests and legs are in flight; see server.max_in_flight", f.Now(), f.Limit()),
 	})
 	return false
 }
 
 // refuse ends l before its request was sent.
-func (l *leg) refuse(err *upstream.Error) {
+func (l *leg) refuse(err *exchange.Error) {
 	l.outcome, l.err = err.Outcome, err
 	l.target.SSP.Refused(err.Outcome)
 }
@@ -240,14 +240,14 @@ func (l *leg) send() {
 	defer f.process.InFlight.Release()
 	defer l.recovered()
 	if l.ctx != nil && l.ctx.Err() != nil {
-		err := upstream.ErrCancelled
+		err := exchange.ErrCancelled
 		if c := f.request.Context; c != nil && c.Err() != nil {
-			err = upstream.ErrClientGone
+			err = exchange.ErrClientGone
 		}
 		l.refuse(err)
 		return
 	}
-	l.ex = upstream.AcquireExchange()
+	l.ex = exchange.AcquireExchange()
 	l.ex.Context = l.ctx
 	l.ex.Times.Queued = f.request.Received
 	l.outcome, l.err = l.target.SSP.Do(&f.request, l.ex, l.target.Timeout)
@@ -262,11 +262,11 @@ func (l *leg) recovered() {
 	}
 	// A connection may still use the exchange, so the garbage collector frees it.
 	l.ex = nil
-	l.outcome, l.err = upstream.Internal, errPanicked
+	l.outcome, l.err = exchange.Internal, errPanicked
 	l.fanout.process.Panicked(v, debug.Stack())
 }
 
-var errPanicked = &upstream.Error{Outcome: upstream.Internal, Progress: upstream.MaybeProcessed, Detail: "adbuffer failed; see its log"}
+var errPanicked = &exchange.Error{Outcome: exchange.Internal, Progress: exchange.MaybeProcessed, Detail: "adbuffer failed; see its log"}
 
 // took returns the duration of the leg, since it was queued.
 func (l *leg) took() time.Duration {
@@ -284,7 +284,7 @@ func (f *fanout) legLog() *legLog {
 		if l.received {
 			log.add(l.target.SSP, l.outcome, l.took(), l.ex)
 		} else {
-			log.add(l.target.SSP, upstream.Cancelled, time.Since(f.request.Received), nil)
+			log.add(l.target.SSP, exchange.Cancelled, time.Since(f.request.Received), nil)
 		}
 	}
 	return log

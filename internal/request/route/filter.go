@@ -2,12 +2,12 @@ package route
 
 import (
 	"adbuffer/internal/ssp/ssp"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/openrtb"
-	"adbuffer/internal/wire/upstream"
 )
 
-var errFiltered = &upstream.Error{
-	Outcome: upstream.Filtered, Progress: upstream.NotSent,
+var errFiltered = &exchange.Error{
+	Outcome: exchange.Filtered, Progress: exchange.NotSent,
 	Detail: "no SSP is asked, since their conditions on the body do not hold; see routes[].ssps[].when",
 }
 
@@ -22,20 +22,20 @@ func mayGet(s *ssp.SSP, r *ssp.Request) bool {
 }
 
 // nothingToAsk is the error of a request for which no SSP is asked.
-func nothingToAsk(r *ssp.Request) *upstream.Error {
+func nothingToAsk(r *ssp.Request) *exchange.Error {
 	if r.Unreadable == openrtb.Readable {
 		return errFiltered
 	}
-	return upstream.Errorf(upstream.BadRequest, upstream.NotSent, "ssps[].remove cannot read the body: %s", r.Unreadable.Text())
+	return exchange.Errorf(exchange.BadRequest, exchange.NotSent, "ssps[].remove cannot read the body: %s", r.Unreadable.Text())
 }
 
 // filtered notes that t is not asked, in legs, which is nil before the first one.
 func (t *Target) filtered(legs **legLog) {
-	t.SSP.Refused(upstream.Filtered)
+	t.SSP.Refused(exchange.Filtered)
 	if *legs == nil {
 		*legs = newLegLog()
 	}
-	(*legs).add(t.SSP, upstream.Filtered, 0, nil)
+	(*legs).add(t.SSP, exchange.Filtered, 0, nil)
 }
 
 // first returns the first target that is asked, or nil.
@@ -58,7 +58,7 @@ func sendToOne(r *ssp.Request, t *Target, legs *legLog) Result {
 		return Result{Outcome: err.Outcome, Err: err, legs: legs}
 	}
 	res := sendTo(r, t, r.Received)
-	if res.Exchange.Protocol == upstream.HTTP1 {
+	if res.Exchange.Protocol == exchange.HTTP1 {
 		res.At = res.Exchange.Times.Done // otherwise another goroutine read the clock, and this one may have waited for CPU
 	}
 	if legs != nil {

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/openrtb"
-	"adbuffer/internal/wire/upstream"
 )
 
 // in is the condition that the member at path is one of texts.
@@ -25,7 +25,7 @@ func in(t testing.TB, path string, texts ...string) []openrtb.Condition {
 // examined returns a request whose body the table of rt has examined.
 func examined(t testing.TB, table *Table, body string) *client {
 	t.Helper()
-	r := newClient(t, upstream.POST, "", body)
+	r := newClient(t, exchange.POST, "", body)
 	s := new(Search)
 	table.Examine(&r.fields, r.body, s)
 	r.Facts = s.Facts()

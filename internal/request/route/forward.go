@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"adbuffer/internal/ssp/ssp"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // Process holds the state that all requests share in modes with several legs.
@@ -20,9 +20,9 @@ type Process struct {
 // Allow reports whether the route accepts a method, given the client's choice, and lists the
 // methods that it accepts, for the field Allow. A mode that combines several responses, or takes
 // the first one, does not accept HEAD.
-func (rt *Route) Allow(m upstream.Method, chosen *Target) (list string, ok bool) {
+func (rt *Route) Allow(m exchange.Method, chosen *Target) (list string, ok bool) {
 	if chosen == nil && (rt.Mode == ParallelFirst || rt.Mode == ParallelAll) {
-		return "GET, POST", m != upstream.HEAD
+		return "GET, POST", m != exchange.HEAD
 	}
 	return "GET, HEAD, POST", true
 }
@@ -68,7 +68,7 @@ func (rt *Route) Do(r *ssp.Request, chosen *Target, p *Process) Result {
 
 // sendTo sends the request to one SSP, on the caller's goroutine. queued is the current time.
 func sendTo(r *ssp.Request, t *Target, queued time.Time) Result {
-	ex := upstream.AcquireExchange()
+	ex := exchange.AcquireExchange()
 	ex.Times.Queued, ex.Context = queued, r.Context
 	outcome, err := t.SSP.Do(r, ex, t.Timeout)
 	return Result{Exchange: ex, SSP: t.SSP, Outcome: outcome, Err: err}

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"strings"
 
-	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/openrtb"
 	"adbuffer/internal/wire/syntax"
 )
@@ -38,7 +38,7 @@ type Condition struct {
 // Find returns the first route that matches, or nil. If the route lets clients choose by path and
 // this client did, Find also returns the chosen name. If it must examine the body, it returns nil, and
 // s.NeedsBody is true.
-func (t *Table) Find(f *httpheader.RequestFields, s *Search) (rt *Route, name []byte) {
+func (t *Table) Find(f *header.RequestFields, s *Search) (rt *Route, name []byte) {
 	s.NeedsBody = false
 	if hasDotDot(f.Path) {
 		return nil, nil
@@ -69,7 +69,7 @@ func (rt *Route) holdsBack(s *Search) bool {
 	return rt.Match.Holdback > 0 && !s.Explaining && rand.Float64() < rt.Match.Holdback
 }
 
-func (rt *Route) matches(f *httpheader.RequestFields, params *foundParams) (name []byte, ok bool) {
+func (rt *Route) matches(f *header.RequestFields, params *foundParams) (name []byte, ok bool) {
 	m := &rt.Match
 	name, ok = m.matchPath(f.Path, rt.ClientChoice)
 	if !ok || !m.matchHost(f.Host()) {
@@ -127,7 +127,7 @@ func (c *Condition) inQuery(params *foundParams) bool {
 	return false
 }
 
-func (c *Condition) inFields(f *httpheader.RequestFields) bool {
+func (c *Condition) inFields(f *header.RequestFields) bool {
 	if c.Value == nil {
 		_, ok := f.Lookup(c.Name)
 		return ok

@@ -5,13 +5,13 @@ import (
 	"testing"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/header"
 )
 
 // lookup is a request to match. target is a raw path with a query.
-func lookup(t testing.TB, host, target string, lines ...string) *httpheader.RequestFields {
+func lookup(t testing.TB, host, target string, lines ...string) *header.RequestFields {
 	t.Helper()
-	f := new(httpheader.RequestFields)
+	f := new(header.RequestFields)
 	head := "Host: " + host + "\r\n" + strings.Join(append(lines, ""), "\r\n") + "\r\n"
 	testsupport.NoError(t, f.Scan([]byte(head)))
 	path, query, _ := strings.Cut(target, "?")
@@ -22,7 +22,7 @@ func lookup(t testing.TB, host, target string, lines ...string) *httpheader.Requ
 func value(s string) *string { return &s }
 
 // wantMatches checks which requests match m.
-func wantMatches[T any](t *testing.T, m Match, request func(T) *httpheader.RequestFields, yes, no []T) {
+func wantMatches[T any](t *testing.T, m Match, request func(T) *header.RequestFields, yes, no []T) {
 	t.Helper()
 	table := NewTable([]*Route{{Match: m}})
 	for expect, requests := range map[bool][]T{true: yes, false: no} {
@@ -50,7 +50,7 @@ func TestMatchOnPath(t *testing.T) {
 		{"/*", []string{"/", "/a", "//", "/a/b", "/%00", "/..."}, []string{"", "a", "/..", "/../", "/a/..", "/a/../b", "/..././.."}},
 		{"/a*", []string{"/a*"}, []string{"/a", "/ab", "/a/"}}, // the pattern does not end at a segment: it is an exact path
 	} {
-		wantMatches(t, Match{Path: tt.path}, func(path string) *httpheader.RequestFields { return lookup(t, "h", path) }, tt.yes, tt.no)
+		wantMatches(t, Match{Path: tt.path}, func(path string) *header.RequestFields { return lookup(t, "h", path) }, tt.yes, tt.no)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestMatchOnHost(t *testing.T) {
 		{"[2001:db8::a]", []string{"[2001:DB8::A]:443", "[2001:db8::a]"}, []string{"[2001:db8::b]"}},
 		{"127.0.0.1", []string{"127.0.0.1", "127.0.0.1:80"}, []string{"127.0.0.10"}},
 	} {
-		wantMatches(t, Match{Path: "/", Host: tt.host}, func(host string) *httpheader.RequestFields { return lookup(t, host, "/") }, tt.yes, tt.no)
+		wantMatches(t, Match{Path: "/", Host: tt.host}, func(host string) *header.RequestFields { return lookup(t, host, "/") }, tt.yes, tt.no)
 	}
 }
 
@@ -124,7 +124,7 @@ func TestMatchOnQuery(t *testing.T) {
 		{"present", []Condition{present}, []string{"format", "format=", "format=x", "a=b&format"}, []string{"", "a=format", "format%3d"}},
 		{"two", []Condition{format, {Name: "size"}}, []string{"size=1&format=video", "format=video&size"}, []string{"size=1", "format=video", "size=format=video"}},
 	} {
-		wantMatches(t, Match{Path: "/", Query: tt.conditions}, func(query string) *httpheader.RequestFields { return lookup(t, "h", "/?"+query) }, tt.yes, tt.no)
+		wantMatches(t, Match{Path: "/", Query: tt.conditions}, func(query string) *header.RequestFields { return lookup(t, "h", "/?"+query) }, tt.yes, tt.no)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestMatchOnHeader(t *testing.T) {
 		{"present", []Condition{{Name: "x-env"}}, [][]string{{"X-Env:"}, {"X-Env: a"}}, [][]string{nil, {"X-En: v"}}},
 		{"two", []Condition{{Name: "A"}, {Name: "B", Value: value("2")}}, [][]string{{"B: 2", "A: 1"}}, [][]string{{"A: 1"}, {"B: 2"}, {"A: 2", "B: 1"}}},
 	} {
-		wantMatches(t, Match{Path: "/", Header: tt.conditions}, func(lines []string) *httpheader.RequestFields { return lookup(t, "h", "/", lines...) }, tt.yes, tt.no)
+		wantMatches(t, Match{Path: "/", Header: tt.conditions}, func(lines []string) *header.RequestFields { return lookup(t, "h", "/", lines...) }, tt.yes, tt.no)
 	}
 }
 

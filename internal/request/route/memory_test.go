@@ -14,7 +14,7 @@ import (
 
 	"adbuffer/internal/ssp/ssp"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // When the response is written, the request's memory belongs to the next request. A request that ends
@@ -29,7 +29,7 @@ func TestLegsDoNotReadMemoryOfAFinishedRequest(t *testing.T) {
 				if mode == ParallelAll {
 					rt = all([]*fakeSSP{loser, winner}, true, false)
 				}
-				r := newClient(t, upstream.POST, "a=1", strings.Repeat("body", 100), "User-Agent: phone", "X-Device-User-Agent: tv", "Cookie: id=7")
+				r := newClient(t, exchange.POST, "a=1", strings.Repeat("body", 100), "User-Agent: phone", "X-Device-User-Agent: tv", "Cookie: id=7")
 				budget, p := r.Budget, newProcess(t)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -41,7 +41,7 @@ func TestLegsDoNotReadMemoryOfAFinishedRequest(t *testing.T) {
 					time.AfterFunc(5*ms, cancel)
 				}
 				res := rt.Do(&r.Request, nil, p)
-				won := res.Outcome == upstream.Fill || res.Outcome == upstream.Merged
+				won := res.Outcome == exchange.Fill || res.Outcome == exchange.Merged
 				testsupport.MustTrue(t, won != (client == "leaves"), "result: %s", ended(&res))
 				res.Release()
 				r.poison()
@@ -62,14 +62,14 @@ func TestHeaderWrittenLateIsWrittenFromTheCopy(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		first := true
 		loser := newFake(t, "loser", silent, func(o *ssp.Options) { o.RetryMax = 1 })
-		loser.script = func(*upstream.Exchange) reply {
+		loser.script = func(*exchange.Exchange) reply {
 			if first {
 				first = false
-				return reply{after: 50 * ms, err: &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed}}
+				return reply{after: 50 * ms, err: &exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.NotProcessed}}
 			}
 			return responses(0, 204)
 		}
-		r := newClient(t, upstream.POST, "a=1", "body", "Cookie: id=7")
+		r := newClient(t, exchange.POST, "a=1", "body", "Cookie: id=7")
 		// Run the leg alone, like one whose connection has not learned of the cancellation.
 		f, err := all([]*fakeSSP{loser, newFake(t, "primary", silent)}, true, false).newFanout(&r.Request, newProcess(t), true)
 		testsupport.NoError(t, err)
@@ -108,9 +108,9 @@ func TestOnlyLegsThatMayOutliveTheRequestHaveACopyAndCanBeCancelled(t *testing.T
 	for _, tt := range routesToTwo {
 		testsupport.RunBubble(t, tt.name, func(t *testing.T) {
 			a, b := newFake(t, "a", silent), newFake(t, "b", silent)
-			r := newClient(t, upstream.POST, "", "body")
+			r := newClient(t, exchange.POST, "", "body")
 			for f, cancellable := range map[*fakeSSP]bool{a: tt.cancelA, b: tt.cancelB} {
-				f.script = func(ex *upstream.Exchange) reply {
+				f.script = func(ex *exchange.Exchange) reply {
 					own := &ex.Request.Body[0] == &r.body[0]
 					testsupport.True(t, own != tt.copies, "%s's leg has the request's own body: %v", f.Name(), own)
 					got := ex.Context != nil
@@ -132,11 +132,11 @@ func TestManyRequestsShareMemoryWithoutMixing(t *testing.T) {
 	var fakes []*fakeSSP
 	for _, n := range []string{"a", "b", "c", "d"} {
 		f := newFake(t, n, silent)
-		f.script = func(ex *upstream.Exchange) reply {
+		f.script = func(ex *exchange.Exchange) reply {
 			checkWho(t, ex)
 			r := [...]reply{
 				fills(0, "ad"), fills(time.Duration(rand.IntN(1000))*time.Microsecond, "slow ad"), responses(0, 204), responses(ms/2, 503),
-				fails(0, upstream.ConnLost), silent, fills(ms, "late"),
+				fails(0, exchange.ConnLost), silent, fills(ms, "late"),
 			}[rand.IntN(7)]
 			r.stubborn = time.Duration(rand.IntN(3)) * ms
 			return r
@@ -149,15 +149,15 @@ func TestManyRequestsShareMemoryWithoutMixing(t *testing.T) {
 	}
 	p := &Process{InFlight: new(ssp.InFlight), Panicked: func(v any, stack []byte) { t.Errorf("%v\n%s", v, stack) }}
 	p.InFlight.SetLimit(60)
-	budget := upstream.NewBudget(1 << 20)
-	var outcomes [upstream.Outcomes]atomic.Int64
+	budget := exchange.NewBudget(1 << 20)
+	var outcomes [exchange.Outcomes]atomic.Int64
 	var wg sync.WaitGroup
 	for w := range 16 {
 		wg.Go(func() {
 			r := new(client)
 			for n := range 60 {
 				who := fmt.Sprintf("%d.%d.", w, n)
-				r.set(t, upstream.POST, "who="+who, strings.Repeat(who, 1+rand.IntN(50)), "X-Who: "+who, "Cookie: "+strings.Repeat("c", rand.IntN(100)))
+				r.set(t, exchange.POST, "who="+who, strings.Repeat(who, 1+rand.IntN(50)), "X-Who: "+who, "Cookie: "+strings.Repeat("c", rand.IntN(100)))
 				r.Budget = budget
 				r.Deadline = r.Received.Add(5 * ms)
 				res := routes[(w+n)%len(routes)].Do(&r.Request, nil, p)
@@ -171,7 +171,7 @@ func TestManyRequestsShareMemoryWithoutMixing(t *testing.T) {
 	for p.InFlight.Now() > 0 || budget.Used() > 0 {
 		runtime.Gosched() // the last abandoned legs end within milliseconds
 	}
-	for _, o := range []upstream.Outcome{upstream.Fill, upstream.Merged} {
+	for _, o := range []exchange.Outcome{exchange.Fill, exchange.Merged} {
 		testsupport.True(t, outcomes[o].Load() != 0, "no request ended as %v", o)
 	}
 	for _, f := range fakes {
@@ -180,7 +180,7 @@ func TestManyRequestsShareMemoryWithoutMixing(t *testing.T) {
 }
 
 // checkWho checks that all parts of a request belong to one client.
-func checkWho(t *testing.T, ex *upstream.Exchange) {
+func checkWho(t *testing.T, ex *exchange.Exchange) {
 	q := &ex.Request
 	who := strings.TrimPrefix(string(q.Target), "/bid?who=")
 	testsupport.True(t, strings.Contains(string(q.Fields), "X-Who: "+who+"\r\n"), "the request of %q has the fields %q", who, q.Fields)
@@ -227,13 +227,13 @@ func TestBodyCountsInTheShareOfEachLeg(t *testing.T) {
 	for _, tt := range routesToTwo[2:] {
 		for _, full := range []bool{false, true} {
 			testsupport.RunBubble(t, fmt.Sprint(tt.name, full), func(t *testing.T) {
-				r := newClient(t, upstream.POST, "", strings.Repeat("b", 800))
+				r := newClient(t, exchange.POST, "", strings.Repeat("b", 800))
 				budget, copied := r.Budget, int64(0)
 				if tt.copies {
 					copied = copySize(&r.Request)
 				}
 				look := func(f *fakeSSP, then reply) {
-					f.script = func(*upstream.Exchange) reply {
+					f.script = func(*exchange.Exchange) reply {
 						got := f.Snapshot().BufferedBytes
 						testsupport.True(t, got == 800+copied, "%s: %d bytes are held, want %d", f.Name(), got, 800+copied)
 						testsupport.Equal(t, budget.Used(), copied, "%d bytes of the budget are held")
@@ -249,7 +249,7 @@ func TestBodyCountsInTheShareOfEachLeg(t *testing.T) {
 				look(a, responses(20*ms, 204))
 				look(b, fills(10*ms, "ad"))
 				res := tt.rt(a, b).Do(&r.Request, nil, newProcess(t))
-				if got := ended(&res); got != "fill of b: 200 ad" && res.Outcome != upstream.Merged {
+				if got := ended(&res); got != "fill of b: 200 ad" && res.Outcome != exchange.Merged {
 					t.Errorf("result: %s", got)
 				}
 				if got := strings.HasPrefix(legsOf(&res), "a overloaded "); got != full {

@@ -9,9 +9,9 @@ import (
 
 	"adbuffer/internal/ssp/ssp"
 	"adbuffer/internal/wire/cpushare"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/openrtb"
 	"adbuffer/internal/wire/syntax"
-	"adbuffer/internal/wire/upstream"
 )
 
 // The statuscodes of seatnonbid that do not follow from an outcome.
@@ -87,11 +87,11 @@ func (f *fanout) merged(r *ssp.Request) Result {
 		m.legs[i] = f.legs[i].bids(m.request.ID, facts, use)
 	}
 	m.chooseCurrency()
-	res := Result{Outcome: upstream.Merged, legs: f.legLog()}
+	res := Result{Outcome: exchange.Merged, legs: f.legLog()}
 	if m.currency == nil {
 		res.NoAd, res.NoAdFor = true, m.cause(f)
 		res.NBR = res.NoAdFor.Row().NBR
-		if res.NoAdFor == upstream.NoBid {
+		if res.NoAdFor == exchange.NoBid {
 			res.NBR = m.reason(f, res.NBR)
 		}
 		return res
@@ -108,21 +108,21 @@ func (f *fanout) merged(r *ssp.Request) Result {
 
 // cause returns the outcome that stands for all legs, none of which gave a bid that counts: NoBid if an SSP had
 // no bid, else that of the first leg that was asked.
-func (m *merger) cause(f *fanout) upstream.Outcome {
+func (m *merger) cause(f *fanout) exchange.Outcome {
 	for i := range m.legs {
 		if m.legs[i].noBid {
-			return upstream.NoBid
+			return exchange.NoBid
 		}
 	}
 	first := 0
-	for first < len(f.legs)-1 && f.legs[first].received && f.legs[first].outcome == upstream.Filtered {
+	for first < len(f.legs)-1 && f.legs[first].received && f.legs[first].outcome == exchange.Filtered {
 		first++
 	}
 	switch l := &f.legs[first]; {
 	case !l.received:
-		return upstream.Deadline
-	case l.outcome == upstream.Fill: // its bids do not count
-		return upstream.BadResponse
+		return exchange.Deadline
+	case l.outcome == exchange.Fill: // its bids do not count
+		return exchange.BadResponse
 	default:
 		return l.outcome
 	}
@@ -133,7 +133,7 @@ func (m *merger) reason(f *fanout, other int) int {
 	nbr := noReason
 	for i := range m.legs {
 		l := &m.legs[i]
-		if f.legs[i].received && f.legs[i].outcome == upstream.Filtered {
+		if f.legs[i].received && f.legs[i].outcome == exchange.Filtered {
 			continue
 		}
 		if !l.noBid || l.nbr == noReason || nbr != noReason && nbr != l.nbr {
@@ -147,7 +147,7 @@ func (m *merger) reason(f *fanout, other int) int {
 // bids reads the response of l to the request with this id, and counts what is left out of it.
 func (l *leg) bids(id []byte, facts *openrtb.Facts, use openrtb.Resources) mergedLeg {
 	m, leftOut := l.readBids(id, facts, use)
-	if l.received && l.err == nil && (l.outcome == upstream.Fill || l.outcome == upstream.NoBid) {
+	if l.received && l.err == nil && (l.outcome == exchange.Fill || l.outcome == exchange.NoBid) {
 		l.target.SSP.Merged(leftOut, m.status == nonBidInvalid)
 	}
 	return m
@@ -160,7 +160,7 @@ func (l *leg) readBids(id []byte, facts *openrtb.Facts, use openrtb.Resources) (
 		return mergedLeg{status: nonBidLate}, 0
 	case l.err != nil:
 		return mergedLeg{status: l.err.Outcome.Row().NonBid}, 0
-	case l.outcome != upstream.Fill && l.outcome != upstream.NoBid:
+	case l.outcome != exchange.Fill && l.outcome != exchange.NoBid:
 		return mergedLeg{status: l.outcome.Row().NonBid}, 0
 	}
 	body, ok := l.plainBody(use)
@@ -232,7 +232,7 @@ func (l *leg) plainBody(use openrtb.Resources) (body []byte, ok bool) {
 	decoded, err := g.Decode(response.Body, limit)
 	switch {
 	case errors.Is(err, openrtb.ErrNoTurn), errors.Is(err, openrtb.ErrNoMemory):
-		l.outcome, l.err = upstream.Overloaded, upstream.Errorf(upstream.Overloaded, upstream.MaybeProcessed, "%v", err)
+		l.outcome, l.err = exchange.Overloaded, exchange.Errorf(exchange.Overloaded, exchange.MaybeProcessed, "%v", err)
 		return nil, false
 	case err != nil || len(decoded) > limit || l.ex.Reserve(len(response.Body)+len(decoded)) != nil:
 		return nil, false

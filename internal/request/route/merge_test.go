@@ -13,7 +13,7 @@ import (
 	"adbuffer/internal/ssp/ssp"
 	"adbuffer/internal/test/testsupport"
 	"adbuffer/internal/wire/cpushare"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 const bidRequest = `{"id":"r\u0031","imp":[{"id":"i1"},{"banner":{}},{"id":"i\"2"}],"cur":["EUR","USD"]}`
@@ -89,7 +89,7 @@ func TestResponsesAreMergedIntoOneBidResponse(t *testing.T) {
 		testsupport.Bubble(t, func(t *testing.T) {
 			limit := func(o *ssp.Options) { o.MaxResponseBytes = 32 << 10 }
 			a, b, c := newFake(t, "a", bidResponse("a", `,"cur":"EUR"`), limit), newFake(t, "b", tt.reply, limit), newFake(t, "c", bidResponse("c", `,"cur":"EUR"`), limit)
-			r := newClient(t, upstream.POST, "", bidRequest)
+			r := newClient(t, exchange.POST, "", bidRequest)
 			res := merging(a, b, c).Do(&r.Request, nil, newProcess(t))
 			seat := func(of string) string { return `{"seat":"` + of + `","bid":[{"id":"b","impid":"i1","price":1.50}]}` }
 			seats, nonBids := seat("a")+","+seat("x")+","+seat("c"), ""
@@ -120,7 +120,7 @@ func TestOneCurrencyIsMerged(t *testing.T) {
 	} {
 		testsupport.Bubble(t, func(t *testing.T) {
 			a, b := newFake(t, "a", bidResponse("a", tt.a)), newFake(t, "b", bidResponse("b", tt.b))
-			r := newClient(t, upstream.POST, "", `{"id":"r1","imp":[{"id":"i"}]`+tt.cur+`}`)
+			r := newClient(t, exchange.POST, "", `{"id":"r1","imp":[{"id":"i"}]`+tt.cur+`}`)
 			res := merging(a, b).Do(&r.Request, nil, newProcess(t))
 			got := "none"
 			if !res.NoAd {
@@ -147,24 +147,24 @@ func TestMergeWithoutABidIsANoAd(t *testing.T) {
 	nbr := func(n string) reply { return reply{status: 200, body: `{"id":"r1","nbr":` + n + `}`} }
 	for _, tt := range []struct {
 		a, b reply
-		want upstream.Outcome
+		want exchange.Outcome
 		nbr  int
 	}{
-		{reply{status: 503, body: "x"}, reply{status: 204}, upstream.NoBid, 1},
-		{nbr("2"), reply{status: 503, body: "x"}, upstream.NoBid, 1},
-		{nbr("2"), nbr("2"), upstream.NoBid, 2},
-		{nbr("0"), nbr("0"), upstream.NoBid, 0},
-		{nbr("600"), nbr("600"), upstream.NoBid, 600},
-		{nbr("2"), nbr("3"), upstream.NoBid, 1},
-		{nbr("2"), reply{status: 204}, upstream.NoBid, 1},
-		{reply{status: 503, body: "x"}, late, upstream.ServerError, 1},
-		{late, late, upstream.Deadline, 15},
-		{bidResponse("a", `,"cur":"GBP"`), late, upstream.BadResponse, 1},
+		{reply{status: 503, body: "x"}, reply{status: 204}, exchange.NoBid, 1},
+		{nbr("2"), reply{status: 503, body: "x"}, exchange.NoBid, 1},
+		{nbr("2"), nbr("2"), exchange.NoBid, 2},
+		{nbr("0"), nbr("0"), exchange.NoBid, 0},
+		{nbr("600"), nbr("600"), exchange.NoBid, 600},
+		{nbr("2"), nbr("3"), exchange.NoBid, 1},
+		{nbr("2"), reply{status: 204}, exchange.NoBid, 1},
+		{reply{status: 503, body: "x"}, late, exchange.ServerError, 1},
+		{late, late, exchange.Deadline, 15},
+		{bidResponse("a", `,"cur":"GBP"`), late, exchange.BadResponse, 1},
 	} {
 		testsupport.Bubble(t, func(t *testing.T) {
-			r := newClient(t, upstream.POST, "", bidRequest)
+			r := newClient(t, exchange.POST, "", bidRequest)
 			res := merging(newFake(t, "a", tt.a), newFake(t, "b", tt.b)).Do(&r.Request, nil, newProcess(t))
-			testsupport.True(t, res.NoAd && res.NoAdFor == tt.want && res.NBR == tt.nbr && res.Outcome == upstream.Merged && res.Err == nil, "no-ad %v for %v, nbr %d; want for %v, nbr %d", res.NoAd, res.NoAdFor, res.NBR, tt.want, tt.nbr)
+			testsupport.True(t, res.NoAd && res.NoAdFor == tt.want && res.NBR == tt.nbr && res.Outcome == exchange.Merged && res.Err == nil, "no-ad %v for %v, nbr %d; want for %v, nbr %d", res.NoAd, res.NoAdFor, res.NBR, tt.want, tt.nbr)
 			res.Release()
 			wantEmpty(t, r.Budget)
 		})
@@ -178,7 +178,7 @@ func TestMergeWithoutABidNamesNoFilteredSSP(t *testing.T) {
 		rt.Targets[0].When = in(t, "app", "1")
 		r := examined(t, NewTable([]*Route{rt}), `{"id":"r1"}`)
 		res := rt.Do(&r.Request, nil, newProcess(t))
-		testsupport.True(t, res.NoAd && res.NoAdFor == upstream.ServerError, "no-ad %v for %v", res.NoAd, res.NoAdFor)
+		testsupport.True(t, res.NoAd && res.NoAdFor == exchange.ServerError, "no-ad %v for %v", res.NoAd, res.NoAdFor)
 		res.Release()
 	})
 }
@@ -186,7 +186,7 @@ func TestMergeWithoutABidNamesNoFilteredSSP(t *testing.T) {
 // SSPs that are late, not waited for, not asked or cannot be reached have their reasons.
 func TestReasonsOfSSPsWithoutAResponse(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		fakes := []*fakeSSP{newFake(t, "a", bidResponse("a", "")), newFake(t, "late", silent), newFake(t, "secondary", silent), newFake(t, "filtered", silent), newFake(t, "lost", reply{err: &upstream.Error{Outcome: upstream.ConnectFailed}})}
+		fakes := []*fakeSSP{newFake(t, "a", bidResponse("a", "")), newFake(t, "late", silent), newFake(t, "secondary", silent), newFake(t, "filtered", silent), newFake(t, "lost", reply{err: &exchange.Error{Outcome: exchange.ConnectFailed}})}
 		rt := &Route{Name: "r", Mode: ParallelAll, MergeOpenRTB: true}
 		for i, f := range fakes {
 			rt.Targets = append(rt.Targets, Target{SSP: f.SSP, Secondary: i == 2})
@@ -210,8 +210,8 @@ func TestReasonsOfManyImpressionsAndSSPsAreTruncated(t *testing.T) {
 		for i := range 20 {
 			fakes = append(fakes, newFake(t, fmt.Sprint("b", i), reply{status: 204}))
 		}
-		r := newClient(t, upstream.POST, "", `{"id":"r1","imp":[`+strings.Repeat(`{"id":"i0"},`, 29_000)+`{}]}`)
-		r.Budget = upstream.NewBudget(64 << 20)
+		r := newClient(t, exchange.POST, "", `{"id":"r1","imp":[`+strings.Repeat(`{"id":"i0"},`, 29_000)+`{}]}`)
+		r.Budget = exchange.NewBudget(64 << 20)
 		res := merging(fakes...).Do(&r.Request, nil, newProcess(t))
 		testsupport.MustTrue(t, res.Err == nil, "%v", res.Err)
 		body := string(res.Exchange.Response.Body)
@@ -224,8 +224,8 @@ func TestReasonsOfManyImpressionsAndSSPsAreTruncated(t *testing.T) {
 		wantEmpty(t, r.Budget)
 
 		// Each of 100 impressions has its reasons, since these fit.
-		r = newClient(t, upstream.POST, "", `{"id":"r1","imp":[`+strings.Repeat(`{"id":"i0"},`, 100)+`{}]}`)
-		r.Budget = upstream.NewBudget(64 << 20)
+		r = newClient(t, exchange.POST, "", `{"id":"r1","imp":[`+strings.Repeat(`{"id":"i0"},`, 100)+`{}]}`)
+		r.Budget = exchange.NewBudget(64 << 20)
 		res = merging(fakes...).Do(&r.Request, nil, newProcess(t))
 		body = string(res.Exchange.Response.Body)
 		testsupport.Equal(t, strings.Count(body, `{"impid":"i0","statuscode":100}`), 2000, "%d reasons, want %d")
@@ -234,7 +234,7 @@ func TestReasonsOfManyImpressionsAndSSPsAreTruncated(t *testing.T) {
 		wantEmpty(t, r.Budget)
 
 		// What the budget does not hold is refused.
-		r.Budget = upstream.NewBudget(10_000)
+		r.Budget = exchange.NewBudget(10_000)
 		r.Request.Budget = r.Budget
 		res = merging(fakes...).Do(&r.Request, nil, newProcess(t))
 		want(t, "result", ended(&res), "overloaded")
@@ -279,7 +279,7 @@ func TestMalformedBidsAreLeftOut(t *testing.T) {
 		testsupport.Bubble(t, func(t *testing.T) {
 			body := `{"id":"r1","seatbid":[{"bid":[` + tt.bids + `],"seat":"x"},{"seat":"y","bid":[` + good + `]}]}`
 			a, b := newFake(t, "a", bidResponse("a", "")), newFake(t, "b", reply{status: 200, body: body})
-			r := newClient(t, upstream.POST, "", `{"id":"r1","imp":[{"id":"i"}]}`)
+			r := newClient(t, exchange.POST, "", `{"id":"r1","imp":[{"id":"i"}]}`)
 			res := merging(a, b).Do(&r.Request, nil, newProcess(t))
 			seats, nonBids := tt.seats, ""
 			if seats == "" {
@@ -317,7 +317,7 @@ func TestMalformedSeatsAreLeftOut(t *testing.T) {
 	} {
 		testsupport.Bubble(t, func(t *testing.T) {
 			b := newFake(t, "b", reply{status: 200, body: `{"id":"r1","seatbid":[` + tt.seats + `]}`})
-			r := newClient(t, upstream.POST, "", `{"id":"r1","imp":[{"id":"i"}]}`)
+			r := newClient(t, exchange.POST, "", `{"id":"r1","imp":[{"id":"i"}]}`)
 			res := merging(newFake(t, "a", bidResponse("a", "")), b).Do(&r.Request, nil, newProcess(t))
 			seats, nonBid := "", `{"impid":"i","statuscode":102}`
 			if tt.stay != "" {
@@ -337,7 +337,7 @@ func TestMalformedSeatsAreLeftOut(t *testing.T) {
 // Ids that are no text, or no Unicode, are not repeated: a reader of the result would refuse all of it.
 func TestIDsThatAreNoTextAreNotRepeated(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		r := newClient(t, upstream.POST, "", `{"id":"r1","imp":[{"id":"i"},{"id":7},{"id":"\ud800"},{"id":"`+"\xff"+`"},{"id":"j"}]}`)
+		r := newClient(t, exchange.POST, "", `{"id":"r1","imp":[{"id":"i"},{"id":7},{"id":"\ud800"},{"id":"`+"\xff"+`"},{"id":"j"}]}`)
 		res := merging(newFake(t, "a", bidResponse("a", "")), newFake(t, "b", reply{status: 204})).Do(&r.Request, nil, newProcess(t))
 		testsupport.True(t, strings.Contains(ended(&res), `"nonbid":[{"impid":"i","statuscode":100},{"impid":"j","statuscode":100}]`), "%s", ended(&res))
 		res.Release()
@@ -348,11 +348,11 @@ func TestRequestsThatCannotBeMerged(t *testing.T) {
 	for body, why := range map[string]string{
 		`{"id":"1"}`: "", `{"id":1}`: "an id", `{"id":"\ud800"}`: "an id", "{\"id\":\"\xff\"}": "an id", `{}`: "an id", ``: "no JSON object", `{"id":"1","id":"1"}`: "twice", `{"id":"1"`: "not valid JSON",
 	} {
-		r := newClient(t, upstream.POST, "", body)
+		r := newClient(t, exchange.POST, "", body)
 		got := CheckMerge(&r.Request)
 		testsupport.True(t, (why == "") == (got == "") && strings.Contains(got, why), "%s: %q, want %q", body, got, why)
 	}
-	r := newClient(t, upstream.POST, "", `{"id":"1"}`, "Content-Encoding: gzip")
+	r := newClient(t, exchange.POST, "", `{"id":"1"}`, "Content-Encoding: gzip")
 	testsupport.True(t, strings.Contains(CheckMerge(&r.Request), "compressed"), "a compressed body is merged")
 }
 
@@ -363,8 +363,8 @@ func TestAResponseThatGetsNoTurnIsNoFailureOfItsSSP(t *testing.T) {
 	for _, c := range []struct {
 		free   bool
 		status string
-		alone  upstream.Outcome
-	}{{true, "102", upstream.BadResponse}, {false, "203", upstream.Overloaded}} {
+		alone  exchange.Outcome
+	}{{true, "102", exchange.BadResponse}, {false, "203", exchange.Overloaded}} {
 		testsupport.Bubble(t, func(t *testing.T) {
 			share := cpushare.New(0.25, time.Hour)
 			for range max(1, runtime.GOMAXPROCS(0)/2) {
@@ -375,7 +375,7 @@ func TestAResponseThatGetsNoTurnIsNoFailureOfItsSSP(t *testing.T) {
 				}
 			}
 			a, b := newFake(t, "a", bidResponse("a", "")), newFake(t, "b", tables, limit)
-			r := newClient(t, upstream.POST, "", `{"id":"r1","imp":[{"id":"i"}]}`)
+			r := newClient(t, exchange.POST, "", `{"id":"r1","imp":[{"id":"i"}]}`)
 			r.CPU = share
 			res := merging(a, b).Do(&r.Request, nil, newProcess(t))
 			testsupport.True(t, strings.Contains(ended(&res), `"seatnonbid":[{"seat":"b","nonbid":[{"impid":"i","statuscode":`+c.status+`}]}]`), "%s, want %s", ended(&res), c.status)

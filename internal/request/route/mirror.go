@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 
 	"adbuffer/internal/ssp/ssp"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // Mirror sends a copy of a share of a route's requests to another SSP. No request waits for it, and
@@ -18,13 +18,13 @@ type Mirror struct {
 	SSP   *ssp.SSP
 	Share float64 // 0 to 1
 	// Budget bounds the copies and the responses.
-	Budget *upstream.Budget
+	Budget *exchange.Budget
 	Stats  *MirrorStats
 }
 
 // MirrorStats counts mirrored requests. A reload keeps it.
 type MirrorStats struct {
-	outcomes [upstream.Outcomes]atomic.Uint64
+	outcomes [exchange.Outcomes]atomic.Uint64
 	dropped  atomic.Uint64
 	inFlight atomic.Int64
 	silence  silence
@@ -77,18 +77,18 @@ func (c *mirrored) main() {
 	defer func() {
 		if v := recover(); v != nil { // a connection may still use c: the garbage collector frees it
 			m.Budget.Release(c.memory.reserved)
-			m.Stats.outcomes[upstream.Internal].Add(1)
+			m.Stats.outcomes[exchange.Internal].Add(1)
 			c.process.Panicked(v, debug.Stack())
 		}
 	}()
-	ex := upstream.AcquireExchange()
+	ex := exchange.AcquireExchange()
 	outcome, _ := m.SSP.Do(&c.request, ex, 0)
-	if outcome != upstream.Deadline || m.SSP.HadUsualTime(ex) {
+	if outcome != exchange.Deadline || m.SSP.HadUsualTime(ex) {
 		m.Stats.silence.observe(outcome)
 	}
 	ex.Release()
 	c.release()
-	if outcome.Row().Mirror == upstream.Dropped {
+	if outcome.Row().Mirror == exchange.Dropped {
 		m.Stats.dropped.Add(1)
 	} else {
 		m.Stats.outcomes[outcome].Add(1)

@@ -14,14 +14,14 @@ import (
 
 	"adbuffer/internal/ssp/ssp"
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/openrtb"
-	"adbuffer/internal/wire/upstream"
 )
 
 // mirroring returns a route to main with a mirror to copy.
 func mirroring(main, copied *fakeSSP, share float64, budget int64) *Route {
 	rt := newRoute(Single, main)
-	b := new(upstream.Budget)
+	b := new(exchange.Budget)
 	b.SetLimit(budget)
 	rt.Mirror = &Mirror{SSP: copied.SSP, Share: share, Budget: b, Stats: new(MirrorStats)}
 	return rt
@@ -44,7 +44,7 @@ func TestMirrorGetsCopies(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", fills(10*ms, "ad")), newFake(t, "b", fills(50*ms, "other"))
 		rt := mirroring(a, b, 1, 1<<20)
-		b.script = func(*upstream.Exchange) reply {
+		b.script = func(*exchange.Exchange) reply {
 			held, copies := b.Snapshot().BufferedBytes, rt.Mirror.Budget.Used()
 			testsupport.True(t, held == copies && held != 0, "%d bytes of the SSP's share are held for copies of %d bytes", held, copies)
 			return b.reply
@@ -62,7 +62,7 @@ func TestMirrorGetsCopies(t *testing.T) {
 		a.wantRequests(5)
 		b.wantRequests(5)
 		testsupport.True(t, a.received[4].target == b.received[4].target && a.received[4].fields == b.received[4].fields, "a received %+v, the mirror %+v", a.received[4], b.received[4])
-		if n := rt.Mirror.Stats.outcomes[upstream.Fill].Load(); n != 5 || rt.Mirror.Budget.Used() != 0 || rt.Mirror.Stats.inFlight.Load() != 0 {
+		if n := rt.Mirror.Stats.outcomes[exchange.Fill].Load(); n != 5 || rt.Mirror.Budget.Used() != 0 || rt.Mirror.Stats.inFlight.Load() != 0 {
 			t.Errorf("%d fills, %d bytes held, %d in flight", n, rt.Mirror.Budget.Used(), rt.Mirror.Stats.inFlight.Load())
 		}
 	})
@@ -77,7 +77,7 @@ func TestMirrorThatPanicsIsInternal(t *testing.T) {
 		p := &Process{InFlight: new(ssp.InFlight), Panicked: func(any, []byte) { panics.Add(1) }}
 		sendMany(t, rt, p, 1, 0)
 		synctest.Wait()
-		if n := rt.Mirror.Stats.outcomes[upstream.Internal].Load(); n != 1 || panics.Load() != 1 || rt.Mirror.Stats.inFlight.Load() != 0 || rt.Mirror.Budget.Used() != 0 {
+		if n := rt.Mirror.Stats.outcomes[exchange.Internal].Load(); n != 1 || panics.Load() != 1 || rt.Mirror.Stats.inFlight.Load() != 0 || rt.Mirror.Budget.Used() != 0 {
 			t.Errorf("%d are counted as internal, %d panics reported, %d in flight, %d bytes held", n, panics.Load(), rt.Mirror.Stats.inFlight.Load(), rt.Mirror.Budget.Used())
 		}
 	})
@@ -94,13 +94,13 @@ func TestBlackHoledMirrorIsDropped(t *testing.T) {
 		testsupport.Equal(t, rt.Mirror.Stats.inFlight.Load(), 10, "%d mirrored requests are in flight, want a quarter of 40")
 		testsupport.Equal(t, rt.Mirror.Stats.dropped.Load(), 90, "%d were dropped")
 		time.Sleep(10 * time.Second)
-		testsupport.Equal(t, rt.Mirror.Stats.outcomes[upstream.Deadline].Load(), 10, "%d ended at their deadline")
+		testsupport.Equal(t, rt.Mirror.Stats.outcomes[exchange.Deadline].Load(), 10, "%d ended at their deadline")
 	})
 }
 
 // An SSP over HTTP/2 may state a limit on headers, so that a copy ends as too_large.
 func TestEachOutcomeThatACopyCanHaveHasASeries(t *testing.T) {
-	for _, o := range []upstream.Outcome{upstream.ConnLost, upstream.BadResponse, upstream.ResponseTooLarge, upstream.TooLarge, upstream.Internal} {
+	for _, o := range []exchange.Outcome{exchange.ConnLost, exchange.BadResponse, exchange.ResponseTooLarge, exchange.TooLarge, exchange.Internal} {
 		testsupport.Bubble(t, func(t *testing.T) {
 			rt := mirroring(newFake(t, "a", fills(0, "ad")), newFake(t, "b", fails(0, o)), 1, 1<<20)
 			sendMany(t, rt, newProcess(t), 1, time.Second)
@@ -122,8 +122,8 @@ func TestMirrorWithoutBudgetIsDropped(t *testing.T) {
 		registry := prometheus.NewPedanticRegistry()
 		registry.MustRegister(NewMirrorCollector(func() *Table { return NewTable([]*Route{rt}) }))
 		series := 1 // dropped
-		for o := range upstream.Outcomes {
-			if o.Row().Mirror == upstream.Counted {
+		for o := range exchange.Outcomes {
+			if o.Row().Mirror == exchange.Counted {
 				series++
 			}
 		}
@@ -144,7 +144,7 @@ func TestSilentMirrorGetsProbesOnly(t *testing.T) {
 		most  int // probes in 3 s, after the silence has begun
 	}{
 		"never responds": {silent, 10}, // each takes until the deadline of 300 ms
-		"fails at once":  {fails(0, upstream.ConnLost), 30},
+		"fails at once":  {fails(0, exchange.ConnLost), 30},
 	} {
 		testsupport.RunBubble(t, name, func(t *testing.T) {
 			a, b := newFake(t, "a", fills(0, "ad")), newFake(t, "b", c.reply)
@@ -218,11 +218,11 @@ func TestMirrorThatSometimesFailsGetsAllCopies(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", fills(0, "ad")), newFake(t, "b", silent)
 		n := 0
-		b.script = func(*upstream.Exchange) reply {
+		b.script = func(*exchange.Exchange) reply {
 			if n++; n%5 == 0 {
 				return fills(0, "ad")
 			}
-			return fails(0, upstream.ConnLost)
+			return fails(0, exchange.ConnLost)
 		}
 		rt := mirroring(a, b, 1, 1<<20)
 		sendMany(t, rt, newProcess(t), 100, 10*ms)
@@ -236,7 +236,7 @@ func TestMirrorsShareIsRandom(t *testing.T) {
 		rt := mirroring(a, b, 0.25, 1<<20)
 		sendMany(t, rt, newProcess(t), 1000, ms)
 		// 250 are expected, the standard deviation is 14.
-		testsupport.Between(t, rt.Mirror.Stats.outcomes[upstream.Fill].Load(), 180, 320, "%d of 1000 requests were mirrored")
+		testsupport.Between(t, rt.Mirror.Stats.outcomes[exchange.Fill].Load(), 180, 320, "%d of 1000 requests were mirrored")
 	})
 }
 
@@ -253,13 +253,13 @@ func TestMirrorGetsItsOwnBody(t *testing.T) {
 		a, b := newFake(t, "a", fills(10*ms, "ad"), removes("user")), newFake(t, "b", fills(50*ms, "other"), removes("device.ifa"))
 		rt := mirroring(a, b, 1, 1<<20)
 		NewTable([]*Route{rt})
-		b.script = func(*upstream.Exchange) reply {
+		b.script = func(*exchange.Exchange) reply {
 			held, least := rt.Mirror.Budget.Used(), int64(2*len(body))
 			testsupport.True(t, held >= least, "%d bytes are held for two copies of %d bytes", held, len(body))
 			return b.reply
 		}
 		for _, why := range []openrtb.Reason{openrtb.Readable, openrtb.Twice} {
-			r := newClient(t, upstream.POST, "", body)
+			r := newClient(t, exchange.POST, "", body)
 			r.Unreadable = why
 			res := rt.Do(&r.Request, nil, newProcess(t))
 			held := r.Budget.Used()
@@ -274,8 +274,8 @@ func TestMirrorGetsItsOwnBody(t *testing.T) {
 		b.wantRequests(1)
 		want(t, "a's body", a.received[0].body, `{"device":{"ifa":"x","ip":"y"}}`)
 		want(t, "the mirror's body", b.received[0].body, `{"device":{"ip":"y"},"user":1}`)
-		if s := rt.Mirror.Stats; s.dropped.Load() != 1 || s.outcomes[upstream.Fill].Load() != 1 || rt.Mirror.Budget.Used() != 0 {
-			t.Errorf("%d dropped, %d fills, %d bytes held", s.dropped.Load(), s.outcomes[upstream.Fill].Load(), rt.Mirror.Budget.Used())
+		if s := rt.Mirror.Stats; s.dropped.Load() != 1 || s.outcomes[exchange.Fill].Load() != 1 || rt.Mirror.Budget.Used() != 0 {
+			t.Errorf("%d dropped, %d fills, %d bytes held", s.dropped.Load(), s.outcomes[exchange.Fill].Load(), rt.Mirror.Budget.Used())
 		}
 	})
 }

@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"adbuffer/internal/machine/metrics"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 var (
@@ -23,8 +23,8 @@ func NewMirrorCollector(table func() *Table) prometheus.Collector {
 				continue
 			}
 			to := to.With(r.Name, m.SSP.Name())
-			for o := range upstream.Outcomes {
-				if o.Row().Mirror == upstream.Counted {
+			for o := range exchange.Outcomes {
+				if o.Row().Mirror == exchange.Counted {
 					to.Counter(descMirrored, m.Stats.outcomes[o].Load(), o.String())
 				}
 			}

@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // silence drops copies for a mirror's SSP that does not respond. Such a copy costs a dial or a
@@ -36,13 +36,13 @@ func (s *silence) drops(now time.Time, inFlight int64) bool {
 
 // observe notes how a copy ended. The caller leaves out deadlines that were shorter than the SSP's usual
 // time: the client stated them.
-func (s *silence) observe(o upstream.Outcome) {
+func (s *silence) observe(o exchange.Outcome) {
 	switch o.Row().Contact {
-	case upstream.Responded:
+	case exchange.Responded:
 		if s.inARow.Load() != 0 {
 			s.inARow.Store(0)
 		}
-	case upstream.Silent:
+	case exchange.Silent:
 		if s.inARow.Load() < silentAfter {
 			s.inARow.Add(1)
 		}

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"adbuffer/internal/ssp/ssp"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // parallelAll sends the request to all SSPs at once. When the primaries have ended, it responds
@@ -29,13 +29,13 @@ func (rt *Route) parallelAll(r *ssp.Request, p *Process) Result {
 	for missing > 0 || len(f.ended) > 0 {
 		l := <-f.ended
 		l.received = true
-		gone = gone || l.outcome == upstream.ClientGone
+		gone = gone || l.outcome == exchange.ClientGone
 		if l.target.Secondary == awaitsSecondaries {
 			missing--
 		}
 	}
 	if gone {
-		return Result{Outcome: upstream.ClientGone, Err: upstream.ErrClientGone, legs: f.legLog()}
+		return Result{Outcome: exchange.ClientGone, Err: exchange.ErrClientGone, legs: f.legLog()}
 	}
 	if rt.MergeOpenRTB {
 		return f.merged(r)
@@ -46,7 +46,7 @@ func (rt *Route) parallelAll(r *ssp.Request, p *Process) Result {
 // envelope builds the response of parallel-all: an entry for each leg, in the route's order. During
 // this the legs' bodies and their copies in the envelope are both held, and both count in the
 // budget.
-func (f *fanout) envelope(b *upstream.Budget) Result {
+func (f *fanout) envelope(b *exchange.Budget) Result {
 	log := f.legLog()
 	n := envelopeOverhead
 	for i := range f.legs {
@@ -70,17 +70,17 @@ func (f *fanout) envelope(b *upstream.Budget) Result {
 		}
 	}
 	ex.Response.Body = append(body, envelopeEnd...)
-	return Result{Exchange: ex, Outcome: upstream.Merged, legs: log}
+	return Result{Exchange: ex, Outcome: exchange.Merged, legs: log}
 }
 
 // newCombined returns an exchange for a response of up to n bytes that adbuffer makes of several responses. It fails if
 // the budget does not allow it.
-func newCombined(b *upstream.Budget, n int) (*upstream.Exchange, *upstream.Error) {
-	ex := upstream.AcquireExchange()
+func newCombined(b *exchange.Budget, n int) (*exchange.Exchange, *exchange.Error) {
+	ex := exchange.AcquireExchange()
 	ex.Budget = b
 	if err := ex.Reserve(n); err != nil {
 		ex.Release()
-		return nil, upstream.AsError(err)
+		return nil, exchange.AsError(err)
 	}
 	ex.Response.Body, ex.Response.Status = slices.Grow(ex.Response.Body, n), 200
 	return ex, nil
@@ -91,7 +91,7 @@ func (l *leg) envelopeEntry() entry {
 	switch {
 	case !l.received:
 		e.err, e.noTime = "not_waited", true
-	case l.outcome == upstream.SSPDisabled, l.outcome == upstream.Filtered: // its request was not sent
+	case l.outcome == exchange.SSPDisabled, l.outcome == exchange.Filtered: // its request was not sent
 		e.err, e.noTime = l.outcome.String(), true
 	case l.err != nil:
 		e.err, e.took = l.err.Outcome.String(), l.took()

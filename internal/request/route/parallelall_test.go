@@ -6,8 +6,8 @@ import (
 
 	"adbuffer/internal/ssp/ssp"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/httpheader"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
+	"adbuffer/internal/wire/header"
 )
 
 const jsonType = "Content-Type: application/json\r\n"
@@ -23,15 +23,15 @@ func all(ssps []*fakeSSP, secondary ...bool) *Route {
 
 func TestLegsAskForUncompressedResponses(t *testing.T) {
 	set := func(o *ssp.Options) {
-		o.Policy = httpheader.NewPolicy(httpheader.PolicyOptions{Set: []httpheader.NameValue{{Name: "accept-encoding", Value: "br"}, {Name: "X-A", Value: "1"}}})
+		o.Policy = header.NewPolicy(header.PolicyOptions{Set: []header.NameValue{{Name: "accept-encoding", Value: "br"}, {Name: "X-A", Value: "1"}}})
 	}
 	remove := func(o *ssp.Options) {
-		o.Policy = httpheader.NewPolicy(httpheader.PolicyOptions{Remove: []string{"Accept-Encoding"}})
+		o.Policy = header.NewPolicy(header.PolicyOptions{Remove: []string{"Accept-Encoding"}})
 	}
 	for mode, plain := range map[Mode]bool{ParallelAll: true, ParallelFirst: false, Single: false, Waterfall: false, Split: false} {
 		testsupport.Bubble(t, func(t *testing.T) {
 			a := newFake(t, "a", fills(0, "x"))
-			r := newClient(t, upstream.GET, "", "", "Accept-Encoding: gzip, zstd")
+			r := newClient(t, exchange.GET, "", "", "Accept-Encoding: gzip, zstd")
 			res := newRoute(mode, a).Do(&r.Request, nil, newProcess(t))
 			res.Release()
 			testsupport.True(t, strings.Contains(a.requests()[0].fields, "Accept-Encoding: identity\r\n") == plain, "mode %s sends %q", mode, a.requests()[0].fields)
@@ -40,7 +40,7 @@ func TestLegsAskForUncompressedResponses(t *testing.T) {
 	}
 	testsupport.Bubble(t, func(t *testing.T) {
 		a, b := newFake(t, "a", fills(0, "x"), set), newFake(t, "b", fills(0, "x"), remove)
-		r := newClient(t, upstream.GET, "", "", "Accept-Encoding: gzip")
+		r := newClient(t, exchange.GET, "", "", "Accept-Encoding: gzip")
 		res := newRoute(ParallelAll, a, b).Do(&r.Request, nil, newProcess(t))
 		res.Release()
 		want(t, "a set it", a.requests()[0].fields, "X-Forwarded-For: 192.0.2.1\r\nAccept-Encoding: identity\r\nX-A: 1\r\n")
@@ -54,8 +54,8 @@ func TestChosenSSPIsAskedAlone(t *testing.T) {
 		testsupport.Bubble(t, func(t *testing.T) {
 			a, b := newFake(t, "a", fills(0, "a")), newFake(t, "b", responses(10*ms, 503))
 			rt := newRoute(mode, a, b)
-			r := newClient(t, upstream.HEAD, "", "", "Accept-Encoding: gzip")
-			_, ok := rt.Allow(upstream.HEAD, &rt.Targets[1])
+			r := newClient(t, exchange.HEAD, "", "", "Accept-Encoding: gzip")
+			_, ok := rt.Allow(exchange.HEAD, &rt.Targets[1])
 			testsupport.True(t, ok, "mode %s refuses HEAD to a chosen SSP", mode)
 			res := rt.Do(&r.Request, &rt.Targets[1], newProcess(t))
 			defer res.Release()
@@ -71,7 +71,7 @@ func TestEnvelopeThatDoesNotFitIsOverloaded(t *testing.T) {
 		body := strings.Repeat(`"`, 500) // twice as large in the envelope
 		rt := all([]*fakeSSP{newFake(t, "a", fills(ms, body)), newFake(t, "b", fills(2*ms, body))})
 		p := newProcess(t)
-		do := func(budget *upstream.Budget) Result {
+		do := func(budget *exchange.Budget) Result {
 			r := get(t)
 			r.Budget = budget
 			res := rt.Do(&r.Request, nil, p)
@@ -81,12 +81,12 @@ func TestEnvelopeThatDoesNotFitIsOverloaded(t *testing.T) {
 			})
 			return res
 		}
-		budget := upstream.NewBudget(1 << 20)
+		budget := exchange.NewBudget(1 << 20)
 		do(budget)
 		need := 2*500 + budget.Used()
-		enough := do(upstream.NewBudget(need))
-		testsupport.True(t, enough.Outcome == upstream.Merged, "with the %d bytes that it needs: %s", need, ended(&enough))
-		short := do(upstream.NewBudget(need - 1))
+		enough := do(exchange.NewBudget(need))
+		testsupport.True(t, enough.Outcome == exchange.Merged, "with the %d bytes that it needs: %s", need, ended(&enough))
+		short := do(exchange.NewBudget(need - 1))
 		want(t, "with one byte less", ended(&short), "overloaded")
 		testsupport.True(t, strings.Contains(short.Err.Detail, "see server.max_buffered_bytes"), "detail: %s", short.Err.Detail)
 	})

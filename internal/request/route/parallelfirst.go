@@ -2,7 +2,7 @@ package route
 
 import (
 	"adbuffer/internal/ssp/ssp"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // parallelFirst sends the request to all SSPs at once. The first fill is the response, and the
@@ -28,7 +28,7 @@ func (rt *Route) parallelFirst(r *ssp.Request, p *Process) Result {
 	var best *leg
 	for i := range f.legs {
 		l := &f.legs[i]
-		if l.outcome != upstream.Filtered && (best == nil || rank(l.outcome) > rank(best.outcome)) {
+		if l.outcome != exchange.Filtered && (best == nil || rank(l.outcome) > rank(best.outcome)) {
 			best = l
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -44,9 +44,9 @@ func TestLegThatStartsAfterTheFillIsNotSent(t *testing.T) {
 		f.legs[0].cancel.End()
 		f.start(&f.legs[0])
 		l := <-f.ended
-		testsupport.True(t, l.outcome == upstream.Cancelled && l.err != nil, "the leg ended as %v, %v", l.outcome, l.err)
+		testsupport.True(t, l.outcome == exchange.Cancelled && l.err != nil, "the leg ended as %v, %v", l.outcome, l.err)
 		a.wantRequests(1)
-		a.wantCounted(map[upstream.Outcome]int{upstream.Fill: 1, upstream.Cancelled: 1})
+		a.wantCounted(map[exchange.Outcome]int{exchange.Fill: 1, exchange.Cancelled: 1})
 		f.detach()
 		wantEmpty(t, r.Budget)
 	})
@@ -59,7 +59,7 @@ func TestLegsSendTheSameRequest(t *testing.T) {
 		for _, n := range []string{"a", "b", "c"} {
 			fakes = append(fakes, newFake(t, n, responses(ms, 204)))
 		}
-		r := newClient(t, upstream.POST, "a=1&b=2", `{"id":"1"}`, "Cookie: id=1", "X-Adbuffer-Ssp: x", "Connection: X-Hop", "X-Hop: 1", "Accept-Encoding: gzip")
+		r := newClient(t, exchange.POST, "a=1&b=2", `{"id":"1"}`, "Cookie: id=1", "X-Adbuffer-Ssp: x", "Connection: X-Hop", "X-Hop: 1", "Accept-Encoding: gzip")
 		res := newRoute(ParallelFirst, fakes...).Do(&r.Request, nil, newProcess(t))
 		defer res.Release()
 		for _, f := range fakes {

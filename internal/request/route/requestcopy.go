@@ -4,14 +4,14 @@ import (
 	"slices"
 
 	"adbuffer/internal/ssp/ssp"
-	"adbuffer/internal/wire/httpheader"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
+	"adbuffer/internal/wire/header"
 )
 
 // requestCopy is memory for a request whose legs may outlive it; reused.
 type requestCopy struct {
-	fields   httpheader.RequestFields
-	identity httpheader.Identity
+	fields   header.RequestFields
+	identity header.Identity
 	memory   []byte // the header's block, the query and the body
 	reserved int64  // bytes of the budget
 }
@@ -35,12 +35,12 @@ func (c *requestCopy) take(r *ssp.Request) {
 }
 
 // release drops the copy, and releases its bytes.
-func (c *requestCopy) release(b *upstream.Budget) {
+func (c *requestCopy) release(b *exchange.Budget) {
 	b.Release(c.reserved)
 	c.reserved = 0
 	c.fields.Reset()
-	c.identity = httpheader.Identity{}
-	if cap(c.memory) > upstream.MaxKeptBuffer {
+	c.identity = header.Identity{}
+	if cap(c.memory) > exchange.MaxKeptBuffer {
 		c.memory = nil
 	}
 }

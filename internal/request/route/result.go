@@ -5,26 +5,26 @@ import (
 	"time"
 
 	"adbuffer/internal/ssp/ssp"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/logs"
-	"adbuffer/internal/wire/upstream"
 )
 
 // Result is the result of a request. Its owner must release it.
 type Result struct {
 	// Exchange holds the response, or is the exchange that failed; nil if there was none. The
 	// envelope of parallel-all has its own exchange, whose response has no fields.
-	Exchange *upstream.Exchange
+	Exchange *exchange.Exchange
 	// SSP is the SSP of the response or the failure; nil if there are several.
 	SSP *ssp.SSP
 	// Outcome is the request's outcome.
-	Outcome upstream.Outcome
+	Outcome exchange.Outcome
 	// NoAd says that the response is the route's for no ad, as after NoAdFor: a merged response without a bid.
 	NoAd    bool
-	NoAdFor upstream.Outcome
+	NoAdFor exchange.Outcome
 	// NBR is the reason in that response if it is an OpenRTB document.
 	NBR int
 	// Err is the reason for no response, nil if there is one.
-	Err *upstream.Error
+	Err *exchange.Error
 	// At is when the call of the only SSP ended; zero with several, and after a call on a connection that
 	// requests share. It saves a reading of the clock, 40 ns.
 	At time.Time
@@ -74,7 +74,7 @@ func newLegLog() *legLog {
 }
 
 // add records a leg; ex is its exchange, or nil.
-func (l *legLog) add(s *ssp.SSP, o upstream.Outcome, took time.Duration, ex *upstream.Exchange) {
+func (l *legLog) add(s *ssp.SSP, o exchange.Outcome, took time.Duration, ex *exchange.Exchange) {
 	leg := logs.Leg{SSP: s.Name(), Outcome: o, Took: took}
 	if ex != nil {
 		leg.Exchange = ex.Summary()
@@ -84,9 +84,9 @@ func (l *legLog) add(s *ssp.SSP, o upstream.Outcome, took time.Duration, ex *ups
 
 // rank orders outcomes for a request without a fill: a no-bid comes before any other response, and
 // a response before a failure. Among equals the first SSP in the route wins.
-func rank(o upstream.Outcome) int {
+func rank(o exchange.Outcome) int {
 	switch {
-	case o == upstream.NoBid:
+	case o == exchange.NoBid:
 		return 2
 	case o.HasResponse():
 		return 1
@@ -96,11 +96,11 @@ func rank(o upstream.Outcome) int {
 }
 
 // isFinal reports whether a leg's outcome is the request's, whatever the other legs' outcomes are.
-func isFinal(o upstream.Outcome) bool { return o == upstream.Fill || o == upstream.ClientGone }
+func isFinal(o exchange.Outcome) bool { return o == exchange.Fill || o == exchange.ClientGone }
 
 // normalizeNoBid makes a no-bid a 204, even if the SSP sent a document with it.
 func (res *Result) normalizeNoBid() {
-	if res.Outcome != upstream.NoBid {
+	if res.Outcome != exchange.NoBid {
 		return
 	}
 	response := &res.Exchange.Response

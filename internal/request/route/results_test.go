@@ -12,7 +12,7 @@ import (
 	"adbuffer/internal/ssp/balancer"
 	"adbuffer/internal/ssp/ssp"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // resultTest is a request to a route to the SSPs a, b, c …, and what comes of it.
@@ -52,7 +52,7 @@ var resultTests = []resultTest{
 	// A document without an ad is forwarded unchanged.
 	{name: "document", mode: Single, noBidBody: ssp.NoBidVAST, ssps: []reply{fills(10*ms, "<VAST/>"), fills(0, "other")}, result: "no_bid of a: 200 <VAST/>", took: 10 * ms, asked: "a"},
 	{name: "error", mode: Single, ssps: []reply{responses(10*ms, 500), fills(0, "other")}, result: "server_error of a: 500 no ad for you", took: 10 * ms, asked: "a"},
-	{name: "failure", mode: Single, ssps: []reply{fails(10*ms, upstream.ConnLost), fills(0, "other")}, result: "conn_lost of a", took: 10 * ms, asked: "a"},
+	{name: "failure", mode: Single, ssps: []reply{fails(10*ms, exchange.ConnLost), fills(0, "other")}, result: "conn_lost of a", took: 10 * ms, asked: "a"},
 
 	{ // b gets no request instead.
 		name: "the drawn SSP fails", mode: Split, ssps: []reply{responses(0, 503), fills(0, "ad")},
@@ -112,21 +112,21 @@ var resultTests = []resultTest{
 		result: "client_gone of a", legs: "a server_error 20ms", took: 20 * ms, asked: "a",
 	},
 	{
-		name: "a tier finds the client closed", mode: Waterfall, ssps: []reply{fails(0, upstream.ClientGone), fills(0, "ad")},
+		name: "a tier finds the client closed", mode: Waterfall, ssps: []reply{fails(0, exchange.ClientGone), fills(0, "ad")},
 		result: "client_gone of a", legs: "a client_gone 0s", asked: "a",
 	},
 	{
 		name: "HEAD", mode: Waterfall, ssps: []reply{responses(0, 204), {status: 200}},
-		change: func(_ *testing.T, _ *Route, r *client) { r.Method = upstream.HEAD },
+		change: func(_ *testing.T, _ *Route, r *client) { r.Method = exchange.HEAD },
 		result: "fill of b: 200", legs: "a no_bid 0s, b fill 0s", asked: "ab",
 	},
 
 	{ // The 204 has neither the document nor the fields that describe it.
-		name: "a document without an ad", mode: Waterfall, noBidBody: ssp.NoBidVAST, ssps: []reply{fails(0, upstream.ConnLost), {status: 200, body: "<VAST/>", fields: "Content-Type: text/xml\r\nETag: 1\r\n"}},
+		name: "a document without an ad", mode: Waterfall, noBidBody: ssp.NoBidVAST, ssps: []reply{fails(0, exchange.ConnLost), {status: 200, body: "<VAST/>", fields: "Content-Type: text/xml\r\nETag: 1\r\n"}},
 		result: "no_bid of b: 204", legs: "a conn_lost 0s, b no_bid 0s", asked: "ab",
 	},
 	{
-		name: "a document without an ad", mode: ParallelFirst, noBidBody: ssp.NoBidVAST, ssps: []reply{fails(0, upstream.ConnLost), {status: 200, body: "<VAST/>", fields: "Content-Type: text/xml\r\nETag: 1\r\n"}},
+		name: "a document without an ad", mode: ParallelFirst, noBidBody: ssp.NoBidVAST, ssps: []reply{fails(0, exchange.ConnLost), {status: 200, body: "<VAST/>", fields: "Content-Type: text/xml\r\nETag: 1\r\n"}},
 		result: "no_bid of b: 204", legs: "a conn_lost 0s, b no_bid 0s", asked: "ab",
 	},
 	{
@@ -148,13 +148,13 @@ var resultTests = []resultTest{
 	{
 		name: "a copy that does not fit", mode: ParallelFirst, ssps: []reply{fills(0, "ad")},
 		change: func(t *testing.T, _ *Route, r *client) {
-			r.set(t, upstream.POST, "q", strings.Repeat("b", 100))
-			r.Budget = upstream.NewBudget(100)
+			r.set(t, exchange.POST, "q", strings.Repeat("b", 100))
+			r.Budget = exchange.NewBudget(100)
 		},
 		result: "overloaded", detail: "0 of 100 are held for all requests and responses; see server.max_buffered_bytes",
 	},
 	{
-		name: "the client closes", mode: ParallelFirst, ssps: []reply{silent, fails(30*ms, upstream.ClientGone)},
+		name: "the client closes", mode: ParallelFirst, ssps: []reply{silent, fails(30*ms, exchange.ClientGone)},
 		result: "client_gone of b", legs: "a cancelled 30ms, b client_gone 30ms", took: 30 * ms, asked: "ab",
 	},
 	{
@@ -170,7 +170,7 @@ var resultTests = []resultTest{
 			silent,
 			{after: 90*ms + 999*time.Microsecond, status: 503, fields: "content-type: text/plain\r\n", body: "\"tired\"\n"},
 			{after: ms, status: 200, fields: jsonType + "Content-Encoding: gzip\r\n", body: "\x1f\x8b\x08"},
-			fails(ms, upstream.ConnLost),
+			fails(ms, exchange.ConnLost),
 		},
 		result: `merged: 200 {"results":[` +
 			`{"ssp":"a","status":200,"ms":12,"content_type":"application/json","body":{"id": 1, "seatbid":[]}},` +
@@ -193,11 +193,11 @@ var resultTests = []resultTest{
 		legs:   "a fill 20ms, b cancelled 20ms, c no_bid 10ms", took: 20 * ms, asked: "abc",
 	},
 	{
-		name: "a leg finds the client closed", mode: ParallelAll, ssps: []reply{fails(ms, upstream.ClientGone), fills(2*ms, "x")},
+		name: "a leg finds the client closed", mode: ParallelAll, ssps: []reply{fails(ms, exchange.ClientGone), fills(2*ms, "x")},
 		result: "client_gone", legs: "a client_gone 1ms, b fill 2ms", took: 2 * ms, asked: "ab",
 	},
 	{
-		name: "the last leg finds the client closed", mode: ParallelAll, ssps: []reply{fills(ms, "x"), fails(ms, upstream.ClientGone)},
+		name: "the last leg finds the client closed", mode: ParallelAll, ssps: []reply{fills(ms, "x"), fails(ms, exchange.ClientGone)},
 		result: "client_gone", legs: "a fill 1ms, b client_gone 1ms", took: ms, asked: "ab",
 	},
 	{
@@ -225,9 +225,9 @@ var resultTests = []resultTest{
 // tiersWithoutAFill has each end of a tier after which a waterfall continues.
 func tiersWithoutAFill() (tests []resultTest) {
 	ends := []reply{responses(20*ms, 204), {after: 20 * ms, status: 200}, responses(20*ms, 302), responses(20*ms, 404), responses(20*ms, 503)}
-	for _, o := range []upstream.Outcome{
-		upstream.ConnLost, upstream.BadResponse, upstream.TLSFailed, upstream.ResponseTooLarge, upstream.Overloaded, upstream.Draining, upstream.BreakerOpen,
-		upstream.PendingFull, upstream.Deadline, upstream.Internal, upstream.SSPBackoff, upstream.ConnectFailed,
+	for _, o := range []exchange.Outcome{
+		exchange.ConnLost, exchange.BadResponse, exchange.TLSFailed, exchange.ResponseTooLarge, exchange.Overloaded, exchange.Draining, exchange.BreakerOpen,
+		exchange.PendingFull, exchange.Deadline, exchange.Internal, exchange.SSPBackoff, exchange.ConnectFailed,
 	} {
 		ends = append(ends, fails(20*ms, o))
 	}
@@ -244,7 +244,7 @@ func tiersWithoutAFill() (tests []resultTest) {
 func TestATierThatPanicsLeavesNoBytesHeld(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		rt, r := newRoute(Waterfall, newFake(t, "a", reply{status: 404, body: "not here"}), newFake(t, "b", reply{body: "x", panics: true})), get(t)
-		r.Budget = upstream.NewBudget(1 << 20)
+		r.Budget = exchange.NewBudget(1 << 20)
 		defer func() {
 			testsupport.True(t, recover() != nil, "no panic")
 			testsupport.Equal(t, r.Budget.Used(), 0, "%d bytes are held")
@@ -297,7 +297,7 @@ func (tt *resultTest) run(t *testing.T) {
 	}
 	testsupport.True(t, tt.detail == "" || res.Err != nil && strings.Contains(res.Err.Error(), tt.detail), "the error is %v, want %q in it", res.Err, tt.detail)
 
-	if res.Outcome == upstream.NoBid && tt.mode >= Waterfall {
+	if res.Outcome == exchange.NoBid && tt.mode >= Waterfall {
 		a := &res.Exchange.Response
 		testsupport.True(t, len(a.Fields) == 0 && a.ContentLength < 0, "the 204 has the fields %q and the length %d", a.Fields, a.ContentLength)
 	}
@@ -316,7 +316,7 @@ func (tt *resultTest) run(t *testing.T) {
 	want(t, "asked", asked, tt.asked)
 	for i, l := range res.Legs() {
 		n := fakes[i].counted(l.Outcome)
-		testsupport.True(t, n == 1 || l.Outcome == upstream.Internal, "%s counted %d requests as %v", fakes[i].Name(), n, l.Outcome)
+		testsupport.True(t, n == 1 || l.Outcome == exchange.Internal, "%s counted %d requests as %v", fakes[i].Name(), n, l.Outcome)
 	}
 	res.Release()
 	testsupport.True(t, res.Exchange == nil && res.Status() == 0, "the result has a response after its release")
@@ -326,10 +326,10 @@ func (tt *resultTest) run(t *testing.T) {
 // The reader of a shared connection notes when it has read a response. The caller may run much later if all CPU is
 // busy, and the duration of the request must show that.
 func TestOnlyAConnectionOfItsOwnSaysWhenARequestEnded(t *testing.T) {
-	for p, known := range map[upstream.Protocol]bool{upstream.HTTP1: true, upstream.HTTP1Pipelined: false, upstream.HTTP2: false} {
+	for p, known := range map[exchange.Protocol]bool{exchange.HTTP1: true, exchange.HTTP1Pipelined: false, exchange.HTTP2: false} {
 		testsupport.Bubble(t, func(t *testing.T) {
 			a := newFake(t, "a", silent)
-			a.script = func(ex *upstream.Exchange) reply {
+			a.script = func(ex *exchange.Exchange) reply {
 				ex.Protocol = p
 				return fills(ms, "ad")
 			}
@@ -345,9 +345,9 @@ func TestTimeoutOfATierCoversItsRetries(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		a := newFake(t, "a", silent, func(o *ssp.Options) { o.RetryMax = 5 })
 		tries := 0
-		a.script = func(*upstream.Exchange) reply {
+		a.script = func(*exchange.Exchange) reply {
 			tries++
-			return reply{after: 30 * ms, err: &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotSent}}
+			return reply{after: 30 * ms, err: &exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.NotSent}}
 		}
 		b := newFake(t, "b", fills(0, "ad"))
 		rt := newRoute(Waterfall, a, b)
@@ -365,7 +365,7 @@ func TestSequentialModesCountNoLegs(t *testing.T) {
 	for _, mode := range []Mode{Single, Split, Waterfall} {
 		testsupport.Bubble(t, func(t *testing.T) {
 			a, p := newFake(t, "a", silent), newProcess(t)
-			a.script = func(*upstream.Exchange) reply {
+			a.script = func(*exchange.Exchange) reply {
 				testsupport.Equal(t, p.InFlight.Now(), 0, "%d legs in flight")
 				return fills(0, "ad")
 			}

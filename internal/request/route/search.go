@@ -3,7 +3,7 @@ package route
 import (
 	"bytes"
 
-	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/openrtb"
 	"adbuffer/internal/wire/syntax"
 )
@@ -34,7 +34,7 @@ func (s *Search) Facts() *openrtb.Facts {
 }
 
 // Examine examines a request's body, which has arrived completely, for all conditions of the table.
-func (t *Table) Examine(f *httpheader.RequestFields, body []byte, s *Search) {
+func (t *Table) Examine(f *header.RequestFields, body []byte, s *Search) {
 	s.examined = true
 	if why := UnreadableHeader(f); why != openrtb.Readable {
 		t.paths.Refuse(why, &s.facts)
@@ -44,7 +44,7 @@ func (t *Table) Examine(f *httpheader.RequestFields, body []byte, s *Search) {
 }
 
 // Passed returns the routes before found (nil: all routes) that match but for their conditions on the body.
-func (t *Table) Passed(f *httpheader.RequestFields, found *Route) (all []*Route) {
+func (t *Table) Passed(f *header.RequestFields, found *Route) (all []*Route) {
 	var params foundParams
 	params.find(f.Query, t.params)
 	for _, rt := range t.Routes {
@@ -59,7 +59,7 @@ func (t *Table) Passed(f *httpheader.RequestFields, found *Route) (all []*Route)
 }
 
 // UnreadableHeader returns why a body with these header fields is unreadable, whatever its bytes are.
-func UnreadableHeader(f *httpheader.RequestFields) openrtb.Reason {
+func UnreadableHeader(f *header.RequestFields) openrtb.Reason {
 	coding := f.ContentEncoding()
 	switch {
 	case coding != nil && !syntax.EqualFold(coding, "identity"):

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // ends are ways in which a leg ends without a fill, at least one of each rank.
@@ -16,9 +16,9 @@ var ends = map[string]reply{
 	"redirect":       {status: 302, body: "there"},
 	"client_error":   {status: 404, body: "where"},
 	"server_error":   {status: 503, body: "tired"},
-	"deadline":       fails(0, upstream.Deadline),
-	"connect_failed": fails(0, upstream.ConnectFailed),
-	"overloaded":     fails(0, upstream.Overloaded),
+	"deadline":       fails(0, exchange.Deadline),
+	"connect_failed": fails(0, exchange.ConnectFailed),
+	"overloaded":     fails(0, exchange.Overloaded),
 }
 
 // winner returns the index of the result that the client gets if no SSP filled, by the documented

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"adbuffer/internal/ssp/ssp"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // waterfall sends the request to one SSP after the other until one fills, all on the caller's
@@ -33,7 +33,7 @@ func (rt *Route) waterfall(r *ssp.Request) Result {
 			}
 			if r.Gone != nil && r.Gone() {
 				best.Release()
-				best = Result{SSP: best.SSP, Outcome: upstream.ClientGone, Err: upstream.ErrClientGone}
+				best = Result{SSP: best.SSP, Outcome: exchange.ClientGone, Err: exchange.ErrClientGone}
 				break
 			}
 		}

@@ -9,7 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // Effect is what a reload does about a setting that changed. The tag reload of a key has it.
@@ -115,7 +115,7 @@ func (c *comparison) add(path, old, next string, effect Effect) {
 // one drains.
 func keepsEndpoint(was, is *SSP) bool {
 	return was.Parsed.Scheme == is.Parsed.Scheme &&
-		slices.ContainsFunc(is.Parsed.All, func(e upstream.Endpoint) bool { return slices.Contains(was.Parsed.All, e) })
+		slices.ContainsFunc(is.Parsed.All, func(e exchange.Endpoint) bool { return slices.Contains(was.Parsed.All, e) })
 }
 
 // members says how SSPs or routes are compared.

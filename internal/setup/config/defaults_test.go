@@ -8,7 +8,7 @@ import (
 
 	"adbuffer/internal/ssp/dial"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/header"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -35,10 +35,10 @@ routes:
 		t.Errorf("plain: %+v", plain)
 	}
 	testsupport.True(t, own.Protocol == dial.Auto && own.Pool.MaxConns == 4 && own.Pool.MaxDials == 2 && own.Pool.DialBackoff == (Backoff{time.Second, 9 * time.Second}), "own: %+v", own)
-	if diff := cmp.Diff(Headers{Pass: []string{"Cookie"}, Remove: []string{"X-A", "X-B"}, Set: []httpheader.NameValue{}}, plain.Headers); diff != "" {
+	if diff := cmp.Diff(Headers{Pass: []string{"Cookie"}, Remove: []string{"X-A", "X-B"}, Set: []header.NameValue{}}, plain.Headers); diff != "" {
 		t.Errorf("plain (-want +got):\n%s", diff)
 	}
-	diff := cmp.Diff(Headers{Pass: []string{"Cookie"}, Remove: []string{}, Set: []httpheader.NameValue{}}, own.Headers)
+	diff := cmp.Diff(Headers{Pass: []string{"Cookie"}, Remove: []string{}, Set: []header.NameValue{}}, own.Headers)
 	testsupport.True(t, diff == "", "own: a list replaces the default (-want +got):\n%s", diff)
 	testsupport.True(t, plain.Pool.MaxIdle == 8 && own.Pool.MaxIdle == 4, "max_idle %d and %d, want each SSP's max_conns", plain.Pool.MaxIdle, own.Pool.MaxIdle)
 }

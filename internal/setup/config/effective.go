@@ -15,7 +15,7 @@ import (
 
 	"adbuffer/internal/machine/capacity"
 	"adbuffer/internal/request/route"
-	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/header"
 )
 
 // YAML writes every key with its current value. ssp_defaults are merged into each SSP, variables
@@ -87,7 +87,7 @@ func nodeOf(v reflect.Value, hide bool) *yaml.Node {
 		return keyNode(v, keysOf(t)[0], hide)
 	case isSection(t):
 		node := &yaml.Node{Kind: yaml.MappingNode}
-		if shortKey(t) != "" || t == reflect.TypeFor[route.Condition]() || t == reflect.TypeFor[BodyCondition]() || t == reflect.TypeFor[Removal]() || t == reflect.TypeFor[httpheader.NameValue]() {
+		if shortKey(t) != "" || t == reflect.TypeFor[route.Condition]() || t == reflect.TypeFor[BodyCondition]() || t == reflect.TypeFor[Removal]() || t == reflect.TypeFor[header.NameValue]() {
 			node.Style = yaml.FlowStyle
 		}
 		for _, k := range keysOf(t) {

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/openrtb"
 	"adbuffer/internal/wire/syntax"
 )
@@ -19,7 +19,7 @@ type form func(text string) (rule string)
 // forms are the forms that the tag form names.
 var forms = map[string]form{
 	"admin listener":    addressForm("127.0.0.1:8080", true, false),
-	"deadline field":    fieldAnd(fieldRule, httpheader.CheckDeadline),
+	"deadline field":    fieldAnd(fieldRule, header.CheckDeadline),
 	"exact path":        exactPathRule,
 	"fairness key":      fairnessRule,
 	"field value":       must(isTrimmed, "not hold control characters, nor begin or end with a space"),
@@ -31,11 +31,11 @@ var forms = map[string]form{
 	"merge":             must(func(s string) bool { return s == MergeOpenRTB }, `be openrtb, or "" for adbuffer's own document`),
 	"name":              must(isName, "be 1 to 64 of a-z, 0-9, _ and -"),
 	"OpenRTB path":      openRTBPathRule,
-	"passed field":      fieldAnd(forwardedFieldRule, httpheader.CheckPass),
+	"passed field":      fieldAnd(forwardedFieldRule, header.CheckPass),
 	"path":              pathRule,
 	"prefix of keys":    must(isKeyPrefix, "be 1 to 64 bytes of printable ASCII without spaces"),
 	"Redis":             addressForm("redis.internal:6379", false, true),
-	"request id field":  fieldAnd(forwardedFieldRule, httpheader.CheckRequestID),
+	"request id field":  fieldAnd(forwardedFieldRule, header.CheckRequestID),
 	"status":            must(isMaskedStatus, "be 4xx, 5xx, or a status from 400 to 599, in quotes"),
 	"set field":         fieldAnd(forwardedFieldRule, checkSet),
 	"URL of a receiver": receiverForm,
@@ -217,7 +217,7 @@ func forwardedFieldRule(name string) string {
 	return fieldRule(name)
 }
 
-// fieldAnd is the form f of a field's name, and a check of package httpheader. That package knows the
+// fieldAnd is the form f of a field's name, and a check of package header. That package knows the
 // fields without an effect or with another one.
 func fieldAnd(f form, check func(name string) error) form {
 	return func(name string) string {
@@ -229,4 +229,4 @@ func fieldAnd(f form, check func(name string) error) form {
 	}
 }
 
-func checkSet(name string) error { return httpheader.CheckSet(httpheader.NameValue{Name: name}) }
+func checkSet(name string) error { return header.CheckSet(header.NameValue{Name: name}) }

@@ -7,13 +7,13 @@ import (
 	"strconv"
 	"strings"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // reaches reports whether the endpoint leads to a listener of this machine at l. It asks no name
 // server, and knows only localhost, the machine's name and the host of l. No endpoint leads to a
 // unix socket.
-func (m *machine) reaches(l Address, endpoint upstream.Endpoint) bool {
+func (m *machine) reaches(l Address, endpoint exchange.Endpoint) bool {
 	network, address := l.Split()
 	host, port, err := net.SplitHostPort(address)
 	if network == "unix" || err != nil || strings.TrimLeft(port, "0") != strconv.Itoa(int(endpoint.Port)) {

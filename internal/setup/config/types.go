@@ -31,9 +31,9 @@ import (
 	"adbuffer/internal/ssp/dial"
 	"adbuffer/internal/ssp/pool"
 	"adbuffer/internal/ssp/ssp"
-	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/exchange"
+	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/logs"
-	"adbuffer/internal/wire/upstream"
 )
 
 // Config is the complete and valid configuration: defaults are filled in, ssp_defaults are
@@ -200,7 +200,7 @@ type SSP struct {
 	Endpoints []Endpoint `yaml:"endpoints" jsonschema:"required" empty:"must have at least one URL" reload:"new pool"`
 	Settings  `yaml:",inline" reload:"in place"`
 
-	Parsed upstream.Endpoints `yaml:"-"` // the URLs of Endpoints; validation sets it
+	Parsed exchange.Endpoints `yaml:"-"` // the URLs of Endpoints; validation sets it
 }
 
 // Endpoint is where an SSP receives requests. In YAML it is the URL alone, or a mapping. The URLs of an
@@ -213,31 +213,31 @@ type Endpoint struct {
 
 // Settings are the keys of ssp_defaults and of each SSP.
 type Settings struct {
-	Protocol               dial.Mode               `yaml:"protocol" default:"auto" words:"auto http1 http1-pipelined http2 h2c" reload:"new pool"`
-	MaxInFlight            int                     `yaml:"max_in_flight" min:"0" max:"10000000"` // 0 = only the global limit
-	Pool                   Pool                    `yaml:"pool"`
-	Timeouts               Timeouts                `yaml:"timeouts"`
-	TLS                    SSPTLS                  `yaml:"tls" reload:"new pool"`
-	Headers                Headers                 `yaml:"headers"`
-	Host                   string                  `yaml:"host" form:"host and port"` // "" = the endpoint's
-	Identity               httpheader.IdentityMode `yaml:"identity" default:"x_forwarded_for" words:"x_forwarded_for x_device both none"`
-	MaxResponseBytes       int                     `yaml:"max_response_bytes" default:"1048576" min:"1" max:"1073741824" reload:"new connections"`
-	MaxResponseHeaderBytes int                     `yaml:"max_response_header_bytes" default:"16384" min:"256" max:"1048576" reload:"new connections"`
-	MaxBufferedBytes       int                     `yaml:"max_buffered_bytes" min:"0" max:"1099511627776"` // of requests and responses held at once; see BufferedBytesLimit
-	NoBidBody              ssp.NoBidBody           `yaml:"no_bid_body" default:"none" words:"none vast openrtb"`
-	RewriteTmax            bool                    `yaml:"rewrite_tmax"`
-	Remove                 []Removal               `yaml:"remove"` // members of the body that the SSP does not get
-	GzipRequest            ssp.GzipOptions         `yaml:"gzip_request"`
-	QPS                    QPS                     `yaml:"qps"`
-	Retry                  Retry                   `yaml:"retry"`
-	Hedge                  ssp.HedgeOptions        `yaml:"hedge"`
-	Breaker                ssp.BreakerOptions      `yaml:"breaker"`
-	Ejection               balancer.Ejection       `yaml:"ejection"`
-	HealthCheck            pool.HealthCheck        `yaml:"health_check"`
-	SlowStart              time.Duration           `yaml:"slow_start" min:"0s" max:"1h"`                    // 0 = an endpoint that comes back gets its full share at once
-	SourceAddresses        []netip.Addr            `yaml:"source_addresses" unique:"." reload:"new pool"`   // to connect from, in turn; none = the system chooses
-	RetryAfterMax          time.Duration           `yaml:"retry_after_max" default:"30s" min:"0s" max:"1h"` // 0 = Retry-After pauses nothing
-	RetryAfterShare        float64                 `yaml:"retry_after_share" default:"0.5" min:"0" max:"1"` // 0 = a single response pauses
+	Protocol               dial.Mode           `yaml:"protocol" default:"auto" words:"auto http1 http1-pipelined http2 h2c" reload:"new pool"`
+	MaxInFlight            int                 `yaml:"max_in_flight" min:"0" max:"10000000"` // 0 = only the global limit
+	Pool                   Pool                `yaml:"pool"`
+	Timeouts               Timeouts            `yaml:"timeouts"`
+	TLS                    SSPTLS              `yaml:"tls" reload:"new pool"`
+	Headers                Headers             `yaml:"headers"`
+	Host                   string              `yaml:"host" form:"host and port"` // "" = the endpoint's
+	Identity               header.IdentityMode `yaml:"identity" default:"x_forwarded_for" words:"x_forwarded_for x_device both none"`
+	MaxResponseBytes       int                 `yaml:"max_response_bytes" default:"1048576" min:"1" max:"1073741824" reload:"new connections"`
+	MaxResponseHeaderBytes int                 `yaml:"max_response_header_bytes" default:"16384" min:"256" max:"1048576" reload:"new connections"`
+	MaxBufferedBytes       int                 `yaml:"max_buffered_bytes" min:"0" max:"1099511627776"` // of requests and responses held at once; see BufferedBytesLimit
+	NoBidBody              ssp.NoBidBody       `yaml:"no_bid_body" default:"none" words:"none vast openrtb"`
+	RewriteTmax            bool                `yaml:"rewrite_tmax"`
+	Remove                 []Removal           `yaml:"remove"` // members of the body that the SSP does not get
+	GzipRequest            ssp.GzipOptions     `yaml:"gzip_request"`
+	QPS                    QPS                 `yaml:"qps"`
+	Retry                  Retry               `yaml:"retry"`
+	Hedge                  ssp.HedgeOptions    `yaml:"hedge"`
+	Breaker                ssp.BreakerOptions  `yaml:"breaker"`
+	Ejection               balancer.Ejection   `yaml:"ejection"`
+	HealthCheck            pool.HealthCheck    `yaml:"health_check"`
+	SlowStart              time.Duration       `yaml:"slow_start" min:"0s" max:"1h"`                    // 0 = an endpoint that comes back gets its full share at once
+	SourceAddresses        []netip.Addr        `yaml:"source_addresses" unique:"." reload:"new pool"`   // to connect from, in turn; none = the system chooses
+	RetryAfterMax          time.Duration       `yaml:"retry_after_max" default:"30s" min:"0s" max:"1h"` // 0 = Retry-After pauses nothing
+	RetryAfterShare        float64             `yaml:"retry_after_share" default:"0.5" min:"0" max:"1"` // 0 = a single response pauses
 }
 
 // Pool bounds the connections to one SSP, over all its endpoints, and the requests that wait
@@ -292,9 +292,9 @@ type ClientTLS struct {
 // Headers says which fields adbuffer forwards beside the usual ones. Remove is applied
 // before Set. Names are RFC 9110 tokens in the operator's spelling.
 type Headers struct {
-	Pass   []string               `yaml:"pass" form:"passed field" unique:"."`
-	Remove []string               `yaml:"remove" form:"forwarded field" unique:"."`
-	Set    []httpheader.NameValue `yaml:"set" unique:"name"` // names are unique
+	Pass   []string           `yaml:"pass" form:"passed field" unique:"."`
+	Remove []string           `yaml:"remove" form:"forwarded field" unique:"."`
+	Set    []header.NameValue `yaml:"set" unique:"name"` // names are unique
 }
 
 // QPS is a token bucket before the pool.

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"adbuffer/internal/ssp/dial"
-	"adbuffer/internal/wire/httpheader"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
+	"adbuffer/internal/wire/header"
 )
 
 func checkSSP(ssp *SSP, path string, r *report) {
@@ -27,7 +27,7 @@ func checkSSP(ssp *SSP, path string, r *report) {
 			r.add(at(join(path, "source_addresses"), i), a, "must be an address of this machine, without a zone; leave the list empty to let the system choose")
 		}
 	}
-	if i := slices.IndexFunc(ssp.Headers.Set, func(f httpheader.NameValue) bool { return strings.EqualFold(f.Name, "Content-Encoding") }); i >= 0 && ssp.GzipRequest.Enabled {
+	if i := slices.IndexFunc(ssp.Headers.Set, func(f header.NameValue) bool { return strings.EqualFold(f.Name, "Content-Encoding") }); i >= 0 && ssp.GzipRequest.Enabled {
 		r.add(join(at(join(path, "headers.set"), i), "name"), ssp.Headers.Set[i].Name, "is set by gzip_request; a body cannot have two codings", join(path, "gzip_request.enabled"))
 	}
 }
@@ -49,11 +49,11 @@ func checkEndpoints(ssp *SSP, path string, r *report) (scheme string) {
 	for i, e := range ssp.Endpoints {
 		urls[i] = e.URL
 	}
-	all, err := upstream.ParseEndpoints(urls)
+	all, err := exchange.ParseEndpoints(urls)
 	ssp.Parsed = all
 	if several, ok := err.(interface{ Unwrap() []error }); ok { // ParseEndpoints joins them
 		for _, err := range several.Unwrap() {
-			e, _ := errors.AsType[*upstream.EndpointError](err)
+			e, _ := errors.AsType[*exchange.EndpointError](err)
 			rule := e.Rule
 			if e.SameAs >= 0 {
 				rule = "must differ from " + at(path, e.SameAs)

@@ -11,7 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/header"
 )
 
 // Env holds variables by their names. A nil Env has none.
@@ -148,7 +148,7 @@ var noWord = regexp.MustCompile(`[^A-Z0-9]`)
 // names that differ.
 func (d decoder) name(path string, element *yaml.Node, t reflect.Type) {
 	switch t {
-	case reflect.TypeFor[SSP](), reflect.TypeFor[Route](), reflect.TypeFor[RouteSSP](), reflect.TypeFor[httpheader.NameValue]():
+	case reflect.TypeFor[SSP](), reflect.TypeFor[Route](), reflect.TypeFor[RouteSSP](), reflect.TypeFor[header.NameValue]():
 		written, _ := d.env.Expand(nameIn(element)) // its error is reported where the name is decoded
 		d.elements[path] = noWord.ReplaceAllString(strings.ToUpper(written), "_")
 	}

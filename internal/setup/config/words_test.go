@@ -10,7 +10,7 @@ import (
 	"adbuffer/internal/ssp/dial"
 	"adbuffer/internal/ssp/ssp"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/header"
 )
 
 // A word that no constant names would silently mean what the code does by default.
@@ -25,7 +25,7 @@ func TestConstantsNameTheWordsOfTheConfiguration(t *testing.T) {
 		{Route{}, "OnError", []any{"status", OnErrorNoAd}},
 		{Route{}, "Priority", []any{PriorityCritical, PriorityNormal, PrioritySheddable}},
 		{Route{}, "Privacy", []any{"none", PrivacyTruncateIP}},
-		{Settings{}, "Identity", []any{httpheader.XForwardedFor, httpheader.XDevice, httpheader.Both, httpheader.None}},
+		{Settings{}, "Identity", []any{header.XForwardedFor, header.XDevice, header.Both, header.None}},
 		{Settings{}, "NoBidBody", []any{"none", ssp.NoBidVAST, ssp.NoBidOpenRTB}},
 		{Settings{}, "Protocol", []any{dial.Auto, dial.HTTP1, dial.HTTP1Pipelined, dial.HTTP2, dial.H2C}},
 		{Pool{}, "PipelineMethods", []any{"idempotent", PipelineAll}},

@@ -15,7 +15,7 @@ import (
 	"adbuffer/internal/ssp/http2"
 	"adbuffer/internal/ssp/pool"
 	"adbuffer/internal/wire/cpushare"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // dialer connects dialling with the protocols, since the pool knows neither.
@@ -77,22 +77,22 @@ func (d *dialer) set(c *config.SSP) {
 }
 
 // Addresses implements pool.Dialer.
-func (d *dialer) Addresses(ctx context.Context) ([]upstream.Address, error) {
+func (d *dialer) Addresses(ctx context.Context) ([]exchange.Address, error) {
 	return d.dial.Addresses(ctx)
 }
 
 // Dial implements pool.Dialer.
-func (d *dialer) Dial(ctx context.Context, addr upstream.Address, others []upstream.Address, offerHTTP2 bool, owner upstream.Owner) (pool.Dialed, error) {
-	r, err := d.dial.Dial(ctx, offerHTTP2, append([]upstream.Address{addr}, others...)...)
+func (d *dialer) Dial(ctx context.Context, addr exchange.Address, others []exchange.Address, offerHTTP2 bool, owner exchange.Owner) (pool.Dialed, error) {
+	r, err := d.dial.Dial(ctx, offerHTTP2, append([]exchange.Address{addr}, others...)...)
 	took := pool.Dialed{TCP: r.TCP, TLS: r.TLS, At: r.At, Lost: r.Lost}
 	if err != nil {
 		return took, err
 	}
 	o := d.conns.Load()
 	switch r.Protocol {
-	case upstream.HTTP2:
+	case exchange.HTTP2:
 		took.Conn = http2.New(r.Conn, r.Socket, owner, o.http2)
-	case upstream.HTTP1Pipelined:
+	case exchange.HTTP1Pipelined:
 		took.Conn = http1.NewPipelined(r.Conn, r.Socket, owner, o.http1)
 	default:
 		took.Conn = http1.New(r.Conn, r.Socket, owner, o.http1)

@@ -15,14 +15,14 @@ import (
 	"adbuffer/internal/ssp/http1"
 	"adbuffer/internal/ssp/pool"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // A name whose IPv6 address is a black hole fails no request, and costs few dials: the result of
 // one dial holds for the next ones.
 func TestBrokenIPv6CostsNoRequest(t *testing.T) {
 	port := halfBroken(t)
-	endpoints, err := upstream.ParseEndpoints([]string{fmt.Sprintf("http://ssp.test:%d/bid", port)})
+	endpoints, err := exchange.ParseEndpoints([]string{fmt.Sprintf("http://ssp.test:%d/bid", port)})
 	testsupport.NoError(t, err)
 	inner, err := dial.New(dial.Options{
 		Endpoints: endpoints, Mode: dial.Auto, ConnectTimeout: 2 * time.Minute,
@@ -36,12 +36,12 @@ func TestBrokenIPv6CostsNoRequest(t *testing.T) {
 	d.conns.Store(&connOptions{http1: &http1.Options{MaxResponseBytes: 1, MaxResponseHeaderBytes: 1000}})
 	p := pool.New(pool.Options{
 		SSP: "ssp", MaxConns: 4, MaxHTTP2Conns: 1, MaxDials: 4, MaxPending: 10, PendingTimeout: time.Minute,
-		BackoffMin: time.Minute, BackoffMax: time.Minute, ConnectTimeout: 2 * time.Minute, Protocol: upstream.HTTP1,
+		BackoffMin: time.Minute, BackoffMax: time.Minute, ConnectTimeout: 2 * time.Minute, Protocol: exchange.HTTP1,
 		Endpoints: []balancer.Options{{Name: endpoints.All[0].Name, Weight: 1}},
 	}, d) // MaxIdle is 0: each request takes a new connection
 	defer p.Close(t.Context())
 	for i := range 50 {
-		ex := upstream.AcquireExchange()
+		ex := exchange.AcquireExchange()
 		ex.Deadline = time.Now().Add(20 * time.Second) // far below the connect timeout
 		place, err := p.Acquire(ex)
 		testsupport.MustTrue(t, err == nil, "request %d: %v", i, err)

@@ -19,7 +19,7 @@ import (
 	"adbuffer/internal/ssp/ssp"
 	"adbuffer/internal/test/sspsim"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/header"
 )
 
 // pathsOf lists the settings of cfg.
@@ -214,7 +214,7 @@ func tableOf(t *testing.T, cfg *config.Config) (text string) {
 	ssps := map[string]*ssp.SSP{}
 	names := map[*ssp.SSP]string{}
 	for _, c := range cfg.SSPs {
-		s := ssp.New(ssp.Options{Name: c.Name, Policy: httpheader.NewPolicy(httpheader.PolicyOptions{})}, nil)
+		s := ssp.New(ssp.Options{Name: c.Name, Policy: header.NewPolicy(header.PolicyOptions{})}, nil)
 		ssps[c.Name], names[s] = s, c.Name
 	}
 	for _, r := range newTable(cfg, ssps, nil).Routes {

@@ -7,8 +7,8 @@ import (
 
 	"adbuffer/internal/machine/metrics"
 	"adbuffer/internal/ssp/dial"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/tracing"
-	"adbuffer/internal/wire/upstream"
 )
 
 var (
@@ -34,7 +34,7 @@ func (v *Versions) collect(to metrics.Sink) {
 	to.Gauge(descDraining, float64(v.leftovers.Load()))
 	for _, p := range current.Parts {
 		of := to.With(p.Config.Name)
-		of.HistogramIf(p.dialer.dial.Protocol() == upstream.HTTP1Pipelined, descHeadWait, p.dialer.headWait)
+		of.HistogramIf(p.dialer.dial.Protocol() == exchange.HTTP1Pipelined, descHeadWait, p.dialer.headWait)
 		p.dialer.dial.Collect(of)
 	}
 	if current.Tracer != nil {

@@ -7,8 +7,8 @@ import (
 	"adbuffer/internal/request/route"
 	"adbuffer/internal/setup/config"
 	"adbuffer/internal/ssp/ssp"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/openrtb"
-	"adbuffer/internal/wire/upstream"
 )
 
 // mirrorShare is the divisor of server.max_buffered_bytes that gives each mirror's own budget.
@@ -35,7 +35,7 @@ func newTable(cfg *config.Config, ssps map[string]*ssp.SSP, was *route.Table) *r
 			r.Targets = append(r.Targets, route.Target{SSP: ssps[t.Name], Weight: t.Weight, Timeout: t.Timeout, Secondary: t.Secondary, When: BodyConditions(t.When)})
 		}
 		if m := c.Mirror; m.SSP != "" {
-			r.Mirror = &route.Mirror{SSP: ssps[m.SSP], Share: m.Share, Budget: new(upstream.Budget), Stats: mirrorStats(was, c.Name, m.SSP)}
+			r.Mirror = &route.Mirror{SSP: ssps[m.SSP], Share: m.Share, Budget: new(exchange.Budget), Stats: mirrorStats(was, c.Name, m.SSP)}
 			r.Mirror.Budget.SetLimit(int64(max(1, cfg.MaxBufferedBytes().Value/mirrorShare)))
 		}
 		table[i] = r

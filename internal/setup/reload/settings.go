@@ -6,7 +6,7 @@ import (
 	"adbuffer/internal/ssp/fleet"
 	"adbuffer/internal/ssp/pool"
 	"adbuffer/internal/ssp/ssp"
-	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/openrtb"
 )
 
@@ -16,7 +16,7 @@ func (s *preparedSSP) sspOptions(common common, f *fleet.Fleet) ssp.Options {
 	c := s.cfg
 	o := ssp.Options{
 		Name: c.Name, Scheme: s.cfg.Parsed.Scheme, Path: s.cfg.Parsed.Path, Query: s.cfg.Parsed.Query, Host: c.Host,
-		Policy: httpheader.NewPolicy(httpheader.PolicyOptions{
+		Policy: header.NewPolicy(header.PolicyOptions{
 			Pass: c.Headers.Pass, Remove: c.Headers.Remove, Set: c.Headers.Set, Identity: c.Identity, Via: common.via,
 			RequestID: common.requestID.Header, SendRequestID: common.requestID.ToSSP,
 		}),

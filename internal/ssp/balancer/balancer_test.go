@@ -7,7 +7,7 @@ import (
 
 	"adbuffer/internal/machine/rates"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // ssp sends requests to the endpoints that its Balancer decides on, all of which have connections.
@@ -56,9 +56,9 @@ func (s *ssp) serve(n int, fails func(endpoint string, client rates.Group) bool)
 			s.UseTurn()
 		}
 		served[e.Name]++
-		client, result := rates.Group(i/len(s.all)%10), upstream.Success
+		client, result := rates.Group(i/len(s.all)%10), exchange.Success
 		if fails != nil && fails(e.Name, client) {
-			result = upstream.Failure
+			result = exchange.Failure
 		}
 		var c Change
 		if d.Probe != nil {

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"adbuffer/internal/machine/rates"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // Ejection says when a failing endpoint gets no requests for a while. Package config says what the tags mean.
@@ -130,13 +130,13 @@ func (b *Balancer) DueProbes(now time.Time) (due []*Endpoint, next time.Time) {
 
 // ProbeEnded records how the probe of e ended. again says that the next request can be the probe,
 // since e has a connection: it is used if the result is neutral.
-func (b *Balancer) ProbeEnded(e *Endpoint, result upstream.Result, again bool, now time.Time) Change {
+func (b *Balancer) ProbeEnded(e *Endpoint, result exchange.Result, again bool, now time.Time) Change {
 	switch {
 	case e.probe != ProbeSent:
 		return Change{}
-	case result == upstream.Success:
+	case result == exchange.Success:
 		return b.returnEjected(e, now)
-	case result == upstream.Failure:
+	case result == exchange.Failure:
 		return b.ProbeFailed(e, now)
 	case again:
 		b.SetProbe(e, ProbeReady, now)
@@ -218,15 +218,15 @@ type Event struct {
 
 // Ended counts an attempt at e that was no probe, for a client of the given group. It reports whether
 // e fails too often: the caller then calls Eject. Ended is safe for concurrent use.
-func (b *Balancer) Ended(e *Endpoint, result upstream.Result, client rates.Group, now time.Time) (failing bool) {
+func (b *Balancer) Ended(e *Endpoint, result exchange.Result, client rates.Group, now time.Time) (failing bool) {
 	o := b.ejection.Load()
-	return o != nil && result != upstream.Neutral &&
-		e.failures.record(o, client, result == upstream.Failure, now.Sub(b.made))
+	return o != nil && result != exchange.Neutral &&
+		e.failures.record(o, client, result == exchange.Failure, now.Sub(b.made))
 }
 
 // DialFailed counts a failed dial to e like a failed attempt.
 func (b *Balancer) DialFailed(e *Endpoint, now time.Time) Change {
-	if !e.ejected && b.Ended(e, upstream.Failure, rates.Ours, now) {
+	if !e.ejected && b.Ended(e, exchange.Failure, rates.Ours, now) {
 		return b.Eject(e, now)
 	}
 	return Change{}

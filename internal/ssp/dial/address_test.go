@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 func TestAddressesThatNoSSPHasAreRefused(t *testing.T) {
@@ -34,9 +34,9 @@ func TestAddressesThatNoSSPHasAreRefused(t *testing.T) {
 		"2001:db8::169.254.169.254": "",
 		"2606:4700:4700::1111":      "",
 	} {
-		testsupport.Equal(t, upstream.Undialable(netip.MustParseAddr(ip)), want, "%[2]s: %[1]q", ip)
+		testsupport.Equal(t, exchange.Undialable(netip.MustParseAddr(ip)), want, "%[2]s: %[1]q", ip)
 	}
-	testsupport.True(t, upstream.Undialable(netip.Addr{}) != "", "the zero upstream.Address, which means this machine, is not refused")
+	testsupport.True(t, exchange.Undialable(netip.Addr{}) != "", "the zero exchange.Address, which means this machine, is not refused")
 }
 
 func TestFamiliesTakeTurnsInAnOrderThatRotationDoesNotChange(t *testing.T) {

@@ -7,11 +7,11 @@ import (
 	"testing"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 func TestAddressesThatAreKnownCostNoAllocation(t *testing.T) {
-	ends, err := upstream.ParseEndpoints([]string{"http://localhost:1234", "http://127.0.0.2"})
+	ends, err := exchange.ParseEndpoints([]string{"http://localhost:1234", "http://127.0.0.2"})
 	testsupport.NoError(t, err)
 	d := newDialer(t, Options{Endpoints: ends, Mode: Auto, ConnectTimeout: connectTimeout})
 	ctx := context.Background()

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/handshake"
-	"adbuffer/internal/wire/upstream"
 )
 
 // Mode is the protocol towards an SSP, with the values of `protocol` in config/reference.yaml.
@@ -22,16 +22,16 @@ const (
 )
 
 // Protocol returns the protocol of all connections, or Unknown if ALPN decides.
-func (m Mode) Protocol(encrypted bool) upstream.Protocol {
+func (m Mode) Protocol(encrypted bool) exchange.Protocol {
 	switch {
 	case m == HTTP1Pipelined:
-		return upstream.HTTP1Pipelined
+		return exchange.HTTP1Pipelined
 	case m == HTTP2 || m == H2C:
-		return upstream.HTTP2
+		return exchange.HTTP2
 	case m == Auto && encrypted:
-		return upstream.Unknown
+		return exchange.Unknown
 	}
-	return upstream.HTTP1
+	return exchange.HTTP1
 }
 
 // ALPN names. RFC 7301, section 6; RFC 9113, section 3.1.
@@ -52,23 +52,23 @@ func (m Mode) offer(allowHTTP2 bool) []string {
 }
 
 // negotiated returns the protocol after a handshake. A peer that ignores ALPN uses HTTP/1.1.
-func (d *Dialer) negotiated(state tls.ConnectionState, addr upstream.Address, offer []string) (upstream.Protocol, error) {
+func (d *Dialer) negotiated(state tls.ConnectionState, addr exchange.Address, offer []string) (exchange.Protocol, error) {
 	chosen := state.NegotiatedProtocol
 	switch {
 	case chosen == alpnHTTP2 && !handshake.AllowsHTTP2(&state):
-		return upstream.Unknown, tlsFailed(fmt.Sprintf("%s: the peer chose HTTP/2 over %s with %s, which RFC 9113 prohibits; see protocol",
+		return exchange.Unknown, tlsFailed(fmt.Sprintf("%s: the peer chose HTTP/2 over %s with %s, which RFC 9113 prohibits; see protocol",
 			addr, tls.VersionName(state.Version), tls.CipherSuiteName(state.CipherSuite)), errInadequate)
 	case chosen == alpnHTTP2:
-		return upstream.HTTP2, nil
+		return exchange.HTTP2, nil
 	case slices.Contains(offer, alpnHTTP1) && d.opts.Mode == HTTP1Pipelined:
-		return upstream.HTTP1Pipelined, nil
+		return exchange.HTTP1Pipelined, nil
 	case slices.Contains(offer, alpnHTTP1):
-		return upstream.HTTP1, nil
+		return exchange.HTTP1, nil
 	case chosen == "":
 		chosen = "nothing, like a peer without ALPN"
 	}
-	return upstream.Unknown, d.alpnError(addr, offer, chosen, upstream.ErrALPN)
+	return exchange.Unknown, d.alpnError(addr, offer, chosen, exchange.ErrALPN)
 }
 
 // errInadequate says that HTTP/2 on this connection would end with INADEQUATE_SECURITY.
-var errInadequate = fmt.Errorf("%w: HTTP/2 is prohibited over this cipher suite", upstream.ErrALPN)
+var errInadequate = fmt.Errorf("%w: HTTP/2 is prohibited over this cipher suite", exchange.ErrALPN)

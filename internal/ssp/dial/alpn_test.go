@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 func TestEachModeOffersAndSpeaksItsProtocols(t *testing.T) {
@@ -22,24 +22,24 @@ func TestEachModeOffersAndSpeaksItsProtocols(t *testing.T) {
 		offerHTTP2 bool
 		accepts    []string // the peer's protocols; nil = it ignores ALPN
 		offered    []string
-		want       upstream.Protocol // Unknown = the dial fails
+		want       exchange.Protocol // Unknown = the dial fails
 	}{
-		{Auto, true, both, both, upstream.HTTP2},
-		{Auto, true, h1, both, upstream.HTTP1},
-		{Auto, true, h2, both, upstream.HTTP2},
-		{Auto, true, nil, both, upstream.HTTP1},
-		{Auto, true, []string{"acme"}, both, upstream.Unknown},
-		{Auto, false, both, h1, upstream.HTTP1},
-		{Auto, false, []string{"acme"}, h1, upstream.Unknown},
-		{HTTP1, true, both, h1, upstream.HTTP1},
-		{HTTP1, true, nil, h1, upstream.HTTP1},
-		{HTTP1, true, []string{"acme"}, h1, upstream.Unknown},
-		{HTTP1Pipelined, true, both, h1, upstream.HTTP1Pipelined},
-		{HTTP1Pipelined, true, nil, h1, upstream.HTTP1Pipelined},
-		{HTTP2, true, both, h2, upstream.HTTP2},
-		{HTTP2, false, both, h2, upstream.HTTP2},
-		{HTTP2, true, h1, h2, upstream.Unknown},
-		{HTTP2, true, nil, h2, upstream.Unknown},
+		{Auto, true, both, both, exchange.HTTP2},
+		{Auto, true, h1, both, exchange.HTTP1},
+		{Auto, true, h2, both, exchange.HTTP2},
+		{Auto, true, nil, both, exchange.HTTP1},
+		{Auto, true, []string{"acme"}, both, exchange.Unknown},
+		{Auto, false, both, h1, exchange.HTTP1},
+		{Auto, false, []string{"acme"}, h1, exchange.Unknown},
+		{HTTP1, true, both, h1, exchange.HTTP1},
+		{HTTP1, true, nil, h1, exchange.HTTP1},
+		{HTTP1, true, []string{"acme"}, h1, exchange.Unknown},
+		{HTTP1Pipelined, true, both, h1, exchange.HTTP1Pipelined},
+		{HTTP1Pipelined, true, nil, h1, exchange.HTTP1Pipelined},
+		{HTTP2, true, both, h2, exchange.HTTP2},
+		{HTTP2, false, both, h2, exchange.HTTP2},
+		{HTTP2, true, h1, h2, exchange.Unknown},
+		{HTTP2, true, nil, h2, exchange.Unknown},
 	} {
 		p := listenTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.valid(t, "ssp.test")}, NextProtos: tt.accepts})
 		o := p.https(t, ca, "ssp.test")
@@ -48,21 +48,21 @@ func TestEachModeOffersAndSpeaksItsProtocols(t *testing.T) {
 		r, err := d.Dial(t.Context(), tt.offerHTTP2, p.addr("ssp.test"))
 		got := (<-p.hello).SupportedProtos
 		testsupport.True(t, slices.Equal(got, tt.offered), "%s, offerHTTP2 %v: offered %q, want %q", tt.mode, tt.offerHTTP2, got, tt.offered)
-		if tt.want != upstream.Unknown {
+		if tt.want != exchange.Unknown {
 			testsupport.NoError(t, err)
 			defer r.Conn.Close()
 			_, ok := r.Conn.(*tls.Conn)
 			testsupport.True(t, ok && r.Protocol == tt.want && r.TLS > 0 && r.TCP > 0, "%s, offerHTTP2 %v, peer %q: %+v, want %v", tt.mode, tt.offerHTTP2, tt.accepts, r, tt.want)
 			continue
 		}
-		e := checkError(t, err, upstream.TLSFailed, "ssp.test", "adbuffer offered "+strings.Join(tt.offered, " and "), "see protocol")
+		e := checkError(t, err, exchange.TLSFailed, "ssp.test", "adbuffer offered "+strings.Join(tt.offered, " and "), "see protocol")
 		testsupport.True(t, kind(e) == "alpn" && handshakesOf(d).failed == 1, "%v is counted as %s, %+v", e, kind(e), &d.stats)
 	}
 }
 
 func TestOnlyAutoOverTLSLeavesTheProtocolOpen(t *testing.T) {
-	for mode, want := range map[Mode]upstream.Protocol{
-		Auto: upstream.Unknown, HTTP1: upstream.HTTP1, HTTP1Pipelined: upstream.HTTP1Pipelined, HTTP2: upstream.HTTP2,
+	for mode, want := range map[Mode]exchange.Protocol{
+		Auto: exchange.Unknown, HTTP1: exchange.HTTP1, HTTP1Pipelined: exchange.HTTP1Pipelined, HTTP2: exchange.HTTP2,
 	} {
 		o := (&peer{port: 1}).options(t, "https", "ssp.test")
 		o.Mode = mode
@@ -76,7 +76,7 @@ func TestEachAddressSpeaksWhatItNegotiated(t *testing.T) {
 	modern := listenTLS(t, &tls.Config{Certificates: cert, NextProtos: []string{"h2", "http/1.1"}})
 	old := listenTLS(t, &tls.Config{Certificates: cert, NextProtos: []string{"http/1.1"}})
 	o := modern.https(t, ca, "ssp.test")
-	o.Endpoints.All = append(o.Endpoints.All, upstream.Endpoint{Host: "ssp.test", Port: old.port})
+	o.Endpoints.All = append(o.Endpoints.All, exchange.Endpoint{Host: "ssp.test", Port: old.port})
 	d := newDialer(t, o)
 	addrs, err := d.Addresses(t.Context())
 	testsupport.NoError(t, err)
@@ -85,9 +85,9 @@ func TestEachAddressSpeaksWhatItNegotiated(t *testing.T) {
 		for _, a := range addrs {
 			r, err := d.Dial(t.Context(), true, a)
 			testsupport.NoError(t, err)
-			want := upstream.HTTP2
+			want := exchange.HTTP2
 			if a.AddrPort.Port() == old.port {
-				want = upstream.HTTP1
+				want = exchange.HTTP1
 			}
 			testsupport.Equal(t, r.Protocol, want, "%[2]v: %[1]v", a)
 			readOne(t, r)
@@ -109,13 +109,13 @@ func TestHTTP2OverAProhibitedCipherSuiteBecomesHTTP1(t *testing.T) {
 	r := p.dial(t, d, true)
 	readOne(t, r)
 	state := r.Conn.(*tls.Conn).ConnectionState()
-	testsupport.True(t, r.Protocol == upstream.HTTP1 && state.NegotiatedProtocol == "http/1.1", "protocol %v, negotiated %q", r.Protocol, state.NegotiatedProtocol)
+	testsupport.True(t, r.Protocol == exchange.HTTP1 && state.NegotiatedProtocol == "http/1.1", "protocol %v, negotiated %q", r.Protocol, state.NegotiatedProtocol)
 	n := handshakesOf(d)
 	testsupport.True(t, d.stats.http2Refused.Load() == 1 && n.failed == 1 && n.full+n.resumed == 1, "%+v", n)
 
 	o := p.https(t, ca, "ssp.test")
 	o.Mode = HTTP2
-	e := dialError(t, newDialer(t, o), p.addr("ssp.test"), upstream.TLSFailed)
+	e := dialError(t, newDialer(t, o), p.addr("ssp.test"), exchange.TLSFailed)
 	testsupport.Equal(t, kind(e), "tls", "%[2]v is counted as %[1]s", e)
 }
 
@@ -133,12 +133,12 @@ func TestHTTP2NeedsWhatRFC9113Asks(t *testing.T) {
 		{tls.VersionTLS11, tls.TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA, false},
 	} {
 		p, err := d.negotiated(tls.ConnectionState{Version: tt.version, CipherSuite: tt.suite, NegotiatedProtocol: "h2"},
-			upstream.Address{Endpoint: upstream.Endpoint{Host: "ssp.test"}, AddrPort: netip.MustParseAddrPort("192.0.2.1:443")}, Auto.offer(true))
+			exchange.Address{Endpoint: exchange.Endpoint{Host: "ssp.test"}, AddrPort: netip.MustParseAddrPort("192.0.2.1:443")}, Auto.offer(true))
 		switch {
-		case tt.ok && (err != nil || p != upstream.HTTP2):
+		case tt.ok && (err != nil || p != exchange.HTTP2):
 			t.Errorf("%x %x: %v, %v", tt.version, tt.suite, p, err)
 		case !tt.ok:
-			e := checkError(t, err, upstream.TLSFailed, tls.CipherSuiteName(tt.suite))
+			e := checkError(t, err, exchange.TLSFailed, tls.CipherSuiteName(tt.suite))
 			testsupport.True(t, errors.Is(e, errInadequate) && kind(e) == "alpn", "%x %x: %v, counted as %s", tt.version, tt.suite, e, kind(e))
 		}
 	}
@@ -168,7 +168,7 @@ func TestTheSecondTryWithoutHTTP2EndsWithTheContext(t *testing.T) {
 	})
 	d := newDialer(t, p.https(t, ca, "ssp.test"))
 	_, err := d.Dial(ctx, true, p.addr("ssp.test"))
-	if checkError(t, err, upstream.TLSFailed, "cancelled"); !errors.Is(err, context.Canceled) {
+	if checkError(t, err, exchange.TLSFailed, "cancelled"); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // identity is a client certificate in files.
@@ -79,7 +79,7 @@ func TestAPeerThatWantsAnotherCertificateIsATLSFault(t *testing.T) {
 	for _, id := range []*identity{{}, stranger} {
 		o := p.https(t, ca, "ssp.test")
 		o.TLS.CertFile, o.TLS.KeyFile = id.certFile, id.keyFile
-		e := dialError(t, newDialer(t, o), p.addr("ssp.test"), upstream.TLSFailed, "tls.cert_file")
+		e := dialError(t, newDialer(t, o), p.addr("ssp.test"), exchange.TLSFailed, "tls.cert_file")
 		testsupport.Equal(t, kind(e), "tls", "%[2]v is counted as %[1]s", e)
 	}
 }

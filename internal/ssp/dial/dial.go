@@ -14,13 +14,13 @@ import (
 
 	"adbuffer/internal/machine/lag"
 	"adbuffer/internal/wire/cpushare"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/socket"
-	"adbuffer/internal/wire/upstream"
 )
 
 // Options are the settings of one SSP's dialer. The comments name them as config/reference.yaml does.
 type Options struct {
-	Endpoints upstream.Endpoints // endpoints; at least one
+	Endpoints exchange.Endpoints // endpoints; at least one
 	Mode      Mode               // protocol; HTTP2 is for https, H2C for http
 	// ConnectTimeout (timeouts.connect) bounds the TCP connection, and the wait for a look-up.
 	// TLSTimeout (timeouts.tls_handshake) bounds the handshake; unused on cleartext. Both must be
@@ -72,7 +72,7 @@ type Result struct {
 	Conn   net.Conn
 	Socket *socket.Conn
 	// Protocol is the protocol that TLS or the configuration chose.
-	Protocol upstream.Protocol
+	Protocol exchange.Protocol
 	// TCP and TLS are how long these steps took, 0 if a step was not begun. They are also set if
 	// Dial fails.
 	TCP, TLS time.Duration
@@ -118,7 +118,7 @@ func New(opts Options) (*Dialer, error) {
 }
 
 // Protocol returns the protocol of all connections, or Unknown if ALPN decides.
-func (d *Dialer) Protocol() upstream.Protocol { return d.opts.Mode.Protocol(d.tls != nil) }
+func (d *Dialer) Protocol() exchange.Protocol { return d.opts.Mode.Protocol(d.tls != nil) }
 
 // Addresses returns the current addresses of all endpoints. Callers must not change the slice. Two
 // calls return the same slice while the addresses stay the same.
@@ -128,8 +128,8 @@ func (d *Dialer) Protocol() upstream.Protocol { return d.opts.Mode.Protocol(d.tl
 // last five minutes. They wait until the look-up has ended, or for 50 ms after one family has brought
 // addresses, until ctx ends, or timeouts.connect is over. A family whose look-up fails keeps its addresses
 // while that lasts, and an address is gone after three look-ups in a row without it.
-// Errors are *upstream.Error.
-func (d *Dialer) Addresses(ctx context.Context) ([]upstream.Address, error) {
+// Errors are *exchange.Error.
+func (d *Dialer) Addresses(ctx context.Context) ([]exchange.Address, error) {
 	return d.resolver.addresses(ctx)
 }
 
@@ -141,7 +141,7 @@ func (d *Dialer) FailedLookups() []FailedLookup {
 }
 
 // SetEndpoints changes the endpoints that Addresses looks up. Their scheme must stay the same.
-func (d *Dialer) SetEndpoints(e upstream.Endpoints) {
+func (d *Dialer) SetEndpoints(e exchange.Endpoints) {
 	if e.Scheme != d.opts.Endpoints.Scheme {
 		panic("BUG: the scheme of a dialer never changes")
 	}
@@ -164,10 +164,10 @@ func (d *Dialer) Close() { d.resolver.close() }
 // With TLS 1.3 the peer checks adbuffer's client certificate after Dial's handshake has ended. If
 // the peer refuses it, the first read fails.
 //
-// Errors are *upstream.Error with Progress NotSent.
-func (d *Dialer) Dial(ctx context.Context, offerHTTP2 bool, addrs ...upstream.Address) (Result, error) {
+// Errors are *exchange.Error with Progress NotSent.
+func (d *Dialer) Dial(ctx context.Context, offerHTTP2 bool, addrs ...exchange.Address) (Result, error) {
 	for _, addr := range addrs {
-		if kind := upstream.Undialable(addr.AddrPort.Addr()); kind != "" {
+		if kind := exchange.Undialable(addr.AddrPort.Addr()); kind != "" {
 			return Result{}, connectFailed(addr.String()+": "+kind+" address is never dialled", nil)
 		}
 	}
@@ -186,7 +186,7 @@ func (d *Dialer) Dial(ctx context.Context, offerHTTP2 bool, addrs ...upstream.Ad
 }
 
 // connect opens one TCP connection and, on TLS, does one handshake.
-func (d *Dialer) connect(ctx context.Context, addrs []upstream.Address, offer []string) (Result, error) {
+func (d *Dialer) connect(ctx context.Context, addrs []exchange.Address, offer []string) (Result, error) {
 	var r Result
 	began := time.Now()
 	sock, raced, err := d.openSocket(ctx, addrs)

@@ -11,21 +11,21 @@ import (
 	"syscall"
 
 	"adbuffer/internal/machine/lag"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/handshake"
-	"adbuffer/internal/wire/upstream"
 )
 
 func connectFailed(detail string, cause error) error {
-	return &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Detail: detail, Err: cause}
+	return &exchange.Error{Outcome: exchange.ConnectFailed, Progress: exchange.NotSent, Detail: detail, Err: cause}
 }
 
 func tlsFailed(detail string, cause error) error {
-	return &upstream.Error{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, Detail: detail, Err: cause}
+	return &exchange.Error{Outcome: exchange.TLSFailed, Progress: exchange.NotSent, Detail: detail, Err: cause}
 }
 
 // tcpError returns the error of a failed TCP connection to addr. ctx is the caller's. from is the
 // local address, invalid if the system chose it.
-func (d *Dialer) tcpError(ctx context.Context, addr upstream.Address, from netip.Addr, err error) error {
+func (d *Dialer) tcpError(ctx context.Context, addr exchange.Address, from netip.Addr, err error) error {
 	// The text around the cause would only repeat the address.
 	var op *net.OpError
 	if errors.As(err, &op) && op.Err != nil {
@@ -40,7 +40,7 @@ func (d *Dialer) tcpError(ctx context.Context, addr upstream.Address, from netip
 		return local
 	case ctx.Err() != nil:
 		return connectFailed(addr.String()+": "+endOf(ctx)+" before the TCP connection was open", ctx.Err())
-	case upstream.IsTimeout(err):
+	case exchange.IsTimeout(err):
 		return connectFailed(fmt.Sprintf("%s: no TCP connection within %v; see timeouts.connect", addr, d.timeouts.connect()), err)
 	}
 	return connectFailed(what, err)
@@ -48,7 +48,7 @@ func (d *Dialer) tcpError(ctx context.Context, addr upstream.Address, from netip
 
 // tlsError returns the error of a failed handshake with addr. ctx is the caller's; certRequested
 // says that the peer requested a client certificate.
-func (d *Dialer) tlsError(ctx context.Context, addr upstream.Address, offer []string, certRequested, received bool, err error) error {
+func (d *Dialer) tlsError(ctx context.Context, addr exchange.Address, offer []string, certRequested, received bool, err error) error {
 	var (
 		authority x509.UnknownAuthorityError
 		name      x509.HostnameError
@@ -75,7 +75,7 @@ func (d *Dialer) tlsError(ctx context.Context, addr upstream.Address, offer []st
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		what = "its certificate has expired, or is not valid yet"
 	case handshake.ReasonOf(err) == handshake.ALPN:
-		return d.alpnError(addr, offer, "none of these", fmt.Errorf("%w: %w", upstream.ErrALPN, err))
+		return d.alpnError(addr, offer, "none of these", fmt.Errorf("%w: %w", exchange.ErrALPN, err))
 	case certRequested && errors.As(err, &alert) && alert.Op == "remote error":
 		what = "it requested a client certificate and refused adbuffer's; see tls.cert_file"
 	}
@@ -99,7 +99,7 @@ func endOf(ctx context.Context) string {
 	return "the dial was cancelled"
 }
 
-func (d *Dialer) alpnError(addr upstream.Address, offer []string, chosen string, cause error) error {
+func (d *Dialer) alpnError(addr exchange.Address, offer []string, chosen string, cause error) error {
 	return tlsFailed(fmt.Sprintf("%s: adbuffer offered %s, and the peer chose %s; see protocol (%s)",
 		addr, strings.Join(offer, " and "), chosen, d.opts.Mode), cause)
 }

@@ -6,24 +6,24 @@ import (
 	"os"
 	"syscall"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // kind returns the label of a failed dial in adbuffer_pool_dial_errors_total.
 func kind(err error) string {
 	var dns *net.DNSError
 	switch {
-	case errors.Is(err, upstream.ErrALPN):
+	case errors.Is(err, exchange.ErrALPN):
 		return "alpn"
 	case errors.As(err, &dns):
 		return "dns"
-	case errors.Is(err, os.ErrDeadlineExceeded), upstream.IsTimeout(err):
+	case errors.Is(err, os.ErrDeadlineExceeded), exchange.IsTimeout(err):
 		return "timeout"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "refused"
 	case errors.Is(err, syscall.ECONNRESET):
 		return "reset"
-	case upstream.AsError(err).Outcome == upstream.TLSFailed:
+	case exchange.AsError(err).Outcome == exchange.TLSFailed:
 		return "tls"
 	}
 	return "other"

@@ -8,7 +8,7 @@ import (
 
 	"adbuffer/internal/machine/lag"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // starve makes every goroutine wait for its turn: n goroutines compute for 10 ms each on the only core.
@@ -73,11 +73,11 @@ func TestADialToABlackHoleEndsDespiteTheLag(t *testing.T) {
 	silent := listen(t, waitForEnd).addr("ssp.test")
 	for _, c := range []struct {
 		scheme, setting string
-		to              upstream.Address
-		want            upstream.Outcome
+		to              exchange.Address
+		want            exchange.Outcome
 	}{
-		{"http", "timeouts.connect", tcpBlackHole(t), upstream.ConnectFailed},
-		{"https", "timeouts.tls_handshake", silent, upstream.TLSFailed},
+		{"http", "timeouts.connect", tcpBlackHole(t), exchange.ConnectFailed},
+		{"https", "timeouts.tls_handshake", silent, exchange.TLSFailed},
 	} {
 		o := (&peer{port: 1}).options(t, c.scheme, "ssp.test")
 		o.ConnectTimeout, o.TLSTimeout = 20*time.Millisecond, 20*time.Millisecond

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"syscall"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // localError returns the error of a dial that failed with cause because this machine, or this
@@ -17,7 +17,7 @@ func localError(what string, cause error) error {
 	if short == "" {
 		return nil
 	}
-	return &upstream.Error{Outcome: upstream.LocalError, Progress: upstream.NotSent, Detail: what + ": " + short, Err: cause}
+	return &exchange.Error{Outcome: exchange.LocalError, Progress: exchange.NotSent, Detail: what + ": " + short, Err: cause}
 }
 
 // shortage says what is too little, and what to change; "" if it is nothing on this machine.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // Errors of adbuffer's own machine were connect_failed, as if the SSP had failed.
@@ -22,15 +22,15 @@ func TestErrorsOfThisMachineAreLocal(t *testing.T) {
 		d := newDialer(t, p.options(t, "http", "ssp.test"))
 		d.tcp.Control = func(string, string, syscall.RawConn) error { return errno }
 		_, err := d.Dial(t.Context(), true, p.addr("ssp.test"))
-		e := upstream.AsError(err)
-		testsupport.True(t, e.Outcome == upstream.LocalError && e.Progress == upstream.NotSent && strings.Contains(e.Detail, names), "%v: %v", errno, err)
+		e := exchange.AsError(err)
+		testsupport.True(t, e.Outcome == exchange.LocalError && e.Progress == exchange.NotSent && strings.Contains(e.Detail, names), "%v: %v", errno, err)
 		o := p.options(t, "http", "ssp.test")
 		o.Lookup = func(context.Context, string, string) ([]netip.Addr, error) { // as Go's resolver returns it
 			return nil, &net.DNSError{Err: "dial udp 127.0.0.53:53: socket: " + errno.Error(), Name: "ssp.test"}
 		}
 		_, err = newDialer(t, o).Addresses(t.Context())
-		e = upstream.AsError(err)
-		testsupport.True(t, e.Outcome == upstream.LocalError && strings.Contains(e.Detail, names), "%v in a look-up: %v", errno, err)
+		e = exchange.AsError(err)
+		testsupport.True(t, e.Outcome == exchange.LocalError && strings.Contains(e.Detail, names), "%v in a look-up: %v", errno, err)
 	}
 }
 

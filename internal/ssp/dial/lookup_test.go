@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // names responds to look-ups.
@@ -107,7 +107,7 @@ const connectTimeout = 250 * time.Millisecond
 func resolve(t *testing.T, f func(t *testing.T, n *names, d *Dialer), urls ...string) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		n := &names{results: map[string]string{}, takes: map[string]time.Duration{}, lookups: map[string]int{}}
-		ends, err := upstream.ParseEndpoints(urls)
+		ends, err := exchange.ParseEndpoints(urls)
 		testsupport.NoError(t, err)
 		d, err := New(Options{Endpoints: ends, Mode: Auto, ConnectTimeout: connectTimeout, Lookup: n.lookup, Warn: n.warn, Changed: n.changed})
 		testsupport.NoError(t, err)
@@ -116,7 +116,7 @@ func resolve(t *testing.T, f func(t *testing.T, n *names, d *Dialer), urls ...st
 	})
 }
 
-func wantAddrs(t *testing.T, d *Dialer, want ...string) []upstream.Address {
+func wantAddrs(t *testing.T, d *Dialer, want ...string) []exchange.Address {
 	t.Helper()
 	got, err := d.Addresses(t.Context())
 	testsupport.NoError(t, err)

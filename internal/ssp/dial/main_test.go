@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 func TestMain(m *testing.M) { testsupport.Main(m) }
@@ -76,8 +76,8 @@ type peer struct {
 	state chan tls.ConnectionState  // of each successful handshake
 }
 
-func (p *peer) addr(host string) upstream.Address {
-	return upstream.Address{Endpoint: upstream.Endpoint{Host: host}, AddrPort: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), p.port)}
+func (p *peer) addr(host string) exchange.Address {
+	return exchange.Address{Endpoint: exchange.Endpoint{Host: host}, AddrPort: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), p.port)}
 }
 
 // listen serves each connection in its own goroutine, and closes it when serve returns. All these
@@ -159,9 +159,9 @@ func (p *peer) https(t *testing.T, ca *authority, host string) Options {
 func (p *peer) options(t *testing.T, scheme, host string) Options {
 	t.Helper()
 	a := p.addr(host).AddrPort
-	ends, err := upstream.ParseEndpoints([]string{scheme + "://" + netip.AddrPortFrom(a.Addr(), a.Port()).String() + "/bid"})
+	ends, err := exchange.ParseEndpoints([]string{scheme + "://" + netip.AddrPortFrom(a.Addr(), a.Port()).String() + "/bid"})
 	testsupport.NoError(t, err)
-	ends.All[0] = upstream.Endpoint{Host: host, Port: a.Port()}
+	ends.All[0] = exchange.Endpoint{Host: host, Port: a.Port()}
 	return Options{
 		Endpoints: ends, Mode: Auto, ConnectTimeout: time.Minute, TLSTimeout: time.Minute,
 		Lookup: func(context.Context, string, string) ([]netip.Addr, error) { return []netip.Addr{a.Addr()}, nil },
@@ -197,7 +197,7 @@ func readOne(t *testing.T, r Result) {
 
 // dialError returns the error of a dial that must fail, after it checks the properties that all
 // such errors share.
-func dialError(t *testing.T, d *Dialer, a upstream.Address, want upstream.Outcome, detail ...string) *upstream.Error {
+func dialError(t *testing.T, d *Dialer, a exchange.Address, want exchange.Outcome, detail ...string) *exchange.Error {
 	t.Helper()
 	r, err := d.Dial(t.Context(), true, a)
 	if err == nil {
@@ -208,18 +208,18 @@ func dialError(t *testing.T, d *Dialer, a upstream.Address, want upstream.Outcom
 	return checkError(t, err, want, detail...)
 }
 
-func checkError(t *testing.T, err error, want upstream.Outcome, detail ...string) *upstream.Error {
+func checkError(t *testing.T, err error, want exchange.Outcome, detail ...string) *exchange.Error {
 	t.Helper()
-	var e *upstream.Error
-	testsupport.MustTrue(t, errors.As(err, &e), "%v is no *upstream.Error", err)
-	testsupport.True(t, e.Outcome == want && e.Progress == upstream.NotSent, "%v: outcome %v, progress %v; want %v, NotSent", err, e.Outcome, e.Progress, want)
+	var e *exchange.Error
+	testsupport.MustTrue(t, errors.As(err, &e), "%v is no *exchange.Error", err)
+	testsupport.True(t, e.Outcome == want && e.Progress == exchange.NotSent, "%v: outcome %v, progress %v; want %v, NotSent", err, e.Outcome, e.Progress, want)
 	for _, d := range detail {
 		testsupport.True(t, strings.Contains(e.Detail, d), "detail %q does not contain %q", e.Detail, d)
 	}
 	return e
 }
 
-func sorted(addrs []upstream.Address) []string {
+func sorted(addrs []exchange.Address) []string {
 	var all []string
 	for _, a := range addrs {
 		all = append(all, a.String())

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"adbuffer/internal/machine/lag"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/socket"
-	"adbuffer/internal/wire/upstream"
 )
 
 // connectDelay is how long a connection attempt runs alone before the dial tries the next address
@@ -21,7 +21,7 @@ const connectDelay = 250 * time.Millisecond
 // wins.
 type race struct {
 	dialer  *Dialer
-	addrs   []upstream.Address
+	addrs   []exchange.Address
 	limited context.Context // ends at timeouts.connect
 	stop    func()          // ends limited
 	ended   chan connected
@@ -39,7 +39,7 @@ type connected struct {
 
 // openSocket connects to the first of addrs that accepts. Go sets TCP_NODELAY on every TCP
 // connection.
-func (d *Dialer) openSocket(ctx context.Context, addrs []upstream.Address) (*socket.Conn, Raced, error) {
+func (d *Dialer) openSocket(ctx context.Context, addrs []exchange.Address) (*socket.Conn, Raced, error) {
 	var won connected
 	var raced Raced
 	limited, cancel := d.opts.Lag.WithTimeout(ctx, d.timeouts.connect())
@@ -125,7 +125,7 @@ func (r *race) blameSlow(won int, delay time.Duration) {
 }
 
 // tcpTo connects to addr. limited is ctx with the timeout.
-func (d *Dialer) tcpTo(ctx, limited context.Context, addr upstream.Address) (*net.TCPConn, error) {
+func (d *Dialer) tcpTo(ctx, limited context.Context, addr exchange.Address) (*net.TCPConn, error) {
 	from, err := d.sources.next(addr.AddrPort.Addr())
 	if err != nil {
 		return nil, connectFailed(addr.String(), err)

@@ -14,19 +14,19 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // counted returns an SSP at an IP address, and the number of its connections.
-func counted(t *testing.T, ip string) (upstream.Address, *atomic.Int64) {
+func counted(t *testing.T, ip string) (exchange.Address, *atomic.Int64) {
 	t.Helper()
 	n := new(atomic.Int64)
 	p := listenAt(t, ip, func(*net.TCPConn) { n.Add(1) })
-	return upstream.Address{Endpoint: upstream.Endpoint{Host: "ssp.test"}, AddrPort: netip.AddrPortFrom(netip.MustParseAddr(ip), p.port)}, n
+	return exchange.Address{Endpoint: exchange.Endpoint{Host: "ssp.test"}, AddrPort: netip.AddrPortFrom(netip.MustParseAddr(ip), p.port)}, n
 }
 
 // raceTo dials the addresses and closes the connection.
-func raceTo(t *testing.T, d *Dialer, addrs ...upstream.Address) Result {
+func raceTo(t *testing.T, d *Dialer, addrs ...exchange.Address) Result {
 	t.Helper()
 	r, err := d.Dial(t.Context(), true, addrs...)
 	testsupport.NoError(t, err)
@@ -60,7 +60,7 @@ func TestASilentAddressYieldsToTheNext(t *testing.T) {
 		good, n := counted(t, ip)
 		r := raceTo(t, raceDialer(t, nil), hole, good)
 		testsupport.MustTrue(t, r.At == 1 && len(r.Lost) == 2 && r.Lost[1] == nil, "At is %d, Lost %v", r.At, r.Lost)
-		e := checkError(t, r.Lost[0], upstream.ConnectFailed, hole.String(), "250ms", good.String())
+		e := checkError(t, r.Lost[0], exchange.ConnectFailed, hole.String(), "250ms", good.String())
 		testsupport.Equal(t, kind(e), "timeout", "%[2]v is counted as %[1]s", e)
 		testsupport.Eventually(t, "the next address accepts", func() bool { return n.Load() == 1 })
 		testsupport.AtLeast(t, r.TCP, connectDelay, "the next address was tried after %v, want %v", connectDelay)
@@ -82,7 +82,7 @@ func TestAShortTimeoutLeavesTimeForTheNextAddress(t *testing.T) {
 	good, _ := counted(t, "127.0.0.1")
 	d := patientDialer(t)
 	d.SetTimeouts(2*time.Second, 0)
-	checkError(t, raceTo(t, d, hole, good).Lost[0], upstream.ConnectFailed, "within 1s")
+	checkError(t, raceTo(t, d, hole, good).Lost[0], exchange.ConnectFailed, "within 1s")
 }
 
 // A refused attempt starts the next one at once, although the delay has not passed.
@@ -119,7 +119,7 @@ func TestTheLoserIsClosed(t *testing.T) {
 		served <- err
 	})
 	a := p.addr("ssp.test")
-	r := &race{dialer: patientDialer(t), addrs: []upstream.Address{a, a, a}, ended: make(chan connected), lost: make([]error, 3)}
+	r := &race{dialer: patientDialer(t), addrs: []exchange.Address{a, a, a}, ended: make(chan connected), lost: make([]error, 3)}
 	r.limited, r.stop = context.WithCancel(t.Context())
 	r.start(context.Background())
 	r.start(context.Background()) // with the attempt of run, three attempts connect
@@ -138,7 +138,7 @@ func TestAllAddressesFail(t *testing.T) {
 	d := raceDialer(t, func(o *Options) { o.ConnectTimeout = 3 * time.Second })
 	d.delay = 1 // the second attempt begins at once, long before the first one's timeout
 	r, err := d.Dial(t.Context(), true, hole, refuses)
-	e := checkError(t, err, upstream.ConnectFailed, hole.String(), "timeouts.connect")
+	e := checkError(t, err, exchange.ConnectFailed, hole.String(), "timeouts.connect")
 	testsupport.True(t, kind(e) == "timeout" && r.At == 0 && r.Lost[0] == nil && errors.Is(r.Lost[1], syscall.ECONNREFUSED), "%v is counted as %s; At is %d, Lost %v", e, kind(e), r.At, r.Lost)
 }
 
@@ -148,7 +148,7 @@ func TestTheContextEndsARace(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(connectDelay+20*time.Millisecond, cancel)
 	r, err := raceDialer(t, nil).Dial(ctx, true, a, b)
-	checkError(t, err, upstream.ConnectFailed, "cancelled")
+	checkError(t, err, exchange.ConnectFailed, "cancelled")
 	testsupport.True(t, r.Lost == nil, "Lost is %v", r.Lost)
 }
 
@@ -179,7 +179,7 @@ func TestTheHandshakeFollowsTheWinner(t *testing.T) {
 	testsupport.True(t, r.At == 1 && r.TLS > 0, "At is %d, the handshake took %v", r.At, r.TLS)
 	strange := newDialer(t, p.https(t, newAuthority(), "ssp.test"))
 	r, err := strange.Dial(t.Context(), true, hole, p.addr("ssp.test"))
-	checkError(t, err, upstream.TLSFailed, p.addr("ssp.test").String(), "trusted authority")
+	checkError(t, err, exchange.TLSFailed, p.addr("ssp.test").String(), "trusted authority")
 	testsupport.True(t, r.At == 1 && r.Lost[0] != nil, "At is %d, Lost %v", r.At, r.Lost)
 }
 
@@ -189,6 +189,6 @@ func TestAnAddressThatWasNotTriedHasNotFailed(t *testing.T) {
 	good, n := counted(t, "127.0.0.1")
 	d := raceDialer(t, func(o *Options) { o.ConnectTimeout = 100 * time.Millisecond })
 	r, err := d.Dial(t.Context(), true, hole, hole, hole, hole, good)
-	checkError(t, err, upstream.ConnectFailed, "timeouts.connect")
+	checkError(t, err, exchange.ConnectFailed, "timeouts.connect")
 	testsupport.True(t, r.Lost[4] == nil && n.Load() == 0, "the last address was not tried, and its error is %v", r.Lost[4])
 }

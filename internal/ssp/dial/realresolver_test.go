@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // resolveOver returns a dialer whose look-ups are those of Go's resolver, at s.
@@ -17,7 +17,7 @@ func resolveOver(t *testing.T, s *testsupport.DNS) *Dialer {
 	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "udp", s.Addr.String())
 	}}
-	ends, err := upstream.ParseEndpoints([]string{"http://ssp.adbuffer.test"})
+	ends, err := exchange.ParseEndpoints([]string{"http://ssp.adbuffer.test"})
 	testsupport.NoError(t, err)
 	return newDialer(t, Options{Endpoints: ends, Mode: Auto, ConnectTimeout: testsupport.Patience, Lookup: resolver.LookupNetIP})
 }
@@ -57,7 +57,7 @@ func TestTheSystemsResolverIsAskedForEachFamily(t *testing.T) {
 			slices.Sort(got)
 			testsupport.True(t, slices.Equal(got, c.want) && (err == nil) == (c.want != nil), "addresses %q, %v; want %q", got, err, c.want)
 			if c.want == nil {
-				checkError(t, err, upstream.ConnectFailed, "the look-up of ssp.adbuffer.test")
+				checkError(t, err, exchange.ConnectFailed, "the look-up of ssp.adbuffer.test")
 			}
 			testsupport.True(t, s.Queries("ip4") > 0 && s.Queries("ip6") > 0, "%d queries for IPv4, %d for IPv6", s.Queries("ip4"), s.Queries("ip6"))
 		})

@@ -15,7 +15,7 @@ import (
 
 	"adbuffer/internal/machine/lag"
 	"adbuffer/internal/machine/rates"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 const (
@@ -72,11 +72,11 @@ type resolver struct {
 	wg       sync.WaitGroup // look-ups
 
 	mu          sync.Mutex // guards the fields below; never held across a look-up
-	ends        []upstream.Endpoint
+	ends        []exchange.Endpoint
 	perName     int    // number of addresses used for one name
 	hosts       string // names that are looked up, for messages
 	names       map[string]*name
-	addrs       []upstream.Address // never changed in place: callers keep the slice
+	addrs       []exchange.Address // never changed in place: callers keep the slice
 	lookupEnded chan struct{}      // closed and replaced after each look-up
 	closed      bool
 }
@@ -108,7 +108,7 @@ type answer struct {
 	bad    error        // about an address that is never dialled
 }
 
-func newResolver(from *sources, endpoints []upstream.Endpoint, lookup Lookup, t *timeouts, lag *lag.Meter, warn func(error), changed Changed, stats *counters) *resolver {
+func newResolver(from *sources, endpoints []exchange.Endpoint, lookup Lookup, t *timeouts, lag *lag.Meter, warn func(error), changed Changed, stats *counters) *resolver {
 	if lookup == nil {
 		lookup = net.DefaultResolver.LookupNetIP
 	}
@@ -123,7 +123,7 @@ func newResolver(from *sources, endpoints []upstream.Endpoint, lookup Lookup, t 
 }
 
 // set changes the endpoints. Names that stay keep their results.
-func (r *resolver) set(endpoints []upstream.Endpoint) {
+func (r *resolver) set(endpoints []exchange.Endpoint) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before := r.names
@@ -154,7 +154,7 @@ func (r *resolver) set(endpoints []upstream.Endpoint) {
 }
 
 // addresses returns the known addresses. It waits only if it knows none, or only old ones.
-func (r *resolver) addresses(ctx context.Context) ([]upstream.Address, error) {
+func (r *resolver) addresses(ctx context.Context) ([]exchange.Address, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -437,7 +437,7 @@ var errNoAddress = errors.New("the look-up returned no address")
 func (r *resolver) usable(found []netip.Addr, perName int) (ips []netip.Addr, bad error) {
 	for _, ip := range found {
 		ip = ip.Unmap().WithZone("")
-		if kind := upstream.Undialable(ip); kind != "" {
+		if kind := exchange.Undialable(ip); kind != "" {
 			r.stats.addrsRefused.Add(1)
 			bad = fmt.Errorf("the look-up returned %s, %s address, which is never dialled", ip, kind)
 			continue
@@ -460,10 +460,10 @@ func pauseAfter(failures int) time.Duration {
 	return rates.Jitter(pause, 0.2)
 }
 
-func (r *resolver) mergedLocked() (all []upstream.Address) {
+func (r *resolver) mergedLocked() (all []exchange.Address) {
 	for _, e := range r.ends {
 		for _, ip := range r.names[e.Host].ips {
-			all = append(all, upstream.Address{Endpoint: e, AddrPort: netip.AddrPortFrom(ip, e.Port)})
+			all = append(all, exchange.Address{Endpoint: e, AddrPort: netip.AddrPortFrom(ip, e.Port)})
 		}
 	}
 	return all
@@ -525,5 +525,5 @@ func dnsError(host string, err error) error {
 	if errors.As(err, &dns) {
 		return err
 	}
-	return &net.DNSError{UnwrapErr: err, Err: err.Error(), Name: host, IsTimeout: upstream.IsTimeout(err)}
+	return &net.DNSError{UnwrapErr: err, Err: err.Error(), Name: host, IsTimeout: exchange.IsTimeout(err)}
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 func TestAddressesAreKeptForThirtySeconds(t *testing.T) {
@@ -131,7 +131,7 @@ func TestAFailedFirstLookupIsMadeAgainByTheNextCaller(t *testing.T) {
 		n.set("a.example", "!no such host", 0)
 		for want := 1; want <= 3; want++ {
 			_, err := d.Addresses(t.Context())
-			e := checkError(t, err, upstream.ConnectFailed, "a.example")
+			e := checkError(t, err, exchange.ConnectFailed, "a.example")
 			testsupport.True(t, kind(e) == "dns" && strings.Contains(e.Error(), "no such host"), "%v is counted as %s", e, kind(e))
 			n.wantLookups(t, "a.example", want)
 		}
@@ -149,7 +149,7 @@ func TestTheFirstLookupIsWaitedForWithinTheContext(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		_, err := d.Addresses(ctx)
-		checkError(t, err, upstream.ConnectFailed, "cancelled", "a.example")
+		checkError(t, err, exchange.ConnectFailed, "cancelled", "a.example")
 		testsupport.True(t, errors.Is(err, context.DeadlineExceeded) && time.Since(began) == 100*time.Millisecond, "%v after %v", err, time.Since(began))
 	}, "http://a.example")
 }
@@ -159,8 +159,8 @@ func TestTheFirstLookupIsWaitedForWithinTheConnectTimeout(t *testing.T) {
 		n.set("a.example", "192.0.2.1", time.Second)
 		began := time.Now()
 		_, err := d.Addresses(t.Context())
-		e := checkError(t, err, upstream.ConnectFailed, "a.example", "250ms", "timeouts.connect")
-		testsupport.True(t, kind(e) == "dns" && upstream.IsTimeout(e) && time.Since(began) == connectTimeout, "%v after %v, counted as %s", e, time.Since(began), kind(e))
+		e := checkError(t, err, exchange.ConnectFailed, "a.example", "250ms", "timeouts.connect")
+		testsupport.True(t, kind(e) == "dns" && exchange.IsTimeout(e) && time.Since(began) == connectTimeout, "%v after %v, counted as %s", e, time.Since(began), kind(e))
 		// The look-up continued, and serves the next request.
 		time.Sleep(time.Second)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
@@ -172,7 +172,7 @@ func TestALookupThatNeverEndsIsEnded(t *testing.T) {
 	resolve(t, func(t *testing.T, n *names, d *Dialer) {
 		n.set("a.example", "192.0.2.1", time.Hour)
 		_, err := d.Addresses(t.Context())
-		checkError(t, err, upstream.ConnectFailed)
+		checkError(t, err, exchange.ConnectFailed)
 		time.Sleep(lookupLimit)
 		synctest.Wait()
 		testsupport.Equal(t, d.stats.lookupsFailed.Load(), 1, "%d look-ups failed")
@@ -263,7 +263,7 @@ func TestALookupWithRefusedAddressesAloneFailsAndSaysWhy(t *testing.T) {
 		resolve(t, func(t *testing.T, n *names, d *Dialer) {
 			n.set("a.example", tt.result, 0)
 			_, err := d.Addresses(t.Context())
-			e := checkError(t, err, upstream.ConnectFailed, "a.example")
+			e := checkError(t, err, exchange.ConnectFailed, "a.example")
 			s := e.Error()
 			testsupport.True(t, kind(e) == "dns" && strings.Contains(s, tt.result+", "+tt.kind+" address"), "%s is counted as %s", s, kind(e))
 		}, "http://a.example")
@@ -306,16 +306,16 @@ func TestCloseEndsLookupsUnderWay(t *testing.T) {
 		began := time.Now()
 		go d.Close()
 		_, err := d.Addresses(t.Context())
-		checkError(t, err, upstream.ConnectFailed)
+		checkError(t, err, exchange.ConnectFailed)
 		_, err = d.Addresses(t.Context())
-		checkError(t, err, upstream.ConnectFailed, "out of service")
+		checkError(t, err, exchange.ConnectFailed, "out of service")
 		d.Close()
 		testsupport.Equal(t, time.Since(began), 0, "closed after %v")
 	}, "http://a.example")
 }
 
 func TestTheSystemsResolverIsTheDefault(t *testing.T) {
-	ends, err := upstream.ParseEndpoints([]string{"http://localhost:1234"})
+	ends, err := exchange.ParseEndpoints([]string{"http://localhost:1234"})
 	testsupport.NoError(t, err)
 	d := newDialer(t, Options{Endpoints: ends, Mode: Auto, ConnectTimeout: time.Minute})
 	addrs, err := d.Addresses(t.Context())

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 
 	"golang.org/x/sys/unix"
 )
@@ -54,7 +54,7 @@ func TestSourceAddressesChooseTheFamily(t *testing.T) {
 	addrs, err := d.Addresses(context.Background())
 	testsupport.NoError(t, err)
 	testsupport.True(t, len(addrs) == 1 && addrs[0].AddrPort.Addr().Is4(), "addresses %v, want the IPv4 one", addrs)
-	_, err = d.Dial(context.Background(), true, upstream.Address{Endpoint: upstream.Endpoint{Host: "ssp.test"}, AddrPort: netip.MustParseAddrPort("[::1]:80")})
+	_, err = d.Dial(context.Background(), true, exchange.Address{Endpoint: exchange.Endpoint{Host: "ssp.test"}, AddrPort: netip.MustParseAddrPort("[::1]:80")})
 	testsupport.True(t, err != nil && strings.Contains(err.Error(), "source_addresses"), "a dial to IPv6: %v", err)
 }
 
@@ -64,6 +64,6 @@ func TestForeignSourceAddressIsNamed(t *testing.T) {
 	o := p.options(t, "http", "ssp.test")
 	o.Sources = []netip.Addr{netip.MustParseAddr("192.0.2.1")}
 	d := newDialer(t, o)
-	_, err := d.Dial(context.Background(), true, upstream.Address{Endpoint: upstream.Endpoint{Host: "ssp.test"}, AddrPort: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), p.port)})
+	_, err := d.Dial(context.Background(), true, exchange.Address{Endpoint: exchange.Endpoint{Host: "ssp.test"}, AddrPort: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), p.port)})
 	testsupport.True(t, err != nil && strings.Contains(err.Error(), "source_addresses") && strings.Contains(err.Error(), "192.0.2.1"), "the error is %v", err)
 }

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"adbuffer/internal/machine/metrics"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/handshake"
 	"adbuffer/internal/wire/socket"
-	"adbuffer/internal/wire/upstream"
 )
 
 // counters holds a dialer's counts since New.
@@ -25,7 +25,7 @@ type counters struct {
 // handshakeFailed counts an error of tlsError or negotiated.
 func (c *counters) handshakeFailed(err error) {
 	reason := handshake.ALPN
-	if !errors.Is(err, upstream.ErrALPN) {
+	if !errors.Is(err, exchange.ErrALPN) {
 		reason = handshake.ReasonOf(errors.Unwrap(err))
 	}
 	c.handshakes.Failed(reason)

@@ -11,7 +11,7 @@ import (
 
 	"adbuffer/internal/machine/metrics"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // An SSP whose endpoints are IP addresses has no look-ups that could fail, and one without tls.cert_file has
@@ -52,7 +52,7 @@ adbuffer_tls_handshakes_total{kind="resumed",ssp="openx"} 14
 			c.handshakes.Succeeded(&tls.ConnectionState{DidResume: true})
 		}
 		for range 15 {
-			c.handshakeFailed(upstream.ErrALPN)
+			c.handshakeFailed(exchange.ErrALPN)
 		}
 		c.http2Refused.Store(16)
 		c.certsReloaded.Store(17)

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 func TestSocketsFindPeersThatDieSilently(t *testing.T) {
@@ -40,7 +40,7 @@ func TestSocketsFindPeersThatDieSilently(t *testing.T) {
 
 // tcpBlackHole returns an address whose SYNs get no response: its accept queue is full, and no
 // process accepts.
-func tcpBlackHole(t *testing.T) upstream.Address {
+func tcpBlackHole(t *testing.T) exchange.Address {
 	t.Helper()
 	ln := testsupport.Listen(t)
 	raw, err := ln.(*net.TCPListener).SyscallConn()
@@ -51,14 +51,14 @@ func tcpBlackHole(t *testing.T) upstream.Address {
 	plug, err := net.Dial("tcp", ln.Addr().String())
 	testsupport.NoError(t, err)
 	t.Cleanup(func() { plug.Close() })
-	return upstream.Address{Endpoint: upstream.Endpoint{Host: "ssp.test"}, AddrPort: ln.Addr().(*net.TCPAddr).AddrPort()}
+	return exchange.Address{Endpoint: exchange.Endpoint{Host: "ssp.test"}, AddrPort: ln.Addr().(*net.TCPAddr).AddrPort()}
 }
 
 func TestASYNWithoutResponseEndsAtTheConnectTimeout(t *testing.T) {
 	a := tcpBlackHole(t)
 	o := (&peer{port: a.AddrPort.Port()}).options(t, "https", "ssp.test")
 	o.ConnectTimeout = 30 * time.Millisecond // the handshake's timeout is a minute
-	e := dialError(t, newDialer(t, o), a, upstream.ConnectFailed, a.String(), "30ms", "timeouts.connect")
+	e := dialError(t, newDialer(t, o), a, exchange.ConnectFailed, a.String(), "30ms", "timeouts.connect")
 	testsupport.Equal(t, kind(e), "timeout", "%[2]v is counted as %[1]s", e)
 }
 
@@ -68,6 +68,6 @@ func TestASYNWithoutResponseEndsWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(20*time.Millisecond, cancel)
 	r, err := d.Dial(ctx, true, a)
-	checkError(t, err, upstream.ConnectFailed, "cancelled")
+	checkError(t, err, exchange.ConnectFailed, "cancelled")
 	testsupport.True(t, errors.Is(err, context.Canceled) && r.TCP > 0, "%v after %v", err, r.TCP)
 }

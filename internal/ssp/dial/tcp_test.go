@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/socket"
-	"adbuffer/internal/wire/upstream"
 )
 
 func TestCleartextSpeaksWhatTheModeSays(t *testing.T) {
 	p := listen(t, waitForEnd)
-	for mode, want := range map[Mode]upstream.Protocol{
-		Auto: upstream.HTTP1, HTTP1: upstream.HTTP1, HTTP1Pipelined: upstream.HTTP1Pipelined, H2C: upstream.HTTP2,
+	for mode, want := range map[Mode]exchange.Protocol{
+		Auto: exchange.HTTP1, HTTP1: exchange.HTTP1, HTTP1Pipelined: exchange.HTTP1Pipelined, H2C: exchange.HTTP2,
 	} {
 		o := p.options(t, "http", "ssp.test")
 		o.Mode = mode
@@ -29,10 +29,10 @@ func TestCleartextSpeaksWhatTheModeSays(t *testing.T) {
 }
 
 // closedPort returns an address that refuses connections.
-func closedPort(t *testing.T) upstream.Address {
+func closedPort(t *testing.T) exchange.Address {
 	t.Helper()
 	ln := testsupport.Listen(t)
-	a := upstream.Address{Endpoint: upstream.Endpoint{Host: "ssp.test"}, AddrPort: ln.Addr().(*net.TCPAddr).AddrPort()}
+	a := exchange.Address{Endpoint: exchange.Endpoint{Host: "ssp.test"}, AddrPort: ln.Addr().(*net.TCPAddr).AddrPort()}
 	testsupport.NoError(t, ln.Close())
 	return a
 }
@@ -40,14 +40,14 @@ func closedPort(t *testing.T) upstream.Address {
 func TestARefusedConnectionNamesTheAddress(t *testing.T) {
 	a := closedPort(t)
 	d := newDialer(t, (&peer{port: a.AddrPort.Port()}).options(t, "http", "ssp.test"))
-	e := dialError(t, d, a, upstream.ConnectFailed, a.String())
+	e := dialError(t, d, a, exchange.ConnectFailed, a.String())
 	testsupport.Equal(t, kind(e), "refused", "%[2]v is counted as %[1]s", e)
 }
 
 func TestAddressesThatNoSSPHasAreNotDialled(t *testing.T) {
 	d := newDialer(t, (&peer{port: 1}).options(t, "http", "ssp.test"))
-	for _, a := range []upstream.Address{{}, {Endpoint: upstream.Endpoint{Host: "ssp.test"}, AddrPort: netip.MustParseAddrPort("169.254.169.254:80")}} {
-		dialError(t, d, a, upstream.ConnectFailed, "never dialled")
+	for _, a := range []exchange.Address{{}, {Endpoint: exchange.Endpoint{Host: "ssp.test"}, AddrPort: netip.MustParseAddrPort("169.254.169.254:80")}} {
+		dialError(t, d, a, exchange.ConnectFailed, "never dialled")
 	}
 }
 
@@ -57,11 +57,11 @@ func TestADialThatIsCalledOffSaysSo(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := d.Dial(ctx, true, p.addr("ssp.test"))
-	e := checkError(t, err, upstream.ConnectFailed, "cancelled")
+	e := checkError(t, err, exchange.ConnectFailed, "cancelled")
 	testsupport.True(t, errors.Is(e, context.Canceled) && kind(e) == "other", "%v is counted as %s", e, kind(e))
 	ctx, cancel = context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
 	_, err = d.Dial(ctx, true, p.addr("ssp.test"))
-	e = checkError(t, err, upstream.ConnectFailed, "timeouts.connect and timeouts.tls_handshake")
+	e = checkError(t, err, exchange.ConnectFailed, "timeouts.connect and timeouts.tls_handshake")
 	testsupport.True(t, kind(e) == "timeout", "%v is counted as %s", e, kind(e))
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 func TestAShorterHandshakeTimeoutHoldsForTheNextDial(t *testing.T) {
@@ -15,7 +15,7 @@ func TestAShorterHandshakeTimeoutHoldsForTheNextDial(t *testing.T) {
 	ca := newAuthority()
 	d := newDialer(t, p.https(t, ca, "ssp.test"))
 	d.SetTimeouts(5*time.Second, 7*time.Millisecond)
-	dialError(t, d, p.addr("ssp.test"), upstream.TLSFailed, "no TLS handshake within 7ms", "timeouts.tls_handshake")
+	dialError(t, d, p.addr("ssp.test"), exchange.TLSFailed, "no TLS handshake within 7ms", "timeouts.tls_handshake")
 }
 
 func TestAShorterConnectTimeoutHoldsForTheNextLookup(t *testing.T) {
@@ -23,10 +23,10 @@ func TestAShorterConnectTimeoutHoldsForTheNextLookup(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	ends, err := upstream.ParseEndpoints([]string{"http://ssp.test/bid"})
+	ends, err := exchange.ParseEndpoints([]string{"http://ssp.test/bid"})
 	testsupport.NoError(t, err)
 	d := newDialer(t, Options{Endpoints: ends, Mode: HTTP1, ConnectTimeout: time.Hour, Lookup: never})
 	d.SetTimeouts(7*time.Millisecond, 0)
 	_, err = d.Addresses(t.Context())
-	checkError(t, err, upstream.ConnectFailed, "within 7ms", "timeouts.connect")
+	checkError(t, err, exchange.ConnectFailed, "within 7ms", "timeouts.connect")
 }

@@ -12,9 +12,9 @@ import (
 	"adbuffer/internal/machine/configfile"
 	"adbuffer/internal/machine/lag"
 	"adbuffer/internal/wire/cpushare"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/handshake"
 	"adbuffer/internal/wire/socket"
-	"adbuffer/internal/wire/upstream"
 )
 
 // TLS holds adbuffer's identity towards an SSP, and the rules for checking the SSP's identity. The
@@ -64,7 +64,7 @@ func newClientTLS(o *TLS, mode Mode, warn func(error), stats *counters) (*client
 }
 
 // handshake opens a TLS connection on sock. If it fails, the caller closes sock.
-func (d *Dialer) handshake(ctx context.Context, sock *socket.Conn, addr upstream.Address, offer []string) (*tls.Conn, tls.ConnectionState, error) {
+func (d *Dialer) handshake(ctx context.Context, sock *socket.Conn, addr exchange.Address, offer []string) (*tls.Conn, tls.ConnectionState, error) {
 	certRequested := false
 	limit := d.timeouts.handshake()
 	limited, cancel := d.opts.Lag.WithTimeout(ctx, limit)
@@ -126,7 +126,7 @@ func (s *tlsSocket) Write(b []byte) (int, error) {
 
 // config returns the configuration of one handshake; certRequested is set if the peer requests a
 // client certificate.
-func (c *clientTLS) config(addr upstream.Address, offer []string, certRequested *bool) *tls.Config {
+func (c *clientTLS) config(addr exchange.Address, offer []string, certRequested *bool) *tls.Config {
 	cfg := c.base.Clone()
 	cfg.NextProtos = offer
 	cfg.ServerName = c.serverName

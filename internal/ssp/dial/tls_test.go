@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/handshake"
-	"adbuffer/internal/wire/upstream"
 )
 
 func hasAll(s string, parts ...string) bool {
@@ -107,11 +107,11 @@ func TestCertificatesThatProveNothingAreRefused(t *testing.T) {
 			tt.change(&o)
 		}
 		d := newDialer(t, o)
-		e := dialError(t, d, p.addr("ssp.test"), upstream.TLSFailed, p.addr("ssp.test").String(), tt.detail)
+		e := dialError(t, d, p.addr("ssp.test"), exchange.TLSFailed, p.addr("ssp.test").String(), tt.detail)
 		testsupport.True(t, kind(e) == "tls" && handshakesOf(d).failed == 1, "%s: %v is counted as %s, %+v", tt.name, e, kind(e), &d.stats)
 		o.TLS.InsecureSkipVerify = true
 		if len(tt.cert.Certificate) > 10 {
-			dialError(t, newDialer(t, o), p.addr("ssp.test"), upstream.TLSFailed, tt.detail)
+			dialError(t, newDialer(t, o), p.addr("ssp.test"), exchange.TLSFailed, tt.detail)
 			continue
 		}
 		r := p.dial(t, newDialer(t, o), true)
@@ -189,7 +189,7 @@ func TestHandshakesThatFail(t *testing.T) {
 			}
 			d := newDialer(t, o)
 			r, err := d.Dial(ctx, true, p.addr("ssp.test"))
-			e := checkError(t, err, upstream.TLSFailed, p.addr("ssp.test").String(), tt.detail)
+			e := checkError(t, err, exchange.TLSFailed, p.addr("ssp.test").String(), tt.detail)
 			testsupport.True(t, tt.cause == nil || errors.Is(err, tt.cause), "%v does not wrap %v", err, tt.cause)
 			testsupport.True(t, kind(e) == tt.kind && !strings.Contains(e.Error(), "Bad Request"), "%v is counted as %s, want %s", e, kind(e), tt.kind)
 			testsupport.True(t, r.Conn == nil && r.Socket == nil && r.TCP > 0 && r.TLS > 0, "a dial that failed during TLS returned %+v", r)
@@ -226,7 +226,7 @@ func TestAHelloOfOnePacketIsNotCalledTooLong(t *testing.T) {
 		if row.reply != nil {
 			o.TLSTimeout = time.Second
 		}
-		err := dialError(t, newDialer(t, o), p.addr("ssp.test"), upstream.TLSFailed)
+		err := dialError(t, newDialer(t, o), p.addr("ssp.test"), exchange.TLSFailed)
 		testsupport.Equal(t, strings.Contains(err.Error(), "tls.groups"), row.named, "%[2]s: the error names tls.groups: %[1]v; %[3]v", name, err)
 	}
 }

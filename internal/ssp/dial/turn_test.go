@@ -8,7 +8,7 @@ import (
 	"adbuffer/internal/machine/lag"
 	"adbuffer/internal/test/testsupport"
 	"adbuffer/internal/wire/cpushare"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // A handshake that got no CPU within its timeout is not the SSP's failure. While CPU is idle, dials
@@ -19,7 +19,7 @@ func TestAHandshakeThatGotNoTurnIsNotTheSSPsFailure(t *testing.T) {
 	o.CPU, o.Party = cpushare.New(0.01, time.Millisecond), cpushare.PartyNamed("ssp")
 	d := newDialer(t, o)
 	d.SetTimeouts(5*time.Second, 20*time.Millisecond)
-	dialError(t, d, p.addr("ssp.test"), upstream.TLSFailed, "no TLS handshake within 20ms", "timeouts.tls_handshake")
+	dialError(t, d, p.addr("ssp.test"), exchange.TLSFailed, "no TLS handshake within 20ms", "timeouts.tls_handshake")
 
 	// Requests wait for CPU, and what the share had saved is used up: the next turn comes in seconds.
 	o.CPU.Observe(time.Second, 100*time.Millisecond)
@@ -28,6 +28,6 @@ func TestAHandshakeThatGotNoTurnIsNotTheSSPsFailure(t *testing.T) {
 	time.Sleep(100 * time.Millisecond)
 	turn.Release()
 	_, err = d.Dial(t.Context(), false, p.addr("ssp.test"))
-	checkError(t, err, upstream.TLSFailed, "too little CPU", "server.background_cpu")
+	checkError(t, err, exchange.TLSFailed, "too little CPU", "server.background_cpu")
 	testsupport.True(t, errors.Is(err, lag.ErrTooMuch), "the pool would count %v as a failure of the SSP", err)
 }

@@ -5,7 +5,7 @@ package http1
 import (
 	"testing"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // adbuffer's own code allocates nothing for an exchange. crypto/tls allocates once for each record
@@ -30,7 +30,7 @@ func TestExchangeAllocatesNothingOfOurs(t *testing.T) {
 			if got > ceiling {
 				t.Errorf("%v, %s: %.2f allocations an exchange, want at most %.0f", tr, k, got, ceiling)
 			}
-			conn.Close(upstream.ClosedDrain)
+			conn.Close(exchange.ClosedDrain)
 		}
 	}
 }

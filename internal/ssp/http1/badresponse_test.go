@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/syntax"
-	"adbuffer/internal/wire/upstream"
 )
 
 // badResponses are responses that the parser rejects, with the expected errors.
@@ -112,7 +112,7 @@ func TestMalformedResponsesAreRefusedInAnyPieces(t *testing.T) {
 	for _, c := range badResponses {
 		t.Run(c.name, func(t *testing.T) {
 			for _, size := range []int{1, 2, 3, 10, 100, 1000} {
-				got := checkResponse(t, []byte(c.response), upstream.GET, func() int { return size })
+				got := checkResponse(t, []byte(c.response), exchange.GET, func() int { return size })
 				testsupport.MustTrue(t, got.err == c.err.Error(), "%+v, want error %q", got, c.err)
 			}
 		})

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // stub sends the same bytes for each request on c. It responds at once to all requests that it has
@@ -48,10 +48,10 @@ var benchResponse = "HTTP/1.1 200 OK\r\nServer: stub\r\nDate: Fri, 20 Nov 2026 1
 	"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{\"" + strings.Repeat("x", 996) + "\"}"
 
 // benchExchange returns an ad request of about 800 bytes.
-func benchExchange() *upstream.Exchange {
-	ex := upstream.AcquireExchange()
-	ex.Request = upstream.Request{
-		Method: upstream.GET, Scheme: "http", Authority: []byte("ssp.example"),
+func benchExchange() *exchange.Exchange {
+	ex := exchange.AcquireExchange()
+	ex.Request = exchange.Request{
+		Method: exchange.GET, Scheme: "http", Authority: []byte("ssp.example"),
 		Target: []byte("/bid?" + strings.Repeat("k=value&", 37)),
 		Fields: []byte("User-Agent: Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Mobile/15E148\r\n" +
 			"Accept: */*\r\nAccept-Language: en-US,en;q=0.9\r\nAccept-Encoding: gzip, deflate, br\r\n" +
@@ -61,20 +61,20 @@ func benchExchange() *upstream.Exchange {
 }
 
 // reset prepares ex for another use, as its next acquisition would.
-func reset(ex *upstream.Exchange) {
+func reset(ex *exchange.Exchange) {
 	ex.ReleaseBody()
 	ex.Response.Reset()
-	ex.Times = upstream.Times{Acquired: time.Now()}
+	ex.Times = exchange.Times{Acquired: time.Now()}
 	ex.Deadline = ex.Times.Acquired.Add(time.Second)
 }
 
 type countingOwner struct{ freed atomic.Int64 }
 
-func (o *countingOwner) Freed(time.Duration, upstream.Payer) { o.freed.Add(1) }
+func (o *countingOwner) Freed(time.Duration, exchange.Payer) { o.freed.Add(1) }
 func (o *countingOwner) Changed()                            {}
 
 // run measures b.N exchanges by callers goroutines, including the peer's work.
-func run(b *testing.B, callers int, conn func(caller int) upstream.Conn) {
+func run(b *testing.B, callers int, conn func(caller int) exchange.Conn) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	before := testsupport.CPUTime(b)
@@ -116,9 +116,9 @@ func BenchmarkPipelined(b *testing.B) {
 					go stub(p.conn, benchResponse)
 					pool = append(pool, NewPipelined(c, sock, &countingOwner{}, opts))
 				}
-				run(b, callers, func(i int) upstream.Conn { return pool[i%conns] })
+				run(b, callers, func(i int) exchange.Conn { return pool[i%conns] })
 				for _, c := range pool {
-					c.Close(upstream.ClosedDrain)
+					c.Close(exchange.ClosedDrain)
 				}
 			})
 		}

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"adbuffer/internal/machine/metrics"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/socket"
-	"adbuffer/internal/wire/upstream"
 )
 
 // Options are the limits of one SSP's connections, and the state that they share. Do not change or
@@ -53,23 +53,23 @@ type Conn struct {
 	sock   *socket.Conn // the socket below net
 	tls    *plaintext   // reads from net; nil for cleartext
 	source io.Reader    // tls, or net for cleartext
-	owner  upstream.Owner
+	owner  exchange.Owner
 	opts   *Options
 
 	served   int // exchanges that have completed
 	response responseReader
 	br       *bufio.Reader // nil while idle
 
-	reason atomic.Uint32 // upstream.CloseReason
+	reason atomic.Uint32 // exchange.CloseReason
 
 	// interrupt ends the waiting of the current exchange. It is made once, to avoid an allocation.
 	interrupt func()
 }
 
-var _ upstream.Conn = (*Conn)(nil)
+var _ exchange.Conn = (*Conn)(nil)
 
 // New returns a connection on c, which is sock or a TLS connection on it. Close closes c.
-func New(c net.Conn, sock *socket.Conn, owner upstream.Owner, opts *Options) *Conn {
+func New(c net.Conn, sock *socket.Conn, owner exchange.Owner, opts *Options) *Conn {
 	conn := &Conn{net: c, sock: sock, source: c, owner: owner, opts: opts, response: opts.newResponseReader()}
 	if c != net.Conn(sock) {
 		conn.tls = &plaintext{from: c}
@@ -81,27 +81,27 @@ func New(c net.Conn, sock *socket.Conn, owner upstream.Owner, opts *Options) *Co
 	return conn
 }
 
-// Protocol returns upstream.HTTP1.
-func (c *Conn) Protocol() upstream.Protocol { return upstream.HTTP1 }
+// Protocol returns exchange.HTTP1.
+func (c *Conn) Protocol() exchange.Protocol { return exchange.HTTP1 }
 
 // Places returns 1, or 0 once the connection is closed.
 func (c *Conn) Places() int {
-	if c.CloseReason() != upstream.NotClosed {
+	if c.CloseReason() != exchange.NotClosed {
 		return 0
 	}
 	return 1
 }
 
-// CloseReason implements upstream.Conn.
-func (c *Conn) CloseReason() upstream.CloseReason { return upstream.CloseReason(c.reason.Load()) }
+// CloseReason implements exchange.Conn.
+func (c *Conn) CloseReason() exchange.CloseReason { return exchange.CloseReason(c.reason.Load()) }
 
-// IdleLimit implements upstream.Conn.
+// IdleLimit implements exchange.Conn.
 func (c *Conn) IdleLimit() time.Duration { return c.response.idleLimit }
 
-// Close implements upstream.Conn. A TLS connection that is idle sends close_notify. A connection
+// Close implements exchange.Conn. A TLS connection that is idle sends close_notify. A connection
 // with an exchange does not, since a stuck peer could delay that write.
-func (c *Conn) Close(r upstream.CloseReason) {
-	if !c.reason.CompareAndSwap(uint32(upstream.NotClosed), uint32(r)) {
+func (c *Conn) Close(r exchange.CloseReason) {
+	if !c.reason.CompareAndSwap(uint32(exchange.NotClosed), uint32(r)) {
 		return
 	}
 	if r.OfIdle() {
@@ -111,7 +111,7 @@ func (c *Conn) Close(r upstream.CloseReason) {
 	}
 }
 
-// Idle implements upstream.Conn by checking the socket. On TLS, readable bytes may be session
+// Idle implements exchange.Conn by checking the socket. On TLS, readable bytes may be session
 // tickets or a key update, which TLS consumes; any other bytes are unsolicited.
 func (c *Conn) Idle() bool {
 	state := c.sock.Peek()
@@ -122,22 +122,22 @@ func (c *Conn) Idle() bool {
 	case socket.Quiet:
 		return true
 	case socket.Readable:
-		c.Close(upstream.ClosedUnsolicited)
+		c.Close(exchange.ClosedUnsolicited)
 	default:
-		c.Close(upstream.ClosedByPeer)
+		c.Close(exchange.ClosedByPeer)
 	}
 	return false
 }
 
-// Do implements upstream.Conn. The caller's goroutine writes and reads.
-func (c *Conn) Do(ex *upstream.Exchange) error {
-	ex.Protocol, ex.Reused, ex.Served = upstream.HTTP1, c.served > 0, c.served
+// Do implements exchange.Conn. The caller's goroutine writes and reads.
+func (c *Conn) Do(ex *exchange.Exchange) error {
+	ex.Protocol, ex.Reused, ex.Served = exchange.HTTP1, c.served > 0, c.served
 	c.net.SetDeadline(ex.Deadline)
 	var err error
 	switch ctx := ex.Context.(type) {
 	case nil:
 		err = c.exchange(ex)
-	case *upstream.Cancel:
+	case *exchange.Cancel:
 		ctx.Begin(&c.interrupt)
 		err = c.exchange(ex)
 		ctx.Finish(&c.interrupt)
@@ -154,45 +154,45 @@ func (c *Conn) Do(ex *upstream.Exchange) error {
 	case errors.Is(err, errAbandoned):
 		c.abandon(ex)
 		if ex.Context != nil && ex.Context.Err() != nil {
-			return upstream.ErrCancelled
+			return exchange.ErrCancelled
 		}
-		return upstream.ErrDeadline
+		return exchange.ErrDeadline
 	default:
-		c.completeExchange(ex, upstream.ClosedError)
+		c.completeExchange(ex, exchange.ClosedError)
 		return err
 	}
 }
 
 // closeReasonAfter returns why the connection must be closed after a complete response, or
 // NotClosed if it can be reused.
-func (c *Conn) closeReasonAfter() upstream.CloseReason {
+func (c *Conn) closeReasonAfter() exchange.CloseReason {
 	switch {
 	case c.br.Buffered() > 0:
-		return upstream.ClosedLeftover
+		return exchange.ClosedLeftover
 	case c.response.announcesClose():
-		return upstream.ClosedByPeer
+		return exchange.ClosedByPeer
 	case c.response.header.notReusable:
-		return upstream.ClosedError
+		return exchange.ClosedError
 	default:
-		return upstream.NotClosed
+		return exchange.NotClosed
 	}
 }
 
 // completeExchange ends the exchange: it closes the connection with r, or makes it idle.
-func (c *Conn) completeExchange(ex *upstream.Exchange, r upstream.CloseReason) {
+func (c *Conn) completeExchange(ex *exchange.Exchange, r exchange.CloseReason) {
 	if ex.Times.Done.IsZero() {
 		ex.Times.Done = time.Now()
 	}
 	c.release(r, ex.Times.Done.Sub(ex.Times.Acquired), ex.Payer)
 }
 
-func (c *Conn) release(r upstream.CloseReason, held time.Duration, by upstream.Payer) {
+func (c *Conn) release(r exchange.CloseReason, held time.Duration, by exchange.Payer) {
 	if c.br != nil {
 		c.opts.releaseReader(c.br)
 		c.br = nil
 	}
 	c.served++
-	if r != upstream.NotClosed {
+	if r != exchange.NotClosed {
 		c.Close(r)
 	}
 	c.owner.Freed(held, by)
@@ -200,21 +200,21 @@ func (c *Conn) release(r upstream.CloseReason, held time.Duration, by upstream.P
 
 // abandon releases the caller. A goroutine reads the response to its end, for at most opts.Linger
 // and within the limits of a response, and then releases the place.
-func (c *Conn) abandon(ex *upstream.Exchange) {
+func (c *Conn) abandon(ex *exchange.Exchange) {
 	ex.Times.Done = time.Now()
 	if c.opts.Linger <= 0 {
-		c.completeExchange(ex, upstream.ClosedTimeout)
+		c.completeExchange(ex, exchange.ClosedTimeout)
 		return
 	}
 	acquired, by := ex.Times.Acquired, ex.Payer
 	c.response.discard = true
 	go func() {
 		c.net.SetDeadline(time.Now().Add(c.opts.Linger))
-		reason := upstream.ClosedTimeout
+		reason := exchange.ClosedTimeout
 		if err := c.response.read(c.br, nil); err == nil {
 			reason = c.closeReasonAfter()
 		} else if !errors.Is(err, os.ErrDeadlineExceeded) {
-			reason = upstream.ClosedError
+			reason = exchange.ClosedError
 		}
 		c.release(reason, time.Since(acquired), by)
 	}()

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // ordinaryResponse is a usual response of an SSP: about 1.4 KB.
@@ -63,7 +63,7 @@ func costOf(t *testing.T, text string, size int) cost {
 	src := &pieces{size: size}
 	br := bufio.NewReaderSize(src, opts.MaxResponseHeaderBytes)
 	a := opts.newResponseReader()
-	ex := upstream.AcquireExchange()
+	ex := exchange.AcquireExchange()
 	times := 1 + 100_000/len(text)
 	if size == 1 {
 		times = 1 + times/10
@@ -76,8 +76,8 @@ func costOf(t *testing.T, text string, size int) cost {
 			for range times {
 				src.text = text
 				br.Reset(src)
-				ex.Response = upstream.Response{ContentLength: -1}
-				a.start(upstream.GET)
+				ex.Response = exchange.Response{ContentLength: -1}
+				a.start(exchange.GET)
 				testsupport.NoError(t, a.read(br, ex))
 			}
 		})

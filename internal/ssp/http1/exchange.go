@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"sync"
 
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/socket"
-	"adbuffer/internal/wire/upstream"
 )
 
 // errAbandoned says that the deadline passed, or that the exchange was cancelled, before its
@@ -21,7 +21,7 @@ var errAbandoned = errors.New("abandoned")
 
 // exchangeUntilCancelled runs exchange on a socket whose deadline passes when the context ends.
 // After it has returned, no other goroutine sets deadlines.
-func (c *Conn) exchangeUntilCancelled(ex *upstream.Exchange) error {
+func (c *Conn) exchangeUntilCancelled(ex *exchange.Exchange) error {
 	done := make(chan struct{})
 	stop := context.AfterFunc(ex.Context, func() {
 		c.interrupt()
@@ -34,9 +34,9 @@ func (c *Conn) exchangeUntilCancelled(ex *upstream.Exchange) error {
 	return err
 }
 
-func (c *Conn) exchange(ex *upstream.Exchange) error {
+func (c *Conn) exchange(ex *exchange.Exchange) error {
 	unsent := c.write(ex)
-	if unsent != nil && unsent.Progress == upstream.NotSent {
+	if unsent != nil && unsent.Progress == exchange.NotSent {
 		return unsent
 	}
 	c.br = c.opts.acquireReader(c.source)
@@ -63,7 +63,7 @@ func (c *Conn) exchange(ex *upstream.Exchange) error {
 
 // readEarly reads the response of an SSP that did not read the whole request, so that the write
 // failed with unsent: RFC 9112, section 9.5. It takes bytes that have arrived, and does not wait.
-func (c *Conn) readEarly(ex *upstream.Exchange, unsent error) error {
+func (c *Conn) readEarly(ex *exchange.Exchange, unsent error) error {
 	c.sock.SetNonblocking(true)
 	err := c.response.read(c.br, ex)
 	c.sock.SetNonblocking(false)
@@ -80,7 +80,7 @@ func (c *Conn) readEarly(ex *upstream.Exchange, unsent error) error {
 
 // write sends the request: in one write if message head and body fit into a buffer. It returns nil
 // if it sent the whole request.
-func (c *Conn) write(ex *upstream.Exchange) *upstream.Error {
+func (c *Conn) write(ex *exchange.Exchange) *exchange.Error {
 	b := buffers.Get().(*[]byte)
 	defer buffers.Put(b)
 	*b = appendMessageHead((*b)[:0], &ex.Request)
@@ -96,19 +96,19 @@ func (c *Conn) write(ex *upstream.Exchange) *upstream.Error {
 	if err == nil {
 		return nil
 	}
-	progress := upstream.MaybeProcessed
+	progress := exchange.MaybeProcessed
 	if n == 0 {
-		progress = upstream.NotSent
+		progress = exchange.NotSent
 	}
 	switch {
 	case ex.Context != nil && ex.Context.Err() != nil:
-		return upstream.ErrCancelled
+		return exchange.ErrCancelled
 	case errors.Is(err, os.ErrDeadlineExceeded) && n == 0:
-		return upstream.ErrDeadlineNotSent
+		return exchange.ErrDeadlineNotSent
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return upstream.ErrDeadline
+		return exchange.ErrDeadline
 	}
-	return &upstream.Error{Outcome: upstream.ConnLost, Progress: progress, Stale: c.served > 0, Detail: "while sending the request", Err: err}
+	return &exchange.Error{Outcome: exchange.ConnLost, Progress: progress, Stale: c.served > 0, Detail: "while sending the request", Err: err}
 }
 
 // writeHead sends the message head, with the body if it is small, in one burst with other
@@ -151,7 +151,7 @@ func (o *Options) releaseReader(br *bufio.Reader) {
 
 // appendMessageHead appends r's message head as HTTP/1.1: request line, Host, the end-to-end
 // fields, Content-Length, and the empty line. RFC 9112, section 3.
-func appendMessageHead(dst []byte, r *upstream.Request) []byte {
+func appendMessageHead(dst []byte, r *exchange.Request) []byte {
 	dst = append(dst, r.Method.String()...)
 	dst = append(dst, ' ')
 	dst = append(dst, r.Target...)
@@ -159,7 +159,7 @@ func appendMessageHead(dst []byte, r *upstream.Request) []byte {
 	dst = append(dst, r.Authority...)
 	dst = append(dst, '\r', '\n')
 	dst = append(dst, r.Fields...)
-	if len(r.Body) > 0 || r.Method == upstream.POST {
+	if len(r.Body) > 0 || r.Method == exchange.POST {
 		dst = append(dst, "Content-Length: "...)
 		dst = strconv.AppendInt(dst, int64(len(r.Body)), 10)
 		dst = append(dst, '\r', '\n')

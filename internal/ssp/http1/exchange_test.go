@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // exchangeOnce runs one exchange on conn, which must succeed, and returns it.
-func exchangeOnce(tb testing.TB, conn upstream.Conn, p *peer, name string) *upstream.Exchange {
+func exchangeOnce(tb testing.TB, conn exchange.Conn, p *peer, name string) *exchange.Exchange {
 	tb.Helper()
 	ex := get(tb, name)
 	done := start(conn, ex)
@@ -24,16 +24,16 @@ func exchangeOnce(tb testing.TB, conn upstream.Conn, p *peer, name string) *upst
 
 func TestRequestIsWrittenAsItIs(t *testing.T) {
 	for name, c := range map[string]struct {
-		method upstream.Method
+		method exchange.Method
 		body   string
 		want   string
 	}{
-		"GET":              {upstream.GET, "", "GET /bid?slot=top HTTP/1.1\r\nHost: ssp.example\r\nAccept: */*\r\n\r\n"},
-		"GET with a body":  {upstream.GET, "ab", "GET /bid?slot=top HTTP/1.1\r\nHost: ssp.example\r\nAccept: */*\r\nContent-Length: 2\r\n\r\nab"},
-		"HEAD":             {upstream.HEAD, "", "HEAD /bid?slot=top HTTP/1.1\r\nHost: ssp.example\r\nAccept: */*\r\n\r\n"},
-		"POST":             {upstream.POST, "{}", "POST /bid?slot=top HTTP/1.1\r\nHost: ssp.example\r\nAccept: */*\r\nContent-Length: 2\r\n\r\n{}"},
-		"POST of nothing":  {upstream.POST, "", "POST /bid?slot=top HTTP/1.1\r\nHost: ssp.example\r\nAccept: */*\r\nContent-Length: 0\r\n\r\n"},
-		"POST, two writes": {upstream.POST, strings.Repeat("x", 2*maxJoined), "POST /bid?slot=top HTTP/1.1\r\nHost: ssp.example\r\nAccept: */*\r\nContent-Length: 131072\r\n\r\n" + strings.Repeat("x", 2*maxJoined)},
+		"GET":              {exchange.GET, "", "GET /bid?slot=top HTTP/1.1\r\nHost: ssp.example\r\nAccept: */*\r\n\r\n"},
+		"GET with a body":  {exchange.GET, "ab", "GET /bid?slot=top HTTP/1.1\r\nHost: ssp.example\r\nAccept: */*\r\nContent-Length: 2\r\n\r\nab"},
+		"HEAD":             {exchange.HEAD, "", "HEAD /bid?slot=top HTTP/1.1\r\nHost: ssp.example\r\nAccept: */*\r\n\r\n"},
+		"POST":             {exchange.POST, "{}", "POST /bid?slot=top HTTP/1.1\r\nHost: ssp.example\r\nAccept: */*\r\nContent-Length: 2\r\n\r\n{}"},
+		"POST of nothing":  {exchange.POST, "", "POST /bid?slot=top HTTP/1.1\r\nHost: ssp.example\r\nAccept: */*\r\nContent-Length: 0\r\n\r\n"},
+		"POST, two writes": {exchange.POST, strings.Repeat("x", 2*maxJoined), "POST /bid?slot=top HTTP/1.1\r\nHost: ssp.example\r\nAccept: */*\r\nContent-Length: 131072\r\n\r\n" + strings.Repeat("x", 2*maxJoined)},
 	} {
 		for _, tr := range transports {
 			t.Run(name+"/"+tr.String(), func(t *testing.T) {
@@ -45,12 +45,12 @@ func TestRequestIsWrittenAsItIs(t *testing.T) {
 					testsupport.MustEqual(t, p.request(), c.want, "the peer read %.200q")
 					p.send("HTTP/1.1 204 No Content\r\n\r\n")
 					wantResponse(t, wait(t, done), ex, 204, "")
-					if ex.Protocol != upstream.HTTP1 || ex.Reused != (round > 0) || ex.Served != round {
+					if ex.Protocol != exchange.HTTP1 || ex.Reused != (round > 0) || ex.Served != round {
 						t.Fatalf("protocol %v, reused %v, served %d in round %d", ex.Protocol, ex.Reused, ex.Served, round)
 					}
 				}
 				owner.awaitFreed(t, 2)
-				wantReason(t, conn, upstream.NotClosed)
+				wantReason(t, conn, exchange.NotClosed)
 			})
 		}
 	}
@@ -61,26 +61,26 @@ func TestConnectionIsReusedOnlyAfterUnambiguousFraming(t *testing.T) {
 	for name, c := range map[string]struct {
 		response, body string
 		eof            bool // the peer closes after the response
-		reason         upstream.CloseReason
+		reason         exchange.CloseReason
 	}{
 		"fixed":             {response: textResponse("ok"), body: "ok"},
 		"chunked":           {response: chunkedHead + "2\r\nok\r\n0\r\n\r\n", body: "ok"},
 		"trailers":          {response: chunkedHead + "2\r\nok\r\n0\r\nX: y\r\n\r\n", body: "ok"},
 		"interim":           {response: "HTTP/1.1 103 x\r\nLink: y\r\n\r\n" + textResponse("ok"), body: "ok"},
-		"interim length":    {response: "HTTP/1.1 100 x\r\nContent-Length: 5\r\n\r\n" + textResponse("ok"), body: "ok", reason: upstream.ClosedError},
-		"interim chunked":   {response: "HTTP/1.1 103 x\r\nTransfer-Encoding: chunked\r\n\r\n" + textResponse("ok"), body: "ok", reason: upstream.ClosedError},
-		"interim obs-fold":  {response: "HTTP/1.1 103 x\r\nLink: y\r\n z\r\n\r\n" + textResponse("ok"), body: "ok", reason: upstream.ClosedError},
-		"interim bare LF":   {response: "HTTP/1.1 100 x\n\n" + textResponse("ok"), body: "ok", reason: upstream.ClosedError},
-		"interim HTTP/1.0":  {response: "HTTP/1.0 100 x\r\n\r\n" + textResponse("ok"), body: "ok", reason: upstream.ClosedError},
-		"interim close":     {response: "HTTP/1.1 100 x\r\nConnection: close\r\n\r\nHTTP/1.1 100 x\r\n\r\n" + textResponse("ok"), body: "ok", reason: upstream.ClosedError},
-		"connection close":  {response: "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", body: "ok", reason: upstream.ClosedByPeer},
-		"HTTP/1.0":          {response: "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok", body: "ok", reason: upstream.ClosedByPeer},
-		"read to EOF":       {response: "HTTP/1.1 200 OK\r\n\r\nok", body: "ok", eof: true, reason: upstream.ClosedByPeer},
-		"length and coding": {response: "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", body: "ok", reason: upstream.ClosedError},
-		"coding and length": {response: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n2\r\nok\r\n0\r\n\r\n", body: "ok", reason: upstream.ClosedError},
-		"obs-fold":          {response: "HTTP/1.1 200 OK\r\nX: y\r\n z\r\nContent-Length: 2\r\n\r\nok", body: "ok", reason: upstream.ClosedError},
-		"bare LF":           {response: "HTTP/1.1 200 OK\nContent-Length: 2\n\nok", body: "ok", reason: upstream.ClosedError},
-		"leftover":          {response: textResponse("ok") + "x", body: "ok", reason: upstream.ClosedLeftover},
+		"interim length":    {response: "HTTP/1.1 100 x\r\nContent-Length: 5\r\n\r\n" + textResponse("ok"), body: "ok", reason: exchange.ClosedError},
+		"interim chunked":   {response: "HTTP/1.1 103 x\r\nTransfer-Encoding: chunked\r\n\r\n" + textResponse("ok"), body: "ok", reason: exchange.ClosedError},
+		"interim obs-fold":  {response: "HTTP/1.1 103 x\r\nLink: y\r\n z\r\n\r\n" + textResponse("ok"), body: "ok", reason: exchange.ClosedError},
+		"interim bare LF":   {response: "HTTP/1.1 100 x\n\n" + textResponse("ok"), body: "ok", reason: exchange.ClosedError},
+		"interim HTTP/1.0":  {response: "HTTP/1.0 100 x\r\n\r\n" + textResponse("ok"), body: "ok", reason: exchange.ClosedError},
+		"interim close":     {response: "HTTP/1.1 100 x\r\nConnection: close\r\n\r\nHTTP/1.1 100 x\r\n\r\n" + textResponse("ok"), body: "ok", reason: exchange.ClosedError},
+		"connection close":  {response: "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", body: "ok", reason: exchange.ClosedByPeer},
+		"HTTP/1.0":          {response: "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok", body: "ok", reason: exchange.ClosedByPeer},
+		"read to EOF":       {response: "HTTP/1.1 200 OK\r\n\r\nok", body: "ok", eof: true, reason: exchange.ClosedByPeer},
+		"length and coding": {response: "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", body: "ok", reason: exchange.ClosedError},
+		"coding and length": {response: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n2\r\nok\r\n0\r\n\r\n", body: "ok", reason: exchange.ClosedError},
+		"obs-fold":          {response: "HTTP/1.1 200 OK\r\nX: y\r\n z\r\nContent-Length: 2\r\n\r\nok", body: "ok", reason: exchange.ClosedError},
+		"bare LF":           {response: "HTTP/1.1 200 OK\nContent-Length: 2\n\nok", body: "ok", reason: exchange.ClosedError},
+		"leftover":          {response: textResponse("ok") + "x", body: "ok", reason: exchange.ClosedLeftover},
 	} {
 		for _, tr := range transports {
 			t.Run(name+"/"+tr.String(), func(t *testing.T) {
@@ -93,8 +93,8 @@ func TestConnectionIsReusedOnlyAfterUnambiguousFraming(t *testing.T) {
 				wantResponse(t, wait(t, done), ex, 200, c.body)
 				owner.awaitFreed(t, 1)
 				wantReason(t, conn, c.reason)
-				testsupport.MustEqual(t, conn.Idle(), (c.reason == upstream.NotClosed), "Idle %v")
-				if c.reason == upstream.NotClosed {
+				testsupport.MustEqual(t, conn.Idle(), (c.reason == exchange.NotClosed), "Idle %v")
+				if c.reason == exchange.NotClosed {
 					exchangeOnce(t, conn, p, "next")
 				} else if !c.eof {
 					p.wantClosed()
@@ -108,22 +108,22 @@ func TestBrokenResponsesFailTheExchangeAndCloseTheConnection(t *testing.T) {
 	for name, c := range map[string]struct {
 		response string
 		eof      bool
-		outcome  upstream.Outcome
+		outcome  exchange.Outcome
 	}{
-		"status line":      {"HTTP/1.1 2xx OK\r\n", false, upstream.BadResponse},
-		"101":              {"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n", false, upstream.BadResponse},
-		"two lengths":      {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx", false, upstream.BadResponse},
-		"bad chunk":        {chunkedHead + "x\r\n", false, upstream.BadResponse},
-		"interim flood":    {strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", maxInterim+1), false, upstream.BadResponse},
-		"large head":       {"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 16<<10), false, upstream.ResponseTooLarge},
-		"large body":       {"HTTP/1.1 200 OK\r\nContent-Length: 1048577\r\n\r\n", false, upstream.ResponseTooLarge},
-		"large chunk":      {chunkedHead + "100001\r\n", false, upstream.ResponseTooLarge},
-		"half status line": {"HTTP/1.1 20", true, upstream.ConnLost},
-		"half head":        {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n", true, upstream.ConnLost},
-		"half body":        {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nx", true, upstream.ConnLost},
-		"half chunk":       {chunkedHead + "2\r\nx", true, upstream.ConnLost},
-		"no last chunk":    {chunkedHead + "1\r\nx\r\n", true, upstream.ConnLost},
-		"only interim":     {"HTTP/1.1 100 Continue\r\n\r\n", true, upstream.ConnLost},
+		"status line":      {"HTTP/1.1 2xx OK\r\n", false, exchange.BadResponse},
+		"101":              {"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n", false, exchange.BadResponse},
+		"two lengths":      {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx", false, exchange.BadResponse},
+		"bad chunk":        {chunkedHead + "x\r\n", false, exchange.BadResponse},
+		"interim flood":    {strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", maxInterim+1), false, exchange.BadResponse},
+		"large head":       {"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 16<<10), false, exchange.ResponseTooLarge},
+		"large body":       {"HTTP/1.1 200 OK\r\nContent-Length: 1048577\r\n\r\n", false, exchange.ResponseTooLarge},
+		"large chunk":      {chunkedHead + "100001\r\n", false, exchange.ResponseTooLarge},
+		"half status line": {"HTTP/1.1 20", true, exchange.ConnLost},
+		"half head":        {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n", true, exchange.ConnLost},
+		"half body":        {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nx", true, exchange.ConnLost},
+		"half chunk":       {chunkedHead + "2\r\nx", true, exchange.ConnLost},
+		"no last chunk":    {chunkedHead + "1\r\nx\r\n", true, exchange.ConnLost},
+		"only interim":     {"HTTP/1.1 100 Continue\r\n\r\n", true, exchange.ConnLost},
 	} {
 		for _, tr := range transports {
 			for _, k := range kinds {
@@ -141,12 +141,12 @@ func TestBrokenResponsesFailTheExchangeAndCloseTheConnection(t *testing.T) {
 					if c.eof {
 						p.close()
 					}
-					wantError(t, wait(t, done), c.outcome, upstream.MaybeProcessed, false)
+					wantError(t, wait(t, done), c.outcome, exchange.MaybeProcessed, false)
 					if behind != nil { // no byte of its response has arrived
-						wantError(t, wait(t, behind), upstream.ConnLost, upstream.MaybeProcessed, true)
+						wantError(t, wait(t, behind), exchange.ConnLost, exchange.MaybeProcessed, true)
 					}
 					owner.awaitFreed(t, freed)
-					wantReason(t, conn, upstream.ClosedError)
+					wantReason(t, conn, exchange.ClosedError)
 				})
 			}
 		}
@@ -169,9 +169,9 @@ func TestCloseBeforeTheFirstByteIsStaleOnlyOnAReusedConnection(t *testing.T) {
 					done := start(conn, newExchange(t))
 					p.request()
 					end(p)
-					wantError(t, wait(t, done), upstream.ConnLost, upstream.MaybeProcessed, reused)
+					wantError(t, wait(t, done), exchange.ConnLost, exchange.MaybeProcessed, reused)
 					owner.awaitFreed(t, freed)
-					wantReason(t, conn, upstream.ClosedError)
+					wantReason(t, conn, exchange.ClosedError)
 				})
 			}
 		}
@@ -187,7 +187,7 @@ func TestResponseBeforeTheEndOfTheRequestIsDelivered(t *testing.T) {
 				conn, p, owner := dial(t, tr, testOptions())
 				exchangeOnce(t, conn, p, "first") // so that the close could be the keep-alive race
 				ex := newExchange(t)
-				ex.Request.Method, ex.Request.Body = upstream.POST, make([]byte, 32<<20) // more than the buffers
+				ex.Request.Method, ex.Request.Body = exchange.POST, make([]byte, 32<<20) // more than the buffers
 				done := start(conn, ex)
 				p.conn.SetReadDeadline(time.Now().Add(patience))
 				for line := ""; line != "\r\n"; {
@@ -201,9 +201,9 @@ func TestResponseBeforeTheEndOfTheRequestIsDelivered(t *testing.T) {
 				err := wait(t, done)
 				switch sent {
 				case "":
-					wantError(t, err, upstream.ConnLost, upstream.MaybeProcessed, true)
+					wantError(t, err, exchange.ConnLost, exchange.MaybeProcessed, true)
 				case head + "la":
-					wantError(t, err, upstream.ConnLost, upstream.MaybeProcessed, false)
+					wantError(t, err, exchange.ConnLost, exchange.MaybeProcessed, false)
 				default:
 					wantResponse(t, err, ex, 413, "large")
 				}
@@ -221,12 +221,12 @@ func TestFailedWrites(t *testing.T) {
 		after    int64 // bytes that are written
 		body     int   // a large one is a write of its own
 		reused   bool
-		progress upstream.Progress
+		progress exchange.Progress
 	}{
-		{0, 0, true, upstream.NotSent},
-		{1, 0, true, upstream.MaybeProcessed},
-		{1, maxJoined + 1, true, upstream.MaybeProcessed},
-		{1, maxJoined + 1, false, upstream.MaybeProcessed},
+		{0, 0, true, exchange.NotSent},
+		{1, 0, true, exchange.MaybeProcessed},
+		{1, maxJoined + 1, true, exchange.MaybeProcessed},
+		{1, maxJoined + 1, false, exchange.MaybeProcessed},
 	} {
 		client, sock, p := connect(t, plain)
 		writes := &failingWrites{Conn: client}
@@ -241,14 +241,14 @@ func TestFailedWrites(t *testing.T) {
 		writes.after.Store(c.after)
 		ex := newExchange(t)
 		ex.Request.Body = make([]byte, c.body)
-		wantError(t, conn.Do(ex), upstream.ConnLost, c.progress, c.reused)
+		wantError(t, conn.Do(ex), exchange.ConnLost, c.progress, c.reused)
 		owner.awaitFreed(t, freed)
-		wantReason(t, conn, upstream.ClosedError)
+		wantReason(t, conn, exchange.ClosedError)
 	}
 }
 
 func TestResponseOverTheBudgetIsRefusedAndReleasesItsBytes(t *testing.T) {
-	budget := upstream.NewBudget(1000)
+	budget := exchange.NewBudget(1000)
 	for body, fits := range map[string]bool{strings.Repeat("x", 1000): true, strings.Repeat("x", 1001): false} {
 		for _, large := range []string{textResponse(body), chunkedHead + "3e8\r\n" + body[:1000] + "\r\n" + map[bool]string{true: "0\r\n\r\n", false: "1\r\nx\r\n0\r\n\r\n"}[fits]} {
 			conn, p, owner := dial(t, plain, testOptions())
@@ -263,7 +263,7 @@ func TestResponseOverTheBudgetIsRefusedAndReleasesItsBytes(t *testing.T) {
 				wantResponse(t, err, ex, 200, body)
 				testsupport.MustEqual(t, budget.Used(), 1000, "%d bytes taken")
 			} else {
-				wantError(t, err, upstream.Overloaded, upstream.MaybeProcessed, false)
+				wantError(t, err, exchange.Overloaded, exchange.MaybeProcessed, false)
 			}
 			ex.ReleaseBody()
 			testsupport.MustEqual(t, budget.Used(), 0, "%d bytes are still taken")
@@ -281,13 +281,13 @@ func TestCloseFailsCurrentExchanges(t *testing.T) {
 				all = append(all, start(conn, newExchange(t)))
 				p.request()
 			}
-			conn.Close(upstream.ClosedDrain)
-			conn.Close(upstream.ClosedIdle)
+			conn.Close(exchange.ClosedDrain)
+			conn.Close(exchange.ClosedIdle)
 			for _, done := range all {
-				wantError(t, wait(t, done), upstream.ConnLost, upstream.MaybeProcessed, false)
+				wantError(t, wait(t, done), exchange.ConnLost, exchange.MaybeProcessed, false)
 			}
 			owner.awaitFreed(t, 2+n)
-			wantReason(t, conn, upstream.ClosedDrain)
+			wantReason(t, conn, exchange.ClosedDrain)
 			_, changed := owner.counts()
 			testsupport.MustEqual(t, changed, 0, "Changed was called %d times")
 		}
@@ -311,7 +311,7 @@ func TestCancellationDoesNotReachTheNextExchange(t *testing.T) {
 					wantResponse(t, wait(t, done), ex, 200, "x")
 				case 1: // the context ends first
 					cancel()
-					wantError(t, wait(t, done), upstream.Cancelled, upstream.MaybeProcessed, false)
+					wantError(t, wait(t, done), exchange.Cancelled, exchange.MaybeProcessed, false)
 					p.send(textResponse("x"))
 				default:
 					go func() {
@@ -319,7 +319,7 @@ func TestCancellationDoesNotReachTheNextExchange(t *testing.T) {
 						cancel()
 					}()
 					p.send(textResponse("x"))
-					if err := wait(t, done); err != upstream.ErrCancelled {
+					if err := wait(t, done); err != exchange.ErrCancelled {
 						wantResponse(t, err, ex, 200, "x")
 					}
 				}
@@ -329,7 +329,7 @@ func TestCancellationDoesNotReachTheNextExchange(t *testing.T) {
 				owner.awaitFreed(t, 2*round+2)
 				cancel()
 			}
-			conn.Close(upstream.ClosedDrain)
+			conn.Close(exchange.ClosedDrain)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // Once, only the bytes of a response's header were bounded, not its fields.
@@ -40,10 +40,10 @@ func TestResponseWithTooManyFieldsIsRefused(t *testing.T) {
 					wantResponse(t, err, ex, 200, "x")
 					return
 				}
-				wantError(t, err, upstream.BadResponse, upstream.MaybeProcessed, false)
+				wantError(t, err, exchange.BadResponse, exchange.MaybeProcessed, false)
 				const want = "the response has over 256 fields"
-				testsupport.Equal(t, upstream.AsError(err).Detail, want, "the error says %q")
-				wantReason(t, conn, upstream.ClosedError)
+				testsupport.Equal(t, exchange.AsError(err).Detail, want, "the error says %q")
+				wantReason(t, conn, exchange.ClosedError)
 			})
 		}
 	}

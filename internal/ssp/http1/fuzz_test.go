@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // parseHead parses the message head at the start of b.
@@ -21,7 +21,7 @@ func parseHead(b []byte, h *head, lines []byte) (int, []byte, error) {
 	return n, lines, err
 }
 
-// checkFields checks that lines keep the promises of upstream.Response.
+// checkFields checks that lines keep the promises of exchange.Response.
 func checkFields(tb testing.TB, fields string) {
 	tb.Helper()
 	var h head
@@ -37,7 +37,7 @@ func checkFields(tb testing.TB, fields string) {
 
 // checkOracle compares the result with net/http's, for responses that adbuffer accepts. net/http
 // accepts more.
-func checkOracle(tb testing.TB, input []byte, method upstream.Method, got outcome) {
+func checkOracle(tb testing.TB, input []byte, method exchange.Method, got outcome) {
 	tb.Helper()
 	src := bytes.NewReader(input)
 	br := bufio.NewReader(src)
@@ -86,7 +86,7 @@ func checkOracle(tb testing.TB, input []byte, method upstream.Method, got outcom
 	testsupport.MustTrue(tb, slices.Equal(ours, theirs), "%v %q: fields %q, net/http has %q", method, input, ours, theirs)
 }
 
-func checkResponse(tb testing.TB, input []byte, method upstream.Method, next func() int) outcome {
+func checkResponse(tb testing.TB, input []byte, method exchange.Method, next func() int) outcome {
 	tb.Helper()
 	got := checkSplits(tb, input, method, next)
 	checkReference(tb, input, method, got)
@@ -95,7 +95,7 @@ func checkResponse(tb testing.TB, input []byte, method upstream.Method, next fun
 	}
 	checkFields(tb, got.fields)
 	testsupport.MustTrue(tb, len(got.body) <= testMaxBody && got.status >= 200 && got.status <= 599, "%q: %+v", input, got)
-	if got.length >= 0 && got.length != len(got.body) && method != upstream.HEAD && got.status != 304 {
+	if got.length >= 0 && got.length != len(got.body) && method != exchange.HEAD && got.status != 304 {
 		tb.Fatalf("%q: length %d, body of %d", input, got.length, len(got.body))
 	}
 	checkOracle(tb, input, method, got)
@@ -115,15 +115,15 @@ func TestResponsesAgreeWithNetHTTP(t *testing.T) {
 
 func FuzzResponse(f *testing.F) {
 	for _, c := range goodResponses {
-		f.Add([]byte(c.head+c.rest), c.method == upstream.HEAD, []byte{1, 7})
+		f.Add([]byte(c.head+c.rest), c.method == exchange.HEAD, []byte{1, 7})
 	}
 	for _, c := range badResponses {
 		f.Add([]byte(c.response), false, []byte{100, 3, 1})
 	}
 	f.Fuzz(func(t *testing.T, input []byte, toHEAD bool, sizes []byte) {
-		method := upstream.GET
+		method := exchange.GET
 		if toHEAD {
-			method = upstream.HEAD
+			method = exchange.HEAD
 		}
 		i := 0
 		checkResponse(t, input, method, func() int {

@@ -30,7 +30,7 @@ type head struct {
 	notReusable   bool
 	hasTE         bool
 	contentLength int           // -1 for none
-	idleLimit     time.Duration // see upstream.Conn.IdleLimit
+	idleLimit     time.Duration // see exchange.Conn.IdleLimit
 }
 
 // framing returns how the body of a response ends. toHEAD says that the request was HEAD.

@@ -3,8 +3,8 @@ package http1
 import (
 	"bytes"
 
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/syntax"
-	"adbuffer/internal/wire/upstream"
 )
 
 // headParser parses a message head line by line, as it arrives. It reads each byte once, in however
@@ -38,7 +38,7 @@ func (p *headParser) parse(b, lines []byte, keep bool) (int, []byte, error) {
 		start := p.next
 		p.next, p.searched = end, end
 		if p.first == 0 {
-			p.head = head{contentLength: -1, idleLimit: upstream.NoIdleLimit, notReusable: p.notReusable || bare}
+			p.head = head{contentLength: -1, idleLimit: exchange.NoIdleLimit, notReusable: p.notReusable || bare}
 			if err := p.parseStatusLine(line); err != nil {
 				return 0, lines, err
 			}

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/socket"
-	"adbuffer/internal/wire/upstream"
 )
 
 // TLS may decrypt later bytes together with a response. Then these bytes are neither in the read
@@ -30,7 +30,7 @@ func TestDecryptedBytesBehindAResponseCloseTheConnection(t *testing.T) {
 			wantResponse(t, wait(t, done), ex, 200, body)
 			owner.awaitFreed(t, 1)
 			testsupport.MustTrue(t, !conn.Idle(), "a connection with bytes behind a response is reused")
-			wantReason(t, conn, upstream.ClosedUnsolicited)
+			wantReason(t, conn, exchange.ClosedUnsolicited)
 		})
 	}
 }
@@ -47,10 +47,10 @@ func TestUnsolicitedResponseClosesAnIdleConnection(t *testing.T) {
 					p.send("HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
 					p.close()
 					awaitNotIdle(t, conn)
-					wantReason(t, conn, upstream.ClosedUnsolicited)
+					wantReason(t, conn, exchange.ClosedUnsolicited)
 					if k == pipelined {
 						owner.await(t, "Changed", func(_, changed int) bool { return changed == 1 })
-						wantError(t, conn.Do(get(t, "next")), upstream.ConnLost, upstream.NotSent, false)
+						wantError(t, conn.Do(get(t, "next")), exchange.ConnLost, exchange.NotSent, false)
 					}
 				})
 			}
@@ -59,7 +59,7 @@ func TestUnsolicitedResponseClosesAnIdleConnection(t *testing.T) {
 }
 
 // awaitNotIdle waits until Idle notices the action of the peer.
-func awaitNotIdle(tb testing.TB, conn upstream.Conn) {
+func awaitNotIdle(tb testing.TB, conn exchange.Conn) {
 	tb.Helper()
 	testsupport.Eventually(tb, "the connection is not idle", func() bool { return !conn.Idle() })
 }
@@ -73,7 +73,7 @@ func TestIdleFindsThatThePeerClosed(t *testing.T) {
 					exchangeOnce(t, conn, p, "first")
 					end(p)
 					awaitNotIdle(t, conn)
-					wantReason(t, conn, upstream.ClosedByPeer)
+					wantReason(t, conn, exchange.ClosedByPeer)
 					testsupport.MustTrue(t, !conn.Idle(), "a closed connection is idle")
 					if k == pipelined {
 						owner.await(t, "Changed", func(_, changed int) bool { return changed == 1 })
@@ -106,7 +106,7 @@ func TestPartOfARecordIsUnsolicited(t *testing.T) {
 	half := tcp.held[:len(tcp.held)/2]
 	tcp.Conn.Write(half)
 	awaitNotIdle(t, conn)
-	wantReason(t, conn, upstream.ClosedUnsolicited)
+	wantReason(t, conn, exchange.ClosedUnsolicited)
 }
 
 // A deadline in the middle of a TLS record must not lose the record.
@@ -123,14 +123,14 @@ func TestResponseAbandonedWithinARecordIsReadToItsEnd(t *testing.T) {
 		p.send(textResponse("late"))
 		half := len(tcp.held) / 2
 		tcp.Conn.Write(tcp.held[:half])
-		wantEndsWith(t, done, upstream.ErrDeadline)
+		wantEndsWith(t, done, exchange.ErrDeadline)
 		tcp.held = tcp.held[half:]
 		tcp.uncork()
 		owner.awaitFreed(t, 2)
-		wantReason(t, conn, upstream.NotClosed)
+		wantReason(t, conn, exchange.NotClosed)
 		testsupport.MustTrue(t, conn.Idle(), "closed: %v", conn.CloseReason())
 		exchangeOnce(t, conn, p, "next")
-		conn.Close(upstream.ClosedDrain)
+		conn.Close(exchange.ClosedDrain)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestRecordBehindAResponseClosesTheConnection(t *testing.T) {
 	p.sendTogether(textResponse("A"), textResponse("evil"))
 	wantResponse(t, wait(t, done), ex, 200, "A")
 	testsupport.MustTrue(t, !conn.Idle(), "a connection with a record behind a response is reused")
-	wantReason(t, conn, upstream.ClosedUnsolicited)
+	wantReason(t, conn, exchange.ClosedUnsolicited)
 }
 
 // close_notify arrives in the segment of the response.
@@ -157,7 +157,7 @@ func TestCloseNotifyBehindAResponseClosesTheConnection(t *testing.T) {
 	tcp.uncork()
 	wantResponse(t, wait(t, done), ex, 200, "A")
 	testsupport.MustTrue(t, !conn.Idle(), "a connection that the peer has closed is reused")
-	wantReason(t, conn, upstream.ClosedByPeer)
+	wantReason(t, conn, exchange.ClosedByPeer)
 }
 
 func TestIdleConnectionSendsCloseNotify(t *testing.T) {
@@ -165,7 +165,7 @@ func TestIdleConnectionSendsCloseNotify(t *testing.T) {
 		conn, p, owner := k.dial(t, overTLS, testOptions())
 		exchangeOnce(t, conn, p, "first")
 		owner.awaitFreed(t, 1)
-		conn.Close(upstream.ClosedIdle)
+		conn.Close(exchange.ClosedIdle)
 		if b, err := io.ReadAll(p.tcp); err != nil || len(b) == 0 { // crypto/tls takes a FIN for close_notify
 			t.Fatalf("%s: the peer read %d bytes, %v; want the record of close_notify", k, len(b), err)
 		}
@@ -189,7 +189,7 @@ func TestABodyThatEndsWithTheConnectionNeedsCloseNotify(t *testing.T) {
 			if notify {
 				wantResponse(t, err, ex, 200, "half of it")
 			} else {
-				wantError(t, err, upstream.ConnLost, upstream.MaybeProcessed, false)
+				wantError(t, err, exchange.ConnLost, exchange.MaybeProcessed, false)
 			}
 		}
 	}

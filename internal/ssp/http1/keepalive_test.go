@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // The shortest timeout that an SSP announces ends the idle time of its connection a tenth and at least
 // half a second earlier. What is no timeout is ignored.
 func TestKeepAliveLimitsTheIdleTime(t *testing.T) {
-	const none = upstream.NoIdleLimit
+	const none = exchange.NoIdleLimit
 	for _, c := range []struct {
 		fields string
 		want   time.Duration

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // gated is a connection whose reads wait until the gate is open. It simulates a reading goroutine
@@ -35,7 +35,7 @@ func TestResponseThatArrivedBeforeTheDeadlineCountsEvenIfReadLate(t *testing.T) 
 					c, sock, p := connect(t, tr)
 					owner, gate := newRecorder(), make(chan struct{})
 					conn := k.open(gated{c, gate}, sock, owner, testOptions())
-					t.Cleanup(func() { conn.Close(upstream.ClosedDrain) })
+					t.Cleanup(func() { conn.Close(exchange.ClosedDrain) })
 					ex := newExchange(t)
 					ex.Deadline = time.Now().Add(budget)
 					done := start(conn, ex)
@@ -45,7 +45,7 @@ func TestResponseThatArrivedBeforeTheDeadlineCountsEvenIfReadLate(t *testing.T) 
 					close(gate)
 					wantResponse(t, wait(t, done), ex, 200, body)
 					owner.awaitFreed(t, 1)
-					wantReason(t, conn, upstream.NotClosed)
+					wantReason(t, conn, exchange.NotClosed)
 				})
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // The model of a pipelined connection states the allowed results of each exchange. It uses only the
@@ -171,9 +171,9 @@ func (p modelCase) play(tb testing.TB) {
 		if i == p.gone && !p.cancelled {
 			budget = 10 * time.Millisecond
 		}
-		calls = append(calls, m.begin(budget, func(ex *upstream.Exchange) {
+		calls = append(calls, m.begin(budget, func(ex *exchange.Exchange) {
 			ex.Request.Target = []byte("/" + nameOf(i))
-			ex.Budget = upstream.NewBudget(modelBudget)
+			ex.Budget = exchange.NewBudget(modelBudget)
 			if i == p.gone && p.cancelled {
 				ex.Context = ctx
 			}
@@ -229,7 +229,7 @@ func (p modelCase) play(tb testing.TB) {
 		m.s.End()
 	case "close":
 		w.text += m.s.Take()
-		m.conn.Close(upstream.ClosedDrain)
+		m.conn.Close(exchange.ClosedDrain)
 	default:
 		w.text += m.s.Take()
 		time.Sleep(2 * time.Minute)
@@ -261,32 +261,32 @@ func (p modelCase) check(tb testing.TB, i int, c *call, w *wire, good bool, e en
 		return
 	}
 	testsupport.MustTrue(tb, !whole || left, "%s failed, but its response arrived: %v", name, c.err)
-	err := upstream.AsError(c.err)
-	if left && (p.writable >= 0 || p.stalled && i == 0) && err.Progress == upstream.NotSent && err.Outcome != upstream.Cancelled {
+	err := exchange.AsError(c.err)
+	if left && (p.writable >= 0 || p.stalled && i == 0) && err.Progress == exchange.NotSent && err.Outcome != exchange.Cancelled {
 		left = false // its write failed before its caller could abandon it
 	}
 	written := w.bytes(name) > 0
-	var want upstream.Progress
+	var want exchange.Progress
 	switch {
 	case left && p.cancelled:
-		testsupport.MustTrue(tb, c.err == upstream.ErrCancelled, "%s, which was cancelled, ended with %v", name, c.err)
+		testsupport.MustTrue(tb, c.err == exchange.ErrCancelled, "%s, which was cancelled, ended with %v", name, c.err)
 		return
-	case p.stalled && i == 0 && err.Outcome == upstream.Deadline:
+	case p.stalled && i == 0 && err.Outcome == exchange.Deadline:
 		want = err.Progress // its write ends at the same moment, or may still succeed
-	case !written && err.Progress == upstream.NotProcessed:
-		want = upstream.NotProcessed // also true of requests that were not sent
+	case !written && err.Progress == exchange.NotProcessed:
+		want = exchange.NotProcessed // also true of requests that were not sent
 	case !written:
-		want = upstream.NotSent
+		want = exchange.NotSent
 	case behind && !left:
-		want = upstream.NotProcessed
+		want = exchange.NotProcessed
 	default:
-		want = upstream.MaybeProcessed
+		want = exchange.MaybeProcessed
 	}
 	testsupport.MustTrue(tb, err.Progress == want, "%s ended with %v, progress %d, want %d; %d bytes of it were written", name, c.err, err.Progress, want, w.bytes(name))
-	if timedOut := err.Outcome == upstream.Deadline; timedOut && i != p.gone && p.then != "time" || left && !timedOut {
+	if timedOut := err.Outcome == exchange.Deadline; timedOut && i != p.gone && p.then != "time" || left && !timedOut {
 		tb.Fatalf("%s ended with %v", name, c.err)
 	}
-	if err.Stale && (err.Progress != upstream.MaybeProcessed || e != noEnding || p.then == "close" && p.ending == noEnding || i == 0 && !p.proven) {
+	if err.Stale && (err.Progress != exchange.MaybeProcessed || e != noEnding || p.then == "close" && p.ending == noEnding || i == 0 && !p.proven) {
 		tb.Fatalf("%s reports a stale connection: %v", name, c.err)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/socket"
-	"adbuffer/internal/wire/upstream"
 )
 
 func TestMain(m *testing.M) {
@@ -125,7 +125,7 @@ func newRecorder() *recorder { return &recorder{event: make(chan struct{}, 1<<16
 // testPayer pays for the place of each exchange, also of one that is abandoned.
 const testPayer = 7
 
-func (r *recorder) Freed(held time.Duration, by upstream.Payer) {
+func (r *recorder) Freed(held time.Duration, by exchange.Payer) {
 	if by != testPayer {
 		panic("another payer pays for the place")
 	}
@@ -233,10 +233,10 @@ func dial(tb testing.TB, tr transport, opts *Options) (*Conn, *peer, *recorder) 
 
 // newExchange returns a GET with a late deadline. Tests do not release it. A channel of an exchange
 // from outside a synctest bubble would stop the bubble's clock.
-func newExchange(tb testing.TB) *upstream.Exchange {
-	ex := upstream.AcquireExchange()
-	ex.Request = upstream.Request{
-		Method: upstream.GET, Scheme: "http", Authority: []byte("ssp.example"), Target: []byte("/bid?slot=top"),
+func newExchange(tb testing.TB) *exchange.Exchange {
+	ex := exchange.AcquireExchange()
+	ex.Request = exchange.Request{
+		Method: exchange.GET, Scheme: "http", Authority: []byte("ssp.example"), Target: []byte("/bid?slot=top"),
 		Fields: []byte("Accept: */*\r\n"),
 	}
 	ex.Times.Acquired = time.Now()
@@ -256,7 +256,7 @@ const (
 var kinds = []kind{exclusive, pipelined}
 
 // open returns a connection of this kind on c.
-func (k kind) open(c net.Conn, sock *socket.Conn, owner upstream.Owner, opts *Options) upstream.Conn {
+func (k kind) open(c net.Conn, sock *socket.Conn, owner exchange.Owner, opts *Options) exchange.Conn {
 	if k == pipelined {
 		return NewPipelined(c, sock, owner, opts)
 	}
@@ -264,16 +264,16 @@ func (k kind) open(c net.Conn, sock *socket.Conn, owner upstream.Owner, opts *Op
 }
 
 // dial returns a connection of this kind and its peer.
-func (k kind) dial(tb testing.TB, tr transport, opts *Options) (upstream.Conn, *peer, *recorder) {
+func (k kind) dial(tb testing.TB, tr transport, opts *Options) (exchange.Conn, *peer, *recorder) {
 	tb.Helper()
 	c, sock, p := connect(tb, tr)
 	owner := newRecorder()
 	conn := k.open(c, sock, owner, opts)
-	tb.Cleanup(func() { conn.Close(upstream.ClosedDrain) })
+	tb.Cleanup(func() { conn.Close(exchange.ClosedDrain) })
 	return conn, p, owner
 }
 
-func start(conn upstream.Conn, ex *upstream.Exchange) <-chan error {
+func start(conn exchange.Conn, ex *exchange.Exchange) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- conn.Do(ex) }()
 	return done
@@ -298,7 +298,7 @@ func wantEndsWith(tb testing.TB, done <-chan error, want error) {
 }
 
 // ask starts an exchange, and returns once the peer has read its request.
-func ask(tb testing.TB, conn upstream.Conn, p *peer) (*upstream.Exchange, <-chan error) {
+func ask(tb testing.TB, conn exchange.Conn, p *peer) (*exchange.Exchange, <-chan error) {
 	tb.Helper()
 	ex := newExchange(tb)
 	done := start(conn, ex)
@@ -307,7 +307,7 @@ func ask(tb testing.TB, conn upstream.Conn, p *peer) (*upstream.Exchange, <-chan
 }
 
 // wantResponse checks that the exchange succeeded with this body.
-func wantResponse(tb testing.TB, err error, ex *upstream.Exchange, status int, body string) {
+func wantResponse(tb testing.TB, err error, ex *exchange.Exchange, status int, body string) {
 	tb.Helper()
 	testsupport.MustTrue(tb, err == nil, "the exchange failed: %v", err)
 	testsupport.MustTrue(tb, ex.Response.Status == status && string(ex.Response.Body) == body, "response %d %.100q, want %d %.100q", ex.Response.Status, ex.Response.Body, status, body)
@@ -317,18 +317,18 @@ func wantResponse(tb testing.TB, err error, ex *upstream.Exchange, status int, b
 }
 
 // wantError checks the error of an exchange.
-func wantError(tb testing.TB, err error, outcome upstream.Outcome, progress upstream.Progress, stale bool) {
+func wantError(tb testing.TB, err error, outcome exchange.Outcome, progress exchange.Progress, stale bool) {
 	tb.Helper()
-	e, ok := err.(*upstream.Error)
+	e, ok := err.(*exchange.Error)
 	testsupport.MustTrue(tb, ok && e.Outcome == outcome && e.Progress == progress && e.Stale == stale, "error %v (%+v), want outcome %v, progress %d, stale %v", err, err, outcome, progress, stale)
 }
 
 // wantReason checks the close reason of a connection and its number of places.
-func wantReason(tb testing.TB, conn upstream.Conn, reason upstream.CloseReason) {
+func wantReason(tb testing.TB, conn exchange.Conn, reason exchange.CloseReason) {
 	tb.Helper()
 	testsupport.MustEqual(tb, conn.CloseReason(), reason, "close reason %q")
 	places := conn.Places()
-	testsupport.MustTrue(tb, (places > 0) == (reason == upstream.NotClosed), "%d places with close reason %q", places, reason)
+	testsupport.MustTrue(tb, (places > 0) == (reason == exchange.NotClosed), "%d places with close reason %q", places, reason)
 }
 
 // textResponse returns a 200 with a body of fixed length.

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/socket"
-	"adbuffer/internal/wire/upstream"
 )
 
 // Pipelined is an HTTP/1.1 connection that carries up to Options.Depth exchanges at once. Few
@@ -42,10 +42,10 @@ import (
 type Pipelined struct {
 	net   net.Conn     // sock itself, or TLS on top of it
 	sock  *socket.Conn // the socket below net
-	owner upstream.Owner
+	owner exchange.Owner
 	opts  *Options
 
-	reason      atomic.Uint32 // upstream.CloseReason
+	reason      atomic.Uint32 // exchange.CloseReason
 	overdue     atomic.Bool   // see noteOverdue
 	idleLimit   atomic.Int64  // see IdleLimit
 	outstanding atomic.Int32  // entries in arrived and in queue; at most opts.Depth
@@ -72,28 +72,28 @@ type Pipelined struct {
 	reader reader
 }
 
-var _ upstream.Conn = (*Pipelined)(nil)
+var _ exchange.Conn = (*Pipelined)(nil)
 
 // entry is one exchange in the pipeline.
 type entry struct {
-	ex         *upstream.Exchange // nil after its caller has returned
-	method     upstream.Method
+	ex         *exchange.Exchange // nil after its caller has returned
+	method     exchange.Method
 	start, end int64 // offsets of the request's bytes
 	acquired   time.Time
 	deadline   time.Time     // or the time of abandoning, if that was earlier
 	usual      time.Duration // the exchange's UsualTimeout
-	by         upstream.Payer
+	by         exchange.Payer
 }
 
 // NewPipelined returns a connection on c, which is sock or a TLS connection on it. Its goroutine
 // ends when Close is called, or when the peer closes or violates the protocol.
-func NewPipelined(c net.Conn, sock *socket.Conn, owner upstream.Owner, opts *Options) *Pipelined {
+func NewPipelined(c net.Conn, sock *socket.Conn, owner exchange.Owner, opts *Options) *Pipelined {
 	p := &Pipelined{
 		net: c, sock: sock, owner: owner, opts: opts,
 		arrived: make([]entry, 0, opts.Depth),
 	}
 	p.writingEnded.L = &p.mu
-	p.idleLimit.Store(int64(upstream.NoIdleLimit))
+	p.idleLimit.Store(int64(exchange.NoIdleLimit))
 	sock.OnWait(nil, p.writeBy)
 	p.reader = reader{
 		Pipelined: p,
@@ -111,32 +111,32 @@ func (o *Options) pipelineBuffer() int {
 	return max(min(o.Depth*(2<<10), 64<<10), o.MaxResponseHeaderBytes)
 }
 
-// Protocol returns upstream.HTTP1Pipelined.
-func (p *Pipelined) Protocol() upstream.Protocol { return upstream.HTTP1Pipelined }
+// Protocol returns exchange.HTTP1Pipelined.
+func (p *Pipelined) Protocol() exchange.Protocol { return exchange.HTTP1Pipelined }
 
 // Places returns Options.Depth, or 0 if the connection takes no more requests, or its oldest response
 // is overdue.
 func (p *Pipelined) Places() int {
-	if p.CloseReason() != upstream.NotClosed || p.overdue.Load() {
+	if p.CloseReason() != exchange.NotClosed || p.overdue.Load() {
 		return 0
 	}
 	return p.opts.Depth
 }
 
-// CloseReason implements upstream.Conn.
-func (p *Pipelined) CloseReason() upstream.CloseReason {
-	return upstream.CloseReason(p.reason.Load())
+// CloseReason implements exchange.Conn.
+func (p *Pipelined) CloseReason() exchange.CloseReason {
+	return exchange.CloseReason(p.reason.Load())
 }
 
-// IdleLimit implements upstream.Conn.
+// IdleLimit implements exchange.Conn.
 func (p *Pipelined) IdleLimit() time.Duration { return time.Duration(p.idleLimit.Load()) }
 
-// Idle implements upstream.Conn. The reader notices every change at once, so nothing is checked
+// Idle implements exchange.Conn. The reader notices every change at once, so nothing is checked
 // here.
-func (p *Pipelined) Idle() bool { return p.CloseReason() == upstream.NotClosed }
+func (p *Pipelined) Idle() bool { return p.CloseReason() == exchange.NotClosed }
 
-// Close implements upstream.Conn.
-func (p *Pipelined) Close(r upstream.CloseReason) {
+// Close implements exchange.Conn.
+func (p *Pipelined) Close(r exchange.CloseReason) {
 	if p.setCloseReason(r) && p.outstanding.Load() == 0 && r.OfIdle() {
 		p.net.Close()
 	} else {
@@ -146,14 +146,14 @@ func (p *Pipelined) Close(r upstream.CloseReason) {
 
 // setCloseReason sets the close reason and returns true, unless one is already set. After true, the
 // caller must report it to the owner, unless the owner itself closes the connection.
-func (p *Pipelined) setCloseReason(r upstream.CloseReason) (first bool) {
-	return p.reason.CompareAndSwap(uint32(upstream.NotClosed), uint32(r))
+func (p *Pipelined) setCloseReason(r exchange.CloseReason) (first bool) {
+	return p.reason.CompareAndSwap(uint32(exchange.NotClosed), uint32(r))
 }
 
-// Do implements upstream.Conn. If the write of the request could block beyond the caller's
+// Do implements exchange.Conn. If the write of the request could block beyond the caller's
 // deadline, another goroutine writes.
-func (p *Pipelined) Do(ex *upstream.Exchange) error {
-	ex.Protocol = upstream.HTTP1Pipelined
+func (p *Pipelined) Do(ex *exchange.Exchange) error {
+	ex.Protocol = exchange.HTTP1Pipelined
 	duty, err := p.enter(ex)
 	if err != nil {
 		ex.Times.Done = time.Now()
@@ -200,9 +200,9 @@ const (
 
 // enter puts ex into the pipeline. If it returns an error, ex is not in the pipeline and nothing
 // was sent.
-func (p *Pipelined) enter(ex *upstream.Exchange) (writeDuty, error) {
+func (p *Pipelined) enter(ex *exchange.Exchange) (writeDuty, error) {
 	if !ex.Deadline.After(ex.Times.Acquired) {
-		return writeNothing, upstream.ErrDeadlineNotSent
+		return writeNothing, exchange.ErrDeadlineNotSent
 	}
 	r := &ex.Request
 	p.mu.Lock()
@@ -211,9 +211,9 @@ func (p *Pipelined) enter(ex *upstream.Exchange) (writeDuty, error) {
 	// it.
 	ex.Reused = p.queuedBytes > 0
 	switch {
-	case p.CloseReason() == upstream.ClosedByPeer:
+	case p.CloseReason() == exchange.ClosedByPeer:
 		return writeNothing, errBehindClose
-	case p.writesEnded || p.CloseReason() != upstream.NotClosed:
+	case p.writesEnded || p.CloseReason() != exchange.NotClosed:
 		return writeNothing, errClosed
 	case p.overdue.Load():
 		return writeNothing, errBehindOverdue
@@ -265,12 +265,12 @@ func (p *Pipelined) enter(ex *upstream.Exchange) (writeDuty, error) {
 // It costs one system call, 3 % of an exchange, but only for a lone request. Under load other
 // requests are nearly always outstanding.
 func (p *Pipelined) socketIsQuiet() bool {
-	r := upstream.ClosedByPeer
+	r := exchange.ClosedByPeer
 	switch p.sock.PeekSocket() {
 	case socket.Quiet:
 		return true
 	case socket.Readable:
-		r = upstream.ClosedUnsolicited
+		r = exchange.ClosedUnsolicited
 	}
 	if p.setCloseReason(r) {
 		p.owner.Changed()

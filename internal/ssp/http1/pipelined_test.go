@@ -9,7 +9,7 @@ import (
 
 	"adbuffer/internal/machine/metrics"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // dialPipelined returns a pipelined connection and its peer. wrap, if not nil, wraps its socket.
@@ -21,7 +21,7 @@ func dialPipelined(tb testing.TB, tr transport, opts *Options, wrap func(net.Con
 	}
 	owner := newRecorder()
 	conn := NewPipelined(c, sock, owner, opts)
-	tb.Cleanup(func() { conn.Close(upstream.ClosedDrain) })
+	tb.Cleanup(func() { conn.Close(exchange.ClosedDrain) })
 	return conn, p, owner
 }
 
@@ -34,7 +34,7 @@ func dialProven(tb testing.TB, tr transport, opts *Options) (*Pipelined, *peer, 
 }
 
 // get returns an exchange for GET /name.
-func get(tb testing.TB, name string) *upstream.Exchange {
+func get(tb testing.TB, name string) *exchange.Exchange {
 	ex := newExchange(tb)
 	ex.Request.Target = []byte("/" + name)
 	return ex
@@ -60,7 +60,7 @@ func (p *peer) wantRequests(names ...string) {
 type flight struct {
 	tb   testing.TB
 	p    *peer
-	ex   []*upstream.Exchange
+	ex   []*exchange.Exchange
 	done []<-chan error
 }
 
@@ -83,7 +83,7 @@ func (f *flight) wantResponse(i int, body string) {
 	wantResponse(f.tb, wait(f.tb, f.done[i]), f.ex[i], 200, body)
 }
 
-func (f *flight) wantError(i int, outcome upstream.Outcome, progress upstream.Progress, stale bool) {
+func (f *flight) wantError(i int, outcome exchange.Outcome, progress exchange.Progress, stale bool) {
 	f.tb.Helper()
 	wantError(f.tb, wait(f.tb, f.done[i]), outcome, progress, stale)
 }
@@ -103,8 +103,8 @@ func TestPipelinedResponsesReachTheirRequestsInOrder(t *testing.T) {
 			f.wantResponse(2, strings.Repeat("C", 100_000))
 			f.wantResponse(3, "D")
 			owner.awaitFreed(t, 5)
-			wantReason(t, conn, upstream.NotClosed)
-			if f.ex[0].Protocol != upstream.HTTP1Pipelined || !f.ex[0].Reused || conn.Places() != opts.Depth || !conn.Idle() {
+			wantReason(t, conn, exchange.NotClosed)
+			if f.ex[0].Protocol != exchange.HTTP1Pipelined || !f.ex[0].Reused || conn.Places() != opts.Depth || !conn.Idle() {
 				t.Fatalf("protocol %v, reused %v, places %d", f.ex[0].Protocol, f.ex[0].Reused, conn.Places())
 			}
 			testsupport.MustEqual(t, opts.HeadWait.Count(), 5, "the wait at the head was observed %d times")
@@ -116,7 +116,7 @@ func TestPipelinedResponsesReachTheirRequestsInOrder(t *testing.T) {
 func TestPipelinedResponsesWithoutABodyKeepTheirOrder(t *testing.T) {
 	conn, p, owner := dialProven(t, plain, testOptions())
 	head := get(t, "head")
-	head.Request.Method = upstream.HEAD
+	head.Request.Method = exchange.HEAD
 	headDone := start(conn, head)
 	got := p.request()
 	testsupport.MustTrue(t, strings.HasPrefix(got, "HEAD /head "), "request %q", got)
@@ -131,7 +131,7 @@ func TestPipelinedResponsesWithoutABodyKeepTheirOrder(t *testing.T) {
 	wantResponse(t, wait(t, f.done[1]), f.ex[1], 304, "")
 	f.wantResponse(2, "last")
 	owner.awaitFreed(t, 5)
-	wantReason(t, conn, upstream.NotClosed)
+	wantReason(t, conn, exchange.NotClosed)
 }
 
 func TestPipelinedPostBodiesFollowTheirHeads(t *testing.T) {
@@ -140,7 +140,7 @@ func TestPipelinedPostBodiesFollowTheirHeads(t *testing.T) {
 	var f flight
 	for _, body := range bodies {
 		ex := newExchange(t)
-		ex.Request.Method, ex.Request.Body = upstream.POST, []byte(body)
+		ex.Request.Method, ex.Request.Body = exchange.POST, []byte(body)
 		f.ex, f.done = append(f.ex, ex), append(f.done, start(conn, ex))
 		got := p.request()
 		testsupport.MustTrue(t, strings.HasPrefix(got, "POST ") && strings.HasSuffix(got, "\r\n\r\n"+body), "request %.200q", got)
@@ -219,7 +219,7 @@ func TestPipelinedRefusesADeadlineThatHasPassed(t *testing.T) {
 	conn, _, owner := dialPipelined(t, plain, testOptions(), nil)
 	ex := get(t, "late")
 	ex.Deadline = ex.Times.Acquired
-	testsupport.MustEqual[error](t, conn.Do(ex), upstream.ErrDeadlineNotSent, "error %v")
+	testsupport.MustEqual[error](t, conn.Do(ex), exchange.ErrDeadlineNotSent, "error %v")
 	owner.awaitFreed(t, 1)
-	wantReason(t, conn, upstream.NotClosed)
+	wantReason(t, conn, exchange.NotClosed)
 }

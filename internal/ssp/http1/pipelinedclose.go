@@ -5,18 +5,18 @@ import (
 	"net"
 	"time"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // Errors without their own cause are allocated once.
 var (
-	errClosed      = upstream.Errorf(upstream.ConnLost, upstream.NotSent, "the pipelined connection was closed before the request was sent")
-	errBehindClose = upstream.Errorf(upstream.ConnLost, upstream.NotProcessed, "the SSP closed the pipelined connection behind an earlier response")
-	errUnwritten   = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed, Unsent: true, Detail: errBehindClose.Detail}
-	errBehindLast  = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Stale: true,
+	errClosed      = exchange.Errorf(exchange.ConnLost, exchange.NotSent, "the pipelined connection was closed before the request was sent")
+	errBehindClose = exchange.Errorf(exchange.ConnLost, exchange.NotProcessed, "the SSP closed the pipelined connection behind an earlier response")
+	errUnwritten   = &exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.NotProcessed, Unsent: true, Detail: errBehindClose.Detail}
+	errBehindLast  = &exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.MaybeProcessed, Stale: true,
 		Detail: "the SSP closed the pipelined connection after an earlier response, and did not state that it processed no later request"}
-	errBehindOverdue = upstream.Errorf(upstream.ConnLost, upstream.NotSent, "an earlier response on the pipelined connection is overdue")
-	errUnwrittenFull = upstream.Errorf(upstream.Overloaded, upstream.NotSent,
+	errBehindOverdue = exchange.Errorf(exchange.ConnLost, exchange.NotSent, "an earlier response on the pipelined connection is overdue")
+	errUnwrittenFull = exchange.Errorf(exchange.Overloaded, exchange.NotSent,
 		"1 MB of requests wait to be written on one pipelined connection: the SSP does not read them; see pool.pipeline_depth")
 )
 
@@ -27,9 +27,9 @@ func (r *reader) failUnsent(cause error) {
 	for sent > 0 && r.at(sent-1).start >= r.takenBytes.Load() {
 		sent--
 	}
-	r.failFrom(sent, func(_ int, e *entry) *upstream.Error {
+	r.failFrom(sent, func(_ int, e *entry) *exchange.Error {
 		if !r.now.Before(e.deadline) {
-			return upstream.ErrDeadlineNotSent
+			return exchange.ErrDeadlineNotSent
 		}
 		return notSent(cause)
 	})
@@ -42,7 +42,7 @@ func (r *reader) failUnsent(cause error) {
 // Unwritten requests also count as not processed: the SSP's close should not use up retries.
 func (r *reader) closeAnnounced() {
 	r.lastResponse = true
-	first := r.setCloseReason(upstream.ClosedByPeer)
+	first := r.setCloseReason(exchange.ClosedByPeer)
 	r.mu.Lock()
 	r.endWritesLocked()
 	r.admitLocked()
@@ -50,7 +50,7 @@ func (r *reader) closeAnnounced() {
 	if first {
 		r.owner.Changed()
 	}
-	r.failFrom(1, func(_ int, e *entry) *upstream.Error {
+	r.failFrom(1, func(_ int, e *entry) *exchange.Error {
 		switch {
 		case e.start >= r.takenBytes.Load():
 			return errUnwritten
@@ -63,9 +63,9 @@ func (r *reader) closeAnnounced() {
 
 // failFrom fails all entries except the oldest from entries, in their order. The first failure stands for the
 // end of the connection; the others are collateral.
-func (r *reader) failFrom(from int, why func(i int, e *entry) *upstream.Error) {
+func (r *reader) failFrom(from int, why func(i int, e *entry) *exchange.Error) {
 	stands := false
-	var last, collateral *upstream.Error
+	var last, collateral *exchange.Error
 	for i := from; i < r.n; i++ {
 		e := *r.at(i)
 		*r.at(i) = entry{}
@@ -75,7 +75,7 @@ func (r *reader) failFrom(from int, why func(i int, e *entry) *upstream.Error) {
 		}
 		err := why(i, &e)
 		switch {
-		case err.Outcome.Row().Result != upstream.Failure:
+		case err.Outcome.Row().Result != exchange.Failure:
 		case !stands:
 			stands = true
 		case err == last:
@@ -105,19 +105,19 @@ func (r *reader) closeAndFail(cause error) {
 		r.owner.Changed()
 	}
 	r.now = time.Now()
-	r.failFrom(0, func(i int, e *entry) *upstream.Error { return r.failure(i, e, cause) })
+	r.failFrom(0, func(i int, e *entry) *exchange.Error { return r.failure(i, e, cause) })
 }
 
 // failure returns the error for the i-th oldest entry when the connection is closed because of
 // cause.
-func (r *reader) failure(i int, e *entry, cause error) *upstream.Error {
+func (r *reader) failure(i int, e *entry, cause error) *exchange.Error {
 	switch {
 	case i == 0 && r.started:
-		return upstream.AsError(r.response.asError(cause, true, e.ex.Reused))
+		return exchange.AsError(r.response.asError(cause, true, e.ex.Reused))
 	case e.start >= r.takenBytes.Load():
 		return notSent(cause)
 	default:
-		return &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed,
+		return &exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.MaybeProcessed,
 			// A close by adbuffer is not the keep-alive race.
 			Stale:  e.ex.Reused && !errors.Is(cause, net.ErrClosed),
 			Detail: "the pipelined connection closed before the first byte of the response", Err: cause}
@@ -126,25 +126,25 @@ func (r *reader) failure(i int, e *entry, cause error) *upstream.Error {
 
 // closeReasonFor returns the close reason for cause. started says that a byte of the current
 // response had arrived.
-func closeReasonFor(cause error, started bool) upstream.CloseReason {
+func closeReasonFor(cause error, started bool) exchange.CloseReason {
 	switch {
 	case errors.Is(cause, errUnsolicited):
-		return upstream.ClosedUnsolicited
+		return exchange.ClosedUnsolicited
 	case !started && isConnError(cause):
-		return upstream.ClosedByPeer
+		return exchange.ClosedByPeer
 	default:
-		return upstream.ClosedError
+		return exchange.ClosedError
 	}
 }
 
-func notSent(cause error) *upstream.Error {
-	return &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotSent,
+func notSent(cause error) *exchange.Error {
+	return &exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.NotSent,
 		Detail: "the pipelined connection failed before the request was sent", Err: cause}
 }
 
 // isOverBudget reports whether a response did not fit into the budget. The reader can still read
 // and drop its remaining bytes.
 func isOverBudget(err error) bool {
-	var e *upstream.Error
-	return errors.As(err, &e) && e.Outcome == upstream.Overloaded
+	var e *exchange.Error
+	return errors.As(err, &e) && e.Outcome == exchange.Overloaded
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/socket"
-	"adbuffer/internal/wire/upstream"
 )
 
 // Only `Connection: close` states that later requests were not processed: they are retried
@@ -36,15 +36,15 @@ func TestOnlyConnectionCloseProvesThatLaterRequestsWereNotProcessed(t *testing.T
 				conn, p, owner := dialProven(t, tr, testOptions())
 				f := send(t, conn, p, "a", "b", "c")
 				p.send(c.head)
-				progress, stale := upstream.NotProcessed, false
+				progress, stale := exchange.NotProcessed, false
 				if !c.proves {
-					progress, stale = upstream.MaybeProcessed, true
+					progress, stale = exchange.MaybeProcessed, true
 				}
-				f.wantError(1, upstream.ConnLost, progress, stale)
-				f.wantError(2, upstream.ConnLost, progress, stale)
-				wantReason(t, conn, upstream.ClosedByPeer)
+				f.wantError(1, exchange.ConnLost, progress, stale)
+				f.wantError(2, exchange.ConnLost, progress, stale)
+				wantReason(t, conn, exchange.ClosedByPeer)
 				refused := get(t, "d")
-				wantError(t, conn.Do(refused), upstream.ConnLost, upstream.NotProcessed, false)
+				wantError(t, conn.Do(refused), exchange.ConnLost, exchange.NotProcessed, false)
 				p.send(c.body)
 				p.close()
 				f.wantResponse(0, "AB")
@@ -63,9 +63,9 @@ func TestAmbiguousFramingClosesThePipelineBehindItsResponse(t *testing.T) {
 	f := send(t, conn, p, "a", "b")
 	p.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nA\r\n0\r\n\r\n" + textResponse("evil"))
 	f.wantResponse(0, "A")
-	f.wantError(1, upstream.ConnLost, upstream.MaybeProcessed, true)
+	f.wantError(1, exchange.ConnLost, exchange.MaybeProcessed, true)
 	owner.awaitFreed(t, 3)
-	wantReason(t, conn, upstream.ClosedError)
+	wantReason(t, conn, exchange.ClosedError)
 	owner.await(t, "the end of new requests", func(_, changed int) bool { return changed == 1 })
 }
 
@@ -98,9 +98,9 @@ func TestResponseToAnUnsentRequestIsUnsolicited(t *testing.T) {
 			p.send(textResponse("first") + textResponse("evil")) // one segment, one record
 			wantResponse(t, wait(t, firstDone), first, 200, "first")
 			err := wait(t, waiting)
-			testsupport.MustTrue(t, upstream.AsError(err).Outcome == upstream.ConnLost, "the waiting request ended with %v", err)
+			testsupport.MustTrue(t, exchange.AsError(err).Outcome == exchange.ConnLost, "the waiting request ended with %v", err)
 			owner.awaitFreed(t, 2)
-			wantReason(t, conn, upstream.ClosedUnsolicited)
+			wantReason(t, conn, exchange.ClosedUnsolicited)
 		})
 	}
 }
@@ -117,7 +117,7 @@ func TestLeftoverBehindTheLastPipelinedResponseClosesTheConnection(t *testing.T)
 				p.sendTogether(parts...)
 				f.wantResponse(0, "A")
 				owner.awaitFreed(t, 2)
-				wantReason(t, conn, upstream.ClosedLeftover)
+				wantReason(t, conn, exchange.ClosedLeftover)
 				p.wantClosed()
 			})
 		}
@@ -137,7 +137,7 @@ func TestLeftoverBeyondAFullBufferClosesThePipeline(t *testing.T) {
 			p.sendTogether(a + textResponse("evil"))
 			testsupport.NoError(t, wait(t, f.done[0]))
 			owner.awaitFreed(t, 2)
-			wantReason(t, conn, upstream.ClosedLeftover)
+			wantReason(t, conn, exchange.ClosedLeftover)
 		})
 	}
 }
@@ -160,10 +160,10 @@ func usedAndHeld(t *testing.T) (conn *Pipelined, p *peer, owner *recorder, gate 
 func TestCheckBeforeALoneRequestFindsUnreadBytes(t *testing.T) {
 	cases := map[string]struct {
 		send   func(p *peer)
-		reason upstream.CloseReason
+		reason exchange.CloseReason
 	}{
-		"408": {func(p *peer) { p.send("HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n") }, upstream.ClosedUnsolicited},
-		"FIN": {func(p *peer) { p.close() }, upstream.ClosedByPeer},
+		"408": {func(p *peer) { p.send("HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n") }, exchange.ClosedUnsolicited},
+		"FIN": {func(p *peer) { p.close() }, exchange.ClosedByPeer},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestCheckBeforeALoneRequestFindsUnreadBytes(t *testing.T) {
 			next := start(conn, get(t, "next"))
 			owner.await(t, "Changed", func(_, changed int) bool { return changed == 1 })
 			close(gate)
-			wantError(t, wait(t, next), upstream.ConnLost, upstream.NotSent, false)
+			wantError(t, wait(t, next), exchange.ConnLost, exchange.NotSent, false)
 			owner.awaitFreed(t, 2)
 			wantReason(t, conn, c.reason)
 		})
@@ -192,7 +192,7 @@ func TestNoCheckBeforeARequestBehindOthers(t *testing.T) {
 	b.wantResponse(0, "B")
 	c.wantResponse(0, "C")
 	owner.awaitFreed(t, 3)
-	wantReason(t, conn, upstream.NotClosed)
+	wantReason(t, conn, exchange.NotClosed)
 }
 
 // failingWrites fails each write after a number of bytes.
@@ -231,7 +231,7 @@ func TestTheEndOfAPipelinedConnectionIsOneFailure(t *testing.T) {
 			failures := 0
 			for i := range 4 {
 				err := wait(t, f.done[i])
-				if err != nil && !upstream.AsError(err).Collateral {
+				if err != nil && !exchange.AsError(err).Collateral {
 					failures++
 				}
 			}

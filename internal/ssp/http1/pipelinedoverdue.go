@@ -3,7 +3,7 @@ package http1
 import (
 	"time"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // A response is overdue if its request was abandoned, and the SSP has had its usual time for it. A
@@ -46,7 +46,7 @@ func (r *reader) noteOverdue() {
 		return
 	}
 	r.overdue.Store(overdue)
-	if overdue && r.CloseReason() == upstream.NotClosed {
+	if overdue && r.CloseReason() == exchange.NotClosed {
 		r.owner.Changed()
 	}
 }

@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // wantPlaces checks the places of an open connection.
 func wantPlaces(t *testing.T, m *sim, places int) {
 	t.Helper()
-	testsupport.MustEqual(t, m.conn.CloseReason(), upstream.NotClosed, "the connection was closed: %v")
+	testsupport.MustEqual(t, m.conn.CloseReason(), exchange.NotClosed, "the connection was closed: %v")
 	testsupport.MustEqual(t, m.conn.Places(), places, "%d places")
 }
 
@@ -22,8 +22,8 @@ func wantPlaces(t *testing.T, m *sim, places int) {
 func wantElsewhere(t *testing.T, c *call) {
 	t.Helper()
 	testsupport.MustTrue(t, !c.at.IsZero(), "a request that was not sent waits behind an overdue response")
-	e := upstream.AsError(c.err)
-	testsupport.True(t, e.Outcome == upstream.ConnLost && e.Progress == upstream.NotSent && c.ex.Reused, "error %v, progress %v, reused %v; want one that is retried", e, e.Progress, c.ex.Reused)
+	e := exchange.AsError(c.err)
+	testsupport.True(t, e.Outcome == exchange.ConnLost && e.Progress == exchange.NotSent && c.ex.Reused, "error %v, progress %v, reused %v; want one that is retried", e, e.Progress, c.ex.Reused)
 }
 
 // A request behind a response that does not come waits until its deadline. So the connection takes
@@ -52,7 +52,7 @@ func TestOverdueResponseTakesNoRequestsBehindIt(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				begin := time.Now()
-				oldest := m.begin(c.deadline, func(ex *upstream.Exchange) { ex.Context, ex.UsualTimeout = ctx, usual })
+				oldest := m.begin(c.deadline, func(ex *exchange.Exchange) { ex.Context, ex.UsualTimeout = ctx, usual })
 				abandoned := begin.Add(c.deadline)
 				if c.cancelled > 0 {
 					abandoned = begin.Add(c.cancelled)
@@ -78,9 +78,9 @@ func TestOverdueResponseTakesNoRequestsBehindIt(t *testing.T) {
 					wantPlaces(t, m, 0)
 					time.Sleep(time.Nanosecond)
 					synctest.Wait()
-					wantReason(t, m.conn, upstream.ClosedTimeout)
+					wantReason(t, m.conn, exchange.ClosedTimeout)
 					c := m.begin(time.Minute, nil)
-					testsupport.True(t, upstream.AsError(c.err).Progress == upstream.NotSent, "a request on the closing connection got %v", c.err)
+					testsupport.True(t, exchange.AsError(c.err).Progress == exchange.NotSent, "a request on the closing connection got %v", c.err)
 					_, now := m.owner.counts()
 					testsupport.True(t, now == changed+2, "the owner was called %d times, want twice", now-changed)
 					if arrives == "after linger" {
@@ -91,7 +91,7 @@ func TestOverdueResponseTakesNoRequestsBehindIt(t *testing.T) {
 					} else { // the sent request behind it still waits until its deadline
 						time.Sleep(time.Minute)
 						synctest.Wait()
-						testsupport.True(t, behind.err == upstream.ErrDeadline && behind.at.Equal(begin.Add(time.Minute)), "it ended with %v after %v", behind.err, behind.at.Sub(begin))
+						testsupport.True(t, behind.err == exchange.ErrDeadline && behind.at.Equal(begin.Add(time.Minute)), "it ended with %v after %v", behind.err, behind.at.Sub(begin))
 					}
 					m.close()
 					return
@@ -118,8 +118,8 @@ func TestResponseIsNotOverdueWhileItsRequestWaitsOrItIsUsual(t *testing.T) {
 		m.exchange(time.Minute, 0)
 		_, changed := m.owner.counts()
 		for range 20 {
-			m.begin(tick, func(ex *upstream.Exchange) { ex.UsualTimeout = 10 * tick })
-			patient := m.begin(time.Minute, func(ex *upstream.Exchange) { ex.UsualTimeout = tick })
+			m.begin(tick, func(ex *exchange.Exchange) { ex.UsualTimeout = 10 * tick })
+			patient := m.begin(time.Minute, func(ex *exchange.Exchange) { ex.UsualTimeout = tick })
 			time.Sleep(9 * tick)
 			m.send(textResponse("abandoned"))
 			time.Sleep(30 * tick)
@@ -142,7 +142,7 @@ func TestEachOverdueResponseTakesNoRequestsBehindIt(t *testing.T) {
 		defer m.s.Release()
 		m.exchange(time.Minute, 0)
 		for i := range 2 {
-			m.begin(time.Duration(1+i)*time.Second, func(ex *upstream.Exchange) { ex.UsualTimeout = 0 })
+			m.begin(time.Duration(1+i)*time.Second, func(ex *exchange.Exchange) { ex.UsualTimeout = 0 })
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -156,7 +156,7 @@ func TestEachOverdueResponseTakesNoRequestsBehindIt(t *testing.T) {
 		m.send(textResponse("second"))
 		wantPlaces(t, m, opts.Depth)
 		for range 2 {
-			m.begin(time.Second, func(ex *upstream.Exchange) { ex.UsualTimeout = 0 })
+			m.begin(time.Second, func(ex *exchange.Exchange) { ex.UsualTimeout = 0 })
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -176,7 +176,7 @@ func TestRequestsThatWaitForAnOverdueFirstResponseAreSentElsewhere(t *testing.T)
 		m := newSim(t, pipelined, testOptions())
 		defer m.s.Release()
 		overdue := time.Now().Add(time.Second)
-		m.begin(time.Second, func(ex *upstream.Exchange) { ex.UsualTimeout = time.Second })
+		m.begin(time.Second, func(ex *exchange.Exchange) { ex.UsualTimeout = time.Second })
 		waiting := []*call{m.begin(time.Minute, nil), m.begin(time.Minute, nil)}
 		time.Sleep(time.Second)
 		synctest.Wait()

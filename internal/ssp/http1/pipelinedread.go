@@ -8,8 +8,8 @@ import (
 	"runtime"
 	"time"
 
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/socket"
-	"adbuffer/internal/wire/upstream"
 )
 
 // reader is the half of a Pipelined connection that belongs to its reading goroutine. Only that
@@ -171,19 +171,19 @@ func (r *reader) start(e *entry) {
 
 // completeOldest completes the oldest entry, whose response is complete.
 func (r *reader) completeOldest() error {
-	reason := upstream.NotClosed
+	reason := exchange.NotClosed
 	switch {
 	case r.lastResponse:
-		reason = upstream.ClosedByPeer
+		reason = exchange.ClosedByPeer
 	case r.response.header.notReusable:
-		reason = upstream.ClosedError
+		reason = exchange.ClosedError
 	case r.outstanding.Load() == 1 && r.hasBytesBehind():
-		reason = upstream.ClosedLeftover
+		reason = exchange.ClosedLeftover
 	case !r.firstReported:
 		r.firstReported = true
 		r.firstResponseDone()
 	}
-	if reason != upstream.NotClosed && r.setCloseReason(reason) {
+	if reason != exchange.NotClosed && r.setCloseReason(reason) {
 		r.owner.Changed()
 	}
 	if limit := int64(r.response.idleLimit); limit != r.idleLimit.Load() {
@@ -199,10 +199,10 @@ func (r *reader) completeOldest() error {
 	r.noteOverdue()
 	r.wakeForAbandoned()
 	r.releaseEntry(&e, nil)
-	if reason != upstream.NotClosed {
+	if reason != exchange.NotClosed {
 		return errNotReusable
 	}
-	if r.CloseReason() != upstream.NotClosed && !r.hasWaiting() {
+	if r.CloseReason() != exchange.NotClosed && !r.hasWaiting() {
 		return errNoWaiters
 	}
 	return nil

@@ -3,7 +3,7 @@ package http1
 import (
 	"time"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // sweep handles passed deadlines, cancelled requests and overdue responses, and sets the reader's
@@ -21,7 +21,7 @@ func (r *reader) sweep() error {
 			r.failUnsent(writeErr)
 		}
 		next := r.expire()
-		if r.CloseReason() != upstream.NotClosed && !r.hasWaiting() {
+		if r.CloseReason() != exchange.NotClosed && !r.hasWaiting() {
 			return errNoWaiters
 		}
 
@@ -51,9 +51,9 @@ func (r *reader) expire() (next time.Time) {
 		case e.ex == nil:
 			continue
 		case e.ex.Context != nil && e.ex.Context.Err() != nil:
-			err, unsent = upstream.ErrCancelled, upstream.ErrCancelled
+			err, unsent = exchange.ErrCancelled, exchange.ErrCancelled
 		case !r.now.Before(e.deadline):
-			err, unsent = upstream.ErrDeadline, upstream.ErrDeadlineNotSent
+			err, unsent = exchange.ErrDeadline, exchange.ErrDeadlineNotSent
 		default:
 			next = earlier(next, e.deadline)
 			continue
@@ -65,17 +65,17 @@ func (r *reader) expire() (next time.Time) {
 		}
 		r.abandon(e, err)
 	}
-	if !r.oldestAbandoned() || r.CloseReason() != upstream.NotClosed {
+	if !r.oldestAbandoned() || r.CloseReason() != exchange.NotClosed {
 		return next
 	}
-	if !r.now.Before(r.lingerEnd()) && r.setCloseReason(upstream.ClosedTimeout) {
+	if !r.now.Before(r.lingerEnd()) && r.setCloseReason(exchange.ClosedTimeout) {
 		r.owner.Changed()
 	}
 	r.noteOverdue()
 	if r.overdue.Load() {
 		r.withdrawUnsent()
 	}
-	if r.CloseReason() != upstream.NotClosed {
+	if r.CloseReason() != exchange.NotClosed {
 		return next
 	}
 	return earlier(next, r.abandonedEvent())

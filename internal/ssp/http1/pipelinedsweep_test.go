@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // onNewPipeline runs test in a bubble, on a new pipelined connection.
@@ -18,7 +18,7 @@ func onNewPipeline(t *testing.T, opts *Options, test func(t *testing.T, conn *Pi
 		s, p := pipe(t)
 		owner := newRecorder()
 		conn := NewPipelined(s, s, owner, opts)
-		t.Cleanup(func() { conn.Close(upstream.ClosedDrain) })
+		t.Cleanup(func() { conn.Close(exchange.ClosedDrain) })
 		test(t, conn, p, owner)
 	})
 }
@@ -37,12 +37,12 @@ func TestLargeUnwritableRequestDelaysNoCaller(t *testing.T) {
 	inPipeline(t, lingering(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
 		begin := time.Now()
 		large := newExchange(t)
-		large.Request.Method, large.Request.Body = upstream.POST, make([]byte, maxDirect+1)
+		large.Request.Method, large.Request.Body = exchange.POST, make([]byte, maxDirect+1)
 		large.Deadline = begin.Add(shortBudget)
 		largeDone := start(conn, large)
 		synctest.Wait()
 		patient := start(conn, get(t, "patient"))
-		wantEndsWith(t, largeDone, upstream.ErrDeadline)
+		wantEndsWith(t, largeDone, exchange.ErrDeadline)
 		testsupport.MustEqual(t, time.Since(begin), shortBudget, "the caller was freed after %v")
 		got := p.request()
 		testsupport.MustTrue(t, strings.HasPrefix(got, "POST "), "request %.100q", got)
@@ -50,7 +50,7 @@ func TestLargeUnwritableRequestDelaysNoCaller(t *testing.T) {
 		p.send(textResponse("abandoned") + textResponse("patient"))
 		testsupport.NoError(t, wait(t, patient))
 		owner.awaitFreed(t, 3)
-		wantReason(t, conn, upstream.NotClosed)
+		wantReason(t, conn, exchange.NotClosed)
 	})
 }
 
@@ -58,29 +58,29 @@ func TestUnreadPipelineIsClosedWhenNoCallerWaits(t *testing.T) {
 	inPipeline(t, lingering(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
 		begin := time.Now()
 		large := newExchange(t)
-		large.Request.Method, large.Request.Body = upstream.POST, make([]byte, maxDirect+1)
+		large.Request.Method, large.Request.Body = exchange.POST, make([]byte, maxDirect+1)
 		large.Deadline = begin.Add(shortBudget)
 		done := start(conn, large)
-		wantEndsWith(t, done, upstream.ErrDeadline)
+		wantEndsWith(t, done, exchange.ErrDeadline)
 		owner.awaitFreed(t, 2)
 		testsupport.MustEqual(t, time.Since(begin), shortBudget+shortLinger, "the connection was closed after %v")
-		wantReason(t, conn, upstream.ClosedTimeout)
+		wantReason(t, conn, exchange.ClosedTimeout)
 	})
 }
 
 // The bytes that wait to be written on one connection are bounded.
 func TestRequestsThatCannotBeWrittenAreRefused(t *testing.T) {
 	inPipeline(t, testOptions(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
-		post := func() *upstream.Exchange {
+		post := func() *exchange.Exchange {
 			ex := newExchange(t)
-			ex.Request.Method, ex.Request.Body = upstream.POST, make([]byte, maxUnwritten-1000)
+			ex.Request.Method, ex.Request.Body = exchange.POST, make([]byte, maxUnwritten-1000)
 			return ex
 		}
 		written := start(conn, post()) // this request is being written
 		synctest.Wait()
 		waiting := start(conn, post())
 		synctest.Wait()
-		wantError(t, conn.Do(post()), upstream.Overloaded, upstream.NotSent, false)
+		wantError(t, conn.Do(post()), exchange.Overloaded, exchange.NotSent, false)
 		for _, done := range []<-chan error{written, waiting} {
 			p.request()
 			p.send(textResponse(""))
@@ -104,7 +104,7 @@ func TestEachPipelinedCallerReturnsAtItsOwnDeadline(t *testing.T) {
 			p.request()
 		}
 		for _, i := range []int{1, 3, 2, 0} {
-			wantEndsWith(t, done[i], upstream.ErrDeadline)
+			wantEndsWith(t, done[i], exchange.ErrDeadline)
 			testsupport.MustEqual(t, time.Since(begin), budgets[i], "a caller was freed after %v")
 		}
 		p.send(textResponse("0") + textResponse("1") + textResponse("2") + textResponse("3"))
@@ -112,7 +112,7 @@ func TestEachPipelinedCallerReturnsAtItsOwnDeadline(t *testing.T) {
 		p.send(textResponse("4"))
 		testsupport.NoError(t, wait(t, done[4]))
 		owner.awaitFreed(t, 6)
-		wantReason(t, conn, upstream.NotClosed)
+		wantReason(t, conn, exchange.NotClosed)
 	})
 }
 
@@ -124,12 +124,12 @@ func TestLastResponseWithoutCallerClosesThePipelineAtOnce(t *testing.T) {
 		ex.Deadline = begin.Add(shortBudget)
 		done := start(conn, ex)
 		p.wantRequests("late")
-		wantEndsWith(t, done, upstream.ErrDeadline)
+		wantEndsWith(t, done, exchange.ErrDeadline)
 		p.send("HTTP/1.1 200 OK\r\n\r\nla")
 		p.wantClosed()
 		testsupport.MustEqual(t, time.Since(begin), shortBudget, "the connection was closed after %v")
 		owner.awaitFreed(t, 2)
-		wantReason(t, conn, upstream.ClosedByPeer)
+		wantReason(t, conn, exchange.ClosedByPeer)
 	})
 }
 
@@ -163,9 +163,9 @@ func TestDeadlineOfARequestThatArrivesDuringASweepCounts(t *testing.T) {
 		}}
 		done := start(conn, first)
 		p.wantRequests("first")
-		wantEndsWith(t, done, upstream.ErrDeadline)
+		wantEndsWith(t, done, exchange.ErrDeadline)
 		p.wantRequests("late")
 		err := wait(t, late)
-		testsupport.MustTrue(t, err == upstream.ErrDeadline && time.Since(begin) == 2*shortBudget, "error %v after %v, want %v after %v", err, time.Since(begin), upstream.ErrDeadline, 2*shortBudget)
+		testsupport.MustTrue(t, err == exchange.ErrDeadline && time.Since(begin) == 2*shortBudget, "error %v after %v, want %v after %v", err, time.Since(begin), exchange.ErrDeadline, 2*shortBudget)
 	})
 }

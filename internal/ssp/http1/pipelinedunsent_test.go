@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // Requests wait until the connection's first response. Once, requests abandoned during this wait
@@ -28,16 +28,16 @@ func TestRequestAbandonedBeforeItsWriteIsNeverSent(t *testing.T) {
 		alsoLate.Deadline = late.Deadline // one sweep withdraws both
 		cancelled.Context = ctx
 		var done []<-chan error
-		for _, ex := range []*upstream.Exchange{late, alsoLate, cancelled, last} {
+		for _, ex := range []*exchange.Exchange{late, alsoLate, cancelled, last} {
 			done = append(done, start(conn, ex))
 			synctest.Wait() // the requests enter in this order
 		}
 		for _, done := range done[:2] {
 			err := wait(t, done)
-			testsupport.True(t, err == upstream.ErrDeadlineNotSent && time.Now().Equal(late.Deadline), "a late request's error is %v, want %v at the deadline", err, upstream.ErrDeadlineNotSent)
+			testsupport.True(t, err == exchange.ErrDeadlineNotSent && time.Now().Equal(late.Deadline), "a late request's error is %v, want %v at the deadline", err, exchange.ErrDeadlineNotSent)
 		}
 		cancel()
-		wantEndsWith(t, done[2], upstream.ErrCancelled)
+		wantEndsWith(t, done[2], exchange.ErrCancelled)
 		owner.awaitFreed(t, 3) // their places are freed while the first response is outstanding
 
 		behind := start(conn, get(t, "behind"))
@@ -49,7 +49,7 @@ func TestRequestAbandonedBeforeItsWriteIsNeverSent(t *testing.T) {
 		wantResponse(t, wait(t, done[3]), last, 200, "2")
 		testsupport.NoError(t, wait(t, behind))
 		owner.awaitFreed(t, 6)
-		wantReason(t, conn, upstream.NotClosed)
+		wantReason(t, conn, exchange.NotClosed)
 	})
 }
 
@@ -70,14 +70,14 @@ func TestRequestThatArrivesWhileAnotherIsWithdrawnGetsItsResponse(t *testing.T) 
 				}
 			}
 		}}
-		wantEndsWith(t, start(conn, late), upstream.ErrDeadlineNotSent)
+		wantEndsWith(t, start(conn, late), exchange.ErrDeadlineNotSent)
 		p.send(textResponse("1"))
 		testsupport.NoError(t, wait(t, firstDone))
 		p.wantRequests("behind")
 		p.send(textResponse("2"))
 		wantResponse(t, wait(t, behindDone), behind, 200, "2")
 		owner.awaitFreed(t, 3)
-		wantReason(t, conn, upstream.NotClosed)
+		wantReason(t, conn, exchange.NotClosed)
 	})
 }
 
@@ -94,7 +94,7 @@ func TestFirstRequestIsWithdrawnIfItsCallerWritesTooLate(t *testing.T) {
 		nextDone := start(conn, next)
 		synctest.Wait()
 		behindDone := start(conn, behind)
-		wantEndsWith(t, late.Done(), upstream.ErrDeadlineNotSent)
+		wantEndsWith(t, late.Done(), exchange.ErrDeadlineNotSent)
 		go conn.flush(time.Now().Add(patience)) // the caller continues
 		p.wantRequests("next-and-longer")
 		synctest.Wait()
@@ -119,7 +119,7 @@ func TestCallerThatWritesTooLateHarmsNoOther(t *testing.T) {
 			if duty, err := conn.enter(late); duty != writeAll || err != nil {
 				t.Fatal(duty, err)
 			}
-			wantEndsWith(t, late.Done(), upstream.ErrDeadlineNotSent)
+			wantEndsWith(t, late.Done(), exchange.ErrDeadlineNotSent)
 			next := get(t, "next")
 			done := start(conn, next)
 			owner.awaitFreed(t, 1)
@@ -133,7 +133,7 @@ func TestCallerThatWritesTooLateHarmsNoOther(t *testing.T) {
 			p.send(textResponse("1"))
 			wantResponse(t, wait(t, done), next, 200, "1")
 			owner.awaitFreed(t, 2)
-			wantReason(t, conn, upstream.NotClosed)
+			wantReason(t, conn, exchange.NotClosed)
 		})
 	}
 }
@@ -163,7 +163,7 @@ func TestRequestWhoseWriteFailsLateWithZeroBytesWasNotSent(t *testing.T) {
 		p.close()
 		synctest.Wait()
 		close(closed)
-		wantError(t, wait(t, done), upstream.ConnLost, upstream.NotSent, false)
+		wantError(t, wait(t, done), exchange.ConnLost, exchange.NotSent, false)
 		owner.awaitFreed(t, 1)
 	})
 }

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 const (
@@ -87,7 +87,7 @@ func (p *Pipelined) write(b *[]byte) bool {
 // writeFailed ends all writing after a write left bytes unwritten. The socket stays open: it may
 // hold the peer's last responses, perhaps with an announcement of the close.
 func (p *Pipelined) writeFailed(left int, err error) {
-	first := p.setCloseReason(upstream.ClosedError)
+	first := p.setCloseReason(exchange.ClosedError)
 	p.mu.Lock()
 	p.takenBytes.Add(-int64(left))
 	if !p.writesEnded {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // claims are responses of n bytes that claim the largest allowed size.
@@ -56,8 +56,8 @@ func reserveAsItComes(t *testing.T, k kind, text string, r *rand.Rand) {
 	opts := &Options{MaxResponseBytes: 1 << 20, MaxResponseHeaderBytes: 16 << 10, Linger: 10 * time.Second, Depth: 4}
 	m := newSim(t, k, opts)
 	defer m.s.Release()
-	share, all := upstream.NewBudget(1<<30), upstream.NewBudget(1<<30)
-	use := func(ex *upstream.Exchange) {
+	share, all := exchange.NewBudget(1<<30), exchange.NewBudget(1<<30)
+	use := func(ex *exchange.Exchange) {
 		ex.Share, ex.Budget = share, all
 		ex.Response.Body, ex.Response.Fields = nil, nil // exclude the memory of other tests
 	}
@@ -101,7 +101,7 @@ func reserveAsItComes(t *testing.T, k kind, text string, r *rand.Rand) {
 	// The caller returns, and its memory is released, whatever bytes arrive later.
 	time.Sleep(time.Second)
 	synctest.Wait()
-	testsupport.MustTrue(t, c.err == upstream.ErrDeadline, "error %v, want %v", c.err, upstream.ErrDeadline)
+	testsupport.MustTrue(t, c.err == exchange.ErrDeadline, "error %v, want %v", c.err, exchange.ErrDeadline)
 	for _, c := range calls {
 		c.ex.ReleaseBody()
 	}

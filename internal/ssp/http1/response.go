@@ -7,8 +7,8 @@ import (
 	"net"
 	"time"
 
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/syntax"
-	"adbuffer/internal/wire/upstream"
 )
 
 // responseReader reads one response. A deadline may interrupt it at any byte, and it can continue
@@ -17,7 +17,7 @@ import (
 type responseReader struct {
 	maxHead int // bytes of a message head; also the size of the bufio.Reader
 	maxBody int
-	// idleLimit is the shortest limit of all responses so far: see upstream.Conn.IdleLimit.
+	// idleLimit is the shortest limit of all responses so far: see exchange.Conn.IdleLimit.
 	idleLimit time.Duration
 
 	toHEAD  bool
@@ -44,18 +44,18 @@ const (
 )
 
 func (o *Options) newResponseReader() responseReader {
-	header := headParser{maxFields: upstream.MaxResponseFields}
-	return responseReader{maxHead: o.MaxResponseHeaderBytes, maxBody: o.MaxResponseBytes, idleLimit: upstream.NoIdleLimit, header: header}
+	header := headParser{maxFields: exchange.MaxResponseFields}
+	return responseReader{maxHead: o.MaxResponseHeaderBytes, maxBody: o.MaxResponseBytes, idleLimit: exchange.NoIdleLimit, header: header}
 }
 
 // maxInterim is how many 1xx responses may precede the final one.
 const maxInterim = 16
 
 // start prepares r for the response to a request with method m.
-func (r *responseReader) start(m upstream.Method) {
+func (r *responseReader) start(m exchange.Method) {
 	maxHead, maxBody, idleLimit, maxFields := r.maxHead, r.maxBody, r.idleLimit, r.header.maxFields
 	*r = responseReader{}
-	r.maxHead, r.maxBody, r.idleLimit, r.header.maxFields, r.toHEAD = maxHead, maxBody, idleLimit, maxFields, m == upstream.HEAD
+	r.maxHead, r.maxBody, r.idleLimit, r.header.maxFields, r.toHEAD = maxHead, maxBody, idleLimit, maxFields, m == exchange.HEAD
 }
 
 // hasBegun reports whether a byte of the response has arrived in br.
@@ -71,7 +71,7 @@ func (r *responseReader) announcesClose() bool {
 
 // read continues until the response is complete or br fails. It stores the response in ex, unless r
 // discards; then ex may be nil.
-func (r *responseReader) read(br *bufio.Reader, ex *upstream.Exchange) error {
+func (r *responseReader) read(br *bufio.Reader, ex *exchange.Exchange) error {
 	for {
 		var err error
 		switch r.phase {
@@ -92,7 +92,7 @@ func (r *responseReader) read(br *bufio.Reader, ex *upstream.Exchange) error {
 	}
 }
 
-func (r *responseReader) readMessageHead(br *bufio.Reader, ex *upstream.Exchange) error {
+func (r *responseReader) readMessageHead(br *bufio.Reader, ex *exchange.Exchange) error {
 	if br.Buffered() == 0 {
 		if err := r.fill(br); err != nil {
 			return err
@@ -162,8 +162,8 @@ func (r *responseReader) claim(n int) error {
 }
 
 // readBody reads the remaining bytes as they arrive. If they do not fit into the budget, it returns
-// an *upstream.Error; r can continue after that if it discards.
-func (r *responseReader) readBody(br *bufio.Reader, ex *upstream.Exchange) error {
+// an *exchange.Error; r can continue after that if it discards.
+func (r *responseReader) readBody(br *bufio.Reader, ex *exchange.Exchange) error {
 	for r.remaining > 0 {
 		var n int
 		var err error
@@ -212,7 +212,7 @@ func (r *responseReader) readChunkLine(br *bufio.Reader) error {
 }
 
 // readUntilClose reads a body that ends with the connection, as in HTTP/1.0.
-func (r *responseReader) readUntilClose(br *bufio.Reader, ex *upstream.Exchange) error {
+func (r *responseReader) readUntilClose(br *bufio.Reader, ex *exchange.Exchange) error {
 	if br.Buffered() == 0 {
 		if err := r.fill(br); err != nil {
 			if errors.Is(err, io.EOF) {
@@ -231,7 +231,7 @@ func (r *responseReader) readUntilClose(br *bufio.Reader, ex *upstream.Exchange)
 
 // takeBuffered takes the buffered part of the next n bytes of the body. It returns the number of
 // these bytes, even if they did not fit into the budget.
-func (r *responseReader) takeBuffered(br *bufio.Reader, ex *upstream.Exchange, n int) (int, error) {
+func (r *responseReader) takeBuffered(br *bufio.Reader, ex *exchange.Exchange, n int) (int, error) {
 	n = min(n, br.Buffered())
 	var err error
 	if !r.discard {
@@ -245,23 +245,23 @@ func (r *responseReader) takeBuffered(br *bufio.Reader, ex *upstream.Exchange, n
 // asError converts the error that ended the reading of a response. hasBegun says that a byte of the
 // response had arrived.
 func (r *responseReader) asError(err error, hasBegun, reused bool) error {
-	var typed *upstream.Error
-	e := &upstream.Error{Progress: upstream.MaybeProcessed, Err: err}
+	var typed *exchange.Error
+	e := &exchange.Error{Progress: exchange.MaybeProcessed, Err: err}
 	switch {
 	case errors.As(err, &typed):
 		return typed
 	case errors.Is(err, errHeadTooLarge), errors.Is(err, syntax.ErrTrailerTooLarge):
-		return upstream.HeaderTooLarge(r.maxHead)
+		return exchange.HeaderTooLarge(r.maxHead)
 	case errors.Is(err, errBodyTooLarge), errors.Is(err, syntax.ErrChunksTooLarge):
-		return upstream.BodyTooLarge(r.maxBody)
+		return exchange.BodyTooLarge(r.maxBody)
 	case errors.Is(err, errTooManyFields), errors.Is(err, syntax.ErrTrailerFields):
-		return upstream.TooManyFields()
+		return exchange.TooManyFields()
 	case !isConnError(err):
-		e.Outcome = upstream.BadResponse
+		e.Outcome = exchange.BadResponse
 	case hasBegun:
-		e.Outcome, e.Detail = upstream.ConnLost, "in the middle of the response"
+		e.Outcome, e.Detail = exchange.ConnLost, "in the middle of the response"
 	default:
-		e.Outcome, e.Detail = upstream.ConnLost, "before the first byte of the response"
+		e.Outcome, e.Detail = exchange.ConnLost, "before the first byte of the response"
 		e.Stale = reused && !errors.Is(err, net.ErrClosed) // a close by adbuffer is not the keep-alive race
 	}
 	return e

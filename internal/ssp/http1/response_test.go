@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // The limits of these tests are small, so that inputs reach them.
@@ -63,12 +63,12 @@ type readWay struct {
 }
 
 // readResponse reads the response to method at the start of input.
-func readResponse(input []byte, method upstream.Method, h readWay) outcome {
+func readResponse(input []byte, method exchange.Method, h readWay) outcome {
 	src := &broken{input: input, next: h.next, interrupt: h.interrupt}
 	br := bufio.NewReaderSize(src, h.buffer)
 	a := (&Options{MaxResponseHeaderBytes: testMaxHead, MaxResponseBytes: testMaxBody}).newResponseReader()
 	a.start(method)
-	ex := upstream.AcquireExchange()
+	ex := exchange.AcquireExchange()
 	for n := 0; ; n++ {
 		a.discard = a.discard || n == h.discard
 		kept := ex
@@ -108,7 +108,7 @@ func readWays(next func() int) map[string]readWay {
 }
 
 // checkSplits checks that the response is the same in any pieces.
-func checkSplits(tb testing.TB, input []byte, method upstream.Method, next func() int) outcome {
+func checkSplits(tb testing.TB, input []byte, method exchange.Method, next func() int) outcome {
 	tb.Helper()
 	want := readResponse(input, method, whole())
 	for name, h := range readWays(next) {
@@ -127,7 +127,7 @@ func checkSplits(tb testing.TB, input []byte, method upstream.Method, next func(
 var goodResponses = []struct {
 	name, head, rest, body string
 	status                 int
-	method                 upstream.Method
+	method                 exchange.Method
 	theLast, odd           bool
 }{
 	{name: "fixed length", head: "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-A: b\r\n\r\n", rest: "hello", body: "hello", status: 200},
@@ -142,10 +142,10 @@ var goodResponses = []struct {
 	{name: "extensions", head: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", rest: "1;a=\"b;c\"\r\nx\r\n1 \t;a\r\ny\r\n0;z\r\nContent-Length: 9\r\n\r\n", body: "xy", status: 200},
 	{name: "interim of length 0", head: "HTTP/1.1 103 x\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n", rest: "x", body: "x", status: 200},
 	{name: "no chunk", head: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", rest: "0\r\n\r\n", status: 200},
-	{name: "HEAD", head: "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", status: 200, method: upstream.HEAD},
-	{name: "HEAD of a large one", head: "HTTP/1.1 200 OK\r\nContent-Length: 5000000000\r\n\r\n", status: 200, method: upstream.HEAD},
-	{name: "HEAD chunked", head: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", status: 200, method: upstream.HEAD},
-	{name: "HEAD without length", head: "HTTP/1.1 200 OK\r\n\r\n", status: 200, method: upstream.HEAD},
+	{name: "HEAD", head: "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", status: 200, method: exchange.HEAD},
+	{name: "HEAD of a large one", head: "HTTP/1.1 200 OK\r\nContent-Length: 5000000000\r\n\r\n", status: 200, method: exchange.HEAD},
+	{name: "HEAD chunked", head: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", status: 200, method: exchange.HEAD},
+	{name: "HEAD without length", head: "HTTP/1.1 200 OK\r\n\r\n", status: 200, method: exchange.HEAD},
 	{name: "204", head: "HTTP/1.1 204 No Content\r\n\r\n", status: 204},
 	{name: "204 of length 0", head: "HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", status: 204},
 	{name: "204 with a length", head: "HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n", status: 204, odd: true},
@@ -215,7 +215,7 @@ func TestBodyWithoutALengthEndsWithTheConnection(t *testing.T) {
 	for _, head := range []string{"HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.0 200 OK\r\nX: y\r\n\r\n"} {
 		for _, body := range []string{"", "hello", strings.Repeat("x", testMaxBody)} {
 			for cut := range len(head) + min(len(body), 100) {
-				got := checkSplits(t, []byte(head+body), upstream.GET, sequence(cut, 7, 1000))
+				got := checkSplits(t, []byte(head+body), exchange.GET, sequence(cut, 7, 1000))
 				testsupport.MustTrue(t, got.err == "" && got.body == body && got.length == -1 && got.announcesClose, "%+v", got)
 			}
 		}
@@ -230,7 +230,7 @@ func TestLengthIsReportedWhereItCounts(t *testing.T) {
 		"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n": -1,
 		"HTTP/1.1 304 Not Modified\r\nContent-Length: 5000000000\r\n\r\n":                               5_000_000_000,
 	} {
-		got := readResponse([]byte(response), upstream.GET, whole())
+		got := readResponse([]byte(response), exchange.GET, whole())
 		testsupport.True(t, got.err == "" && got.length == want, "%q: %+v, want length %d", response, got, want)
 	}
 }
@@ -245,7 +245,7 @@ func TestFieldsAreNormalizedLines(t *testing.T) {
 		"HTTP/1.1 204 x\r\nA:\r\n b\n c\r\nE: f\r\n g\r\n\r\n":                "A: b c\r\nE: f g\r\n",
 		"HTTP/1.1 103 x\r\nEarly: hint\r\n\r\nHTTP/1.1 204 x\r\nA: b\r\n\r\n": "A: b\r\n",
 	} {
-		got := readResponse([]byte(response), upstream.GET, whole())
+		got := readResponse([]byte(response), exchange.GET, whole())
 		testsupport.True(t, got.err == "" && got.fields == want, "%q: %+v, want fields %q", response, got, want)
 	}
 }

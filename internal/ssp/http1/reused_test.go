@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // A connection may close at the moment of its acquisition, after it has carried a request.
@@ -13,9 +13,9 @@ func TestRequestOnAClosedReusedPipelineReportsReused(t *testing.T) {
 	used, _, _ := dialProven(t, plain, testOptions())
 	fresh, _, _ := dialPipelined(t, plain, testOptions(), nil)
 	for conn, kept := range map[*Pipelined]bool{used: true, fresh: false} {
-		conn.Close(upstream.ClosedDrain)
+		conn.Close(exchange.ClosedDrain)
 		late := get(t, "late")
-		wantError(t, conn.Do(late), upstream.ConnLost, upstream.NotSent, false)
+		wantError(t, conn.Do(late), exchange.ConnLost, exchange.NotSent, false)
 		testsupport.Equal(t, late.Reused, kept, "reused is %t")
 	}
 }

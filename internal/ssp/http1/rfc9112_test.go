@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/syntax"
-	"adbuffer/internal/wire/upstream"
 )
 
 // This is a second reader of responses, written from RFC 9112 alone, with regular expressions
@@ -54,7 +54,7 @@ func cutReferenceLine(s string) (line, rest string, bare, ok bool) {
 }
 
 // byRFC9112 reads the response to method at the start of input.
-func byRFC9112(input []byte, method upstream.Method) reference {
+func byRFC9112(input []byte, method exchange.Method) reference {
 	s := latin1(input)
 	length := len(input)
 	at := func(rest string) int { return length - len([]rune(rest)) }
@@ -74,7 +74,7 @@ func byRFC9112(input []byte, method upstream.Method) reference {
 		v.odd = v.odd || odd || coded && stated >= 0 // section 6.1
 		// Section 6.3, in its order.
 		switch {
-		case method == upstream.HEAD || v.status == 204 || v.status == 304:
+		case method == exchange.HEAD || v.status == 204 || v.status == 304:
 			v.odd = v.odd || v.status == 204 && (coded || stated > 0)
 			v.end = at(rest)
 		case coded:
@@ -198,7 +198,7 @@ func (v reference) chunks(rest string, at func(string) int) reference {
 }
 
 // checkReference compares the parser's result with the reference.
-func checkReference(tb testing.TB, input []byte, method upstream.Method, got outcome) {
+func checkReference(tb testing.TB, input []byte, method exchange.Method, got outcome) {
 	tb.Helper()
 	if len(input) > 8<<10 {
 		return // the reference is too slow for this input

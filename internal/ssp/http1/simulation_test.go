@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/socket"
-	"adbuffer/internal/wire/upstream"
 )
 
 // full runs the campaigns of this package completely: go test ./internal/ssp/http1 -full. Without it
@@ -47,14 +47,14 @@ var simResponses = []struct {
 type sim struct {
 	tb        testing.TB
 	s         *testsupport.SimulatedSocket
-	conn      upstream.Conn
+	conn      exchange.Conn
 	owner     *recorder
 	exchanges int // so far; each frees its place once
 }
 
 // call is an exchange under way.
 type call struct {
-	ex  *upstream.Exchange
+	ex  *exchange.Exchange
 	err error
 	at  time.Time // when it ended; zero while it runs
 }
@@ -68,7 +68,7 @@ func newSim(tb testing.TB, k kind, opts *Options) *sim {
 }
 
 // begin starts an exchange, and returns when its request is written or waits.
-func (m *sim) begin(budget time.Duration, set func(*upstream.Exchange)) *call {
+func (m *sim) begin(budget time.Duration, set func(*exchange.Exchange)) *call {
 	m.exchanges++
 	c := &call{ex: newExchange(m.tb)}
 	c.ex.Deadline = time.Now().Add(budget)
@@ -93,7 +93,7 @@ func (m *sim) send(text string) {
 func (m *sim) close() {
 	m.tb.Helper()
 	time.Sleep(time.Minute) // longer than any linger
-	m.conn.Close(upstream.ClosedDrain)
+	m.conn.Close(exchange.ClosedDrain)
 	synctest.Wait()
 	m.s.Release()
 	synctest.Wait()
@@ -137,22 +137,22 @@ var histories = []struct {
 		return ""
 	}},
 	{"after an abandoned exchange", false, false, func(m *sim) string {
-		c := m.begin(10*time.Millisecond, func(ex *upstream.Exchange) { ex.UsualTimeout = tick }) // overdue after 10 ms
+		c := m.begin(10*time.Millisecond, func(ex *exchange.Exchange) { ex.UsualTimeout = tick }) // overdue after 10 ms
 		m.s.Take()
 		m.s.Arrive("HTTP/1.1 200 OK\r\nContent-Le")
 		time.Sleep(15 * time.Millisecond)
 		synctest.Wait()
-		testsupport.MustEqual[error](m.tb, c.err, upstream.ErrDeadline, "error %v")
+		testsupport.MustEqual[error](m.tb, c.err, exchange.ErrDeadline, "error %v")
 		m.send("ngth: 3\r\n\r\nold")
 		return ""
 	}},
 	{"after a cancelled exchange", false, false, func(m *sim) string {
 		ctx, cancel := context.WithCancel(context.Background())
-		c := m.begin(time.Second, func(ex *upstream.Exchange) { ex.Context = ctx })
+		c := m.begin(time.Second, func(ex *exchange.Exchange) { ex.Context = ctx })
 		m.s.Take()
 		cancel()
 		synctest.Wait()
-		testsupport.MustEqual[error](m.tb, c.err, upstream.ErrCancelled, "error %v")
+		testsupport.MustEqual[error](m.tb, c.err, exchange.ErrCancelled, "error %v")
 		time.Sleep(5 * time.Millisecond)
 		m.send(textResponse("old"))
 		return ""
@@ -217,15 +217,15 @@ func (sc scene) play(tb testing.TB) {
 	before := h.play(m)
 	begin := time.Now()
 	deadline := begin.Add(simBudget)
-	budget, abandoned := simBudget, upstream.ErrDeadline
+	budget, abandoned := simBudget, exchange.ErrDeadline
 	var ctx context.Context
 	if sc.cancel {
 		var end context.CancelFunc
 		ctx, end = context.WithTimeout(context.Background(), simBudget)
 		defer end()
-		budget, abandoned = time.Hour, upstream.ErrCancelled
+		budget, abandoned = time.Hour, exchange.ErrCancelled
 	}
-	c := m.begin(budget, func(ex *upstream.Exchange) { ex.Context = ctx })
+	c := m.begin(budget, func(ex *exchange.Exchange) { ex.Context = ctx })
 	m.s.Take()
 	m.s.Hold(sc.late)
 	time.Sleep(time.Until(begin.Add(sc.first)))

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // storm is a peer that responds to each request with the request's own target, in many ways and at
@@ -102,12 +102,12 @@ func (s *storm) serve(c net.Conn) {
 
 // place is a connection that the storm's callers share.
 type place struct {
-	conn  upstream.Conn
+	conn  exchange.Conn
 	inUse atomic.Int32
 	freed *atomic.Int64
 }
 
-func (p *place) Freed(held time.Duration, _ upstream.Payer) {
+func (p *place) Freed(held time.Duration, _ exchange.Payer) {
 	if held < 0 || p.inUse.Add(-1) < 0 {
 		panic("a place was freed that was not in use")
 	}
@@ -135,7 +135,7 @@ func TestNoResponseEverReachesAnotherRequest(t *testing.T) {
 					defer mu.Unlock()
 					for i, p := range places {
 						switch {
-						case p.conn.CloseReason() != upstream.NotClosed:
+						case p.conn.CloseReason() != exchange.NotClosed:
 							places[i] = places[len(places)-1]
 							places = places[:len(places)-1]
 							return nil // check again
@@ -169,7 +169,7 @@ func TestNoResponseEverReachesAnotherRequest(t *testing.T) {
 							target := fmt.Sprintf("/%d-%d", caller, i)
 							ex := get(t, target[1:])
 							if r.IntN(8) == 0 {
-								ex.Request.Method = upstream.HEAD
+								ex.Request.Method = exchange.HEAD
 							}
 							ex.Deadline = time.Now().Add(patience)
 							if r.IntN(4) == 0 {
@@ -184,7 +184,7 @@ func TestNoResponseEverReachesAnotherRequest(t *testing.T) {
 							err := p.conn.Do(ex)
 							done.Add(1)
 							if err != nil {
-								var e *upstream.Error
+								var e *exchange.Error
 								testsupport.True(t, errors.As(err, &e), "error %v of type %T", err, err)
 								failed.Add(1)
 								continue
@@ -202,7 +202,7 @@ func TestNoResponseEverReachesAnotherRequest(t *testing.T) {
 				testsupport.Eventually(t, "all places are freed", func() bool { return freed.Load() == done.Load() })
 				mu.Lock()
 				for _, p := range places {
-					p.conn.Close(upstream.ClosedDrain)
+					p.conn.Close(exchange.ClosedDrain)
 				}
 				mu.Unlock()
 				peers.Wait()

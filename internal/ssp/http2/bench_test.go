@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/http2codec"
 	"adbuffer/internal/wire/syntax"
-	"adbuffer/internal/wire/upstream"
 
 	h2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -26,8 +26,8 @@ const adFields = "User-Agent: Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebK
 
 var adTarget = "/bid?v=2&pub=1234&slot=top&w=320&h=50&gdpr=1&gdpr_consent=" + strings.Repeat("CPXxRfAPXxRfAAfKABENB", 8) + "&cb=1234567890"
 
-func exchangeAd(conn upstream.Conn) error {
-	ex := upstream.AcquireExchange()
+func exchangeAd(conn exchange.Conn) error {
+	ex := exchange.AcquireExchange()
 	defer ex.Release()
 	ex.Request.Scheme = "https"
 	ex.Block = append(append(append(ex.Block[:0], "ssp.example"...), adTarget...), adFields...)
@@ -49,8 +49,8 @@ var responseFields = []hpack.HeaderField{
 	{Name: "x-unique", Value: "6f2f1f3a9f0a4b0c8d7e6f5a4b3c2d1e"},
 }
 
-func adRequest() upstream.Request {
-	return upstream.Request{Scheme: "https", Authority: []byte("ssp.example"), Target: []byte(adTarget), Fields: []byte(adFields)}
+func adRequest() exchange.Request {
+	return exchange.Request{Scheme: "https", Authority: []byte("ssp.example"), Target: []byte(adTarget), Fields: []byte(adFields)}
 }
 
 // BenchmarkCodec writes a request's header block and reads a response's, including their frames,

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/http2codec"
-	"adbuffer/internal/wire/upstream"
 
 	h2 "golang.org/x/net/http2"
 )
@@ -63,7 +63,7 @@ func TestReservedBytesFollowTheBytesThatArrived(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 11))
 			opts := testOptions()
 			opts.MaxResponseBytes = 1 << 20
-			share, all := upstream.NewBudget(int64(1)<<(10+r.IntN(14))), upstream.NewBudget(1<<30)
+			share, all := exchange.NewBudget(int64(1)<<(10+r.IntN(14))), exchange.NewBudget(1<<30)
 			c, w, _ := onWire(t, opts)
 			var ids []uint32
 			var done []<-chan result
@@ -103,12 +103,12 @@ func TestReservedBytesFollowTheBytesThatArrived(t *testing.T) {
 }
 
 // startWithin runs an exchange whose body counts in both budgets.
-func startWithin(c *Conn, share, all *upstream.Budget, timeout time.Duration) <-chan result {
+func startWithin(c *Conn, share, all *exchange.Budget, timeout time.Duration) <-chan result {
 	ch := make(chan result, 1)
 	go func() {
-		ex := upstream.AcquireExchange()
+		ex := exchange.AcquireExchange()
 		ex.Response.Body = nil // memory of an earlier use would count too
-		ex.Request = upstream.Request{Method: upstream.GET, Scheme: "https", Authority: []byte("ssp.example"), Target: []byte("/")}
+		ex.Request = exchange.Request{Method: exchange.GET, Scheme: "https", Authority: []byte("ssp.example"), Target: []byte("/")}
 		ex.Budget, ex.Share = all, share
 		ex.Times.Acquired = time.Now()
 		ex.Deadline = ex.Times.Acquired.Add(timeout)
@@ -124,7 +124,7 @@ func startWithin(c *Conn, share, all *upstream.Budget, timeout time.Duration) <-
 func TestStuckStreamsDelayNoOtherStream(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		c, w, _ := onWire(t, with(func(o *Options) { o.MaxResponseBytes = 1 << 20 }))
-		share, all := upstream.NewBudget(64<<20), upstream.NewBudget(256<<20)
+		share, all := exchange.NewBudget(64<<20), exchange.NewBudget(256<<20)
 		var stuck []<-chan result
 		const n = 40
 		for i := range uint32(n) {
@@ -147,7 +147,7 @@ func TestStuckStreamsDelayNoOtherStream(t *testing.T) {
 			w.send(appendData(appendHeaders(nil, id, false, ":status", "200"), id, true, "moves"))
 			wantBodyOf(t, <-done, "moves")
 		}
-		c.Close(upstream.ClosedDrain)
+		c.Close(exchange.ClosedDrain)
 		for _, ch := range stuck {
 			<-ch
 		}

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/socket"
-	"adbuffer/internal/wire/upstream"
 
 	h2 "golang.org/x/net/http2"
 )
@@ -20,12 +20,12 @@ func TestCloseSendsGoAwayAndFailsOpenExchanges(t *testing.T) {
 	p.request()
 	// Close does not wait for a writing goroutine.
 	p.eventually("no goroutine writes to the peer", func() bool { return !p.conn.out.writing })
-	p.conn.Close(upstream.ClosedMaxAge)
-	wait(t, done).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed, detail: "max_age"})
+	p.conn.Close(exchange.ClosedMaxAge)
+	wait(t, done).wantError(t, want{outcome: exchange.ConnLost, progress: exchange.MaybeProcessed, detail: "max_age"})
 	p.wantGoAway(h2.ErrCodeNo)
-	p.conn.Close(upstream.ClosedIdle)
-	p.wantClosed(upstream.ClosedMaxAge)
-	get("/late").do(p.conn).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.NotSent, detail: "closed"})
+	p.conn.Close(exchange.ClosedIdle)
+	p.wantClosed(exchange.ClosedMaxAge)
+	get("/late").do(p.conn).wantError(t, want{outcome: exchange.ConnLost, progress: exchange.NotSent, detail: "closed"})
 	testsupport.Equal(t, p.owner.changes.Load(), 0, "the owner was called %d times for its own calls")
 }
 
@@ -39,7 +39,7 @@ func TestPeerThatClosesIsNoticedAtOnce(t *testing.T) {
 			testsupport.MustTrue(t, p.conn.Idle(), "an open connection is not usable")
 			end(p)
 			p.owner.awaitChange(t)
-			p.wantClosed(upstream.ClosedByPeer)
+			p.wantClosed(exchange.ClosedByPeer)
 		})
 	}
 }
@@ -64,7 +64,7 @@ func TestTLSConnectionEndsWithCloseNotify(t *testing.T) {
 		defer conn.mu.Unlock()
 		return conn.out.handed > 0 && !conn.out.writing
 	})
-	conn.Close(upstream.ClosedIdle)
+	conn.Close(exchange.ClosedIdle)
 	_, err := io.ReadAll(ts)
 	testsupport.True(t, err == nil, "the peer reads %v", err)
 }

@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/http2codec"
 	"adbuffer/internal/wire/socket"
-	"adbuffer/internal/wire/upstream"
 
 	h2 "golang.org/x/net/http2"
 )
@@ -27,13 +27,13 @@ import (
 type Conn struct {
 	net    net.Conn
 	socket kernelSocket // below net
-	owner  upstream.Owner
+	owner  exchange.Owner
 	opts   Options
 	// streamWindow is the receive window of a new stream.
 	streamWindow int
 
 	places atomic.Int32  // the value of Places
-	reason atomic.Uint32 // upstream.CloseReason; written under mu
+	reason atomic.Uint32 // exchange.CloseReason; written under mu
 
 	in    reader // used only by the reader's goroutine
 	reads reads
@@ -73,20 +73,20 @@ type Conn struct {
 	freed           []place
 }
 
-var _ upstream.Conn = (*Conn)(nil)
+var _ exchange.Conn = (*Conn)(nil)
 
 // New starts HTTP/2 on conn: a TLS connection on sock that has negotiated h2, or sock itself for a
 // peer with prior knowledge of HTTP/2. Close closes conn.
 //
 // New does not wait for the peer's settings. Until they arrive, the connection opens up to 100
 // streams, the minimum that RFC 9113, section 6.5.2, advises peers to allow.
-func New(conn net.Conn, sock *socket.Conn, owner upstream.Owner, opts Options) *Conn {
+func New(conn net.Conn, sock *socket.Conn, owner exchange.Owner, opts Options) *Conn {
 	c := newConn(conn, sock, owner, opts.withDefaults())
 	go c.read()
 	return c
 }
 
-func newConn(conn net.Conn, sock kernelSocket, owner upstream.Owner, opts Options) *Conn {
+func newConn(conn net.Conn, sock kernelSocket, owner exchange.Owner, opts Options) *Conn {
 	c := &Conn{
 		net: conn, socket: sock, owner: owner, opts: opts,
 		streamWindow:  streamWindow(opts.MaxResponseBytes),
@@ -114,31 +114,31 @@ type kernelSocket interface {
 	OnWait(read, write func() time.Time)
 }
 
-// Protocol returns upstream.HTTP2.
-func (c *Conn) Protocol() upstream.Protocol { return upstream.HTTP2 }
+// Protocol returns exchange.HTTP2.
+func (c *Conn) Protocol() exchange.Protocol { return exchange.HTTP2 }
 
-// Places implements upstream.Conn.
+// Places implements exchange.Conn.
 func (c *Conn) Places() int { return int(c.places.Load()) }
 
-// CloseReason implements upstream.Conn.
-func (c *Conn) CloseReason() upstream.CloseReason { return upstream.CloseReason(c.reason.Load()) }
+// CloseReason implements exchange.Conn.
+func (c *Conn) CloseReason() exchange.CloseReason { return exchange.CloseReason(c.reason.Load()) }
 
-// IdleLimit implements upstream.Conn. HTTP/2 has no Keep-Alive.
-func (c *Conn) IdleLimit() time.Duration { return upstream.NoIdleLimit }
+// IdleLimit implements exchange.Conn. HTTP/2 has no Keep-Alive.
+func (c *Conn) IdleLimit() time.Duration { return exchange.NoIdleLimit }
 
-// Idle implements upstream.Conn. The reader notices every change at once, so nothing is checked
+// Idle implements exchange.Conn. The reader notices every change at once, so nothing is checked
 // here.
-func (c *Conn) Idle() bool { return c.CloseReason() == upstream.NotClosed }
+func (c *Conn) Idle() bool { return c.CloseReason() == exchange.NotClosed }
 
-// Close implements upstream.Conn. The reader's goroutine, not Close, frees the places of abandoned
+// Close implements exchange.Conn. The reader's goroutine, not Close, frees the places of abandoned
 // exchanges that are still in use.
-func (c *Conn) Close(r upstream.CloseReason) {
+func (c *Conn) Close(r exchange.CloseReason) {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
 		return
 	}
-	c.closeLocked(r, upstream.Errorf(upstream.ConnLost, upstream.MaybeProcessed, "the HTTP/2 connection was closed: %v", r))
+	c.closeLocked(r, exchange.Errorf(exchange.ConnLost, exchange.MaybeProcessed, "the HTTP/2 connection was closed: %v", r))
 	c.changed = false
 	if !c.out.writing && c.sendBuffer.fits(len(c.out.buf)) {
 		// The write cannot block, so GOAWAY is sent.
@@ -152,7 +152,7 @@ func (c *Conn) Close(r upstream.CloseReason) {
 
 // placesLocked computes the value of Places.
 func (c *Conn) placesLocked() int {
-	if c.CloseReason() != upstream.NotClosed {
+	if c.CloseReason() != exchange.NotClosed {
 		return 0
 	}
 	return int(min(uint32(c.opts.MaxStreams), c.peer.maxStreams))
@@ -168,8 +168,8 @@ func (c *Conn) updatePlacesLocked() {
 
 // drainLocked makes the connection refuse new requests, and closes it if no exchange runs. r
 // becomes the close reason if none is set.
-func (c *Conn) drainLocked(r upstream.CloseReason) {
-	if c.CloseReason() == upstream.NotClosed {
+func (c *Conn) drainLocked(r exchange.CloseReason) {
+	if c.CloseReason() == exchange.NotClosed {
 		c.reason.Store(uint32(r))
 		c.changed = true
 		c.updatePlacesLocked()
@@ -179,7 +179,7 @@ func (c *Conn) drainLocked(r upstream.CloseReason) {
 
 // closeIfDrainedLocked closes a draining connection without exchanges.
 func (c *Conn) closeIfDrainedLocked() {
-	if c.closed || c.CloseReason() == upstream.NotClosed || c.streams.active > 0 {
+	if c.closed || c.CloseReason() == exchange.NotClosed || c.streams.active > 0 {
 		return
 	}
 	c.closeLocked(c.CloseReason(), errDraining)
@@ -188,12 +188,12 @@ func (c *Conn) closeIfDrainedLocked() {
 
 // closeLocked closes the connection for r; its exchanges fail with cause. The socket stays open for
 // the bytes in the buffer: unlockAndWrite closes it then, unless closeSocketLocked does it at once.
-func (c *Conn) closeLocked(r upstream.CloseReason, cause *upstream.Error) {
+func (c *Conn) closeLocked(r exchange.CloseReason, cause *exchange.Error) {
 	if c.closed {
 		return
 	}
 	c.closed = true
-	if c.CloseReason() == upstream.NotClosed {
+	if c.CloseReason() == exchange.NotClosed {
 		c.reason.Store(uint32(r))
 		c.changed = true
 	}
@@ -209,9 +209,9 @@ func (c *Conn) closeLocked(r upstream.CloseReason, cause *upstream.Error) {
 			continue
 		}
 		err := cause
-		if s.start >= c.out.handed && cause.Progress == upstream.MaybeProcessed {
+		if s.start >= c.out.handed && cause.Progress == exchange.MaybeProcessed {
 			unsent := *cause
-			unsent.Progress = upstream.NotSent
+			unsent.Progress = exchange.NotSent
 			err = &unsent
 		} else if c.goAwayCode != h2.ErrCodeNo && isolatedForSize(s.ex) {
 			err = largeHeadRefused(&s.ex.Request, "ended its HTTP/2 connection", c.goAwayCode)

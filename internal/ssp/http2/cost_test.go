@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/http2codec"
-	"adbuffer/internal/wire/upstream"
 
 	h2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -19,7 +19,7 @@ import (
 type fed struct {
 	t    testing.TB
 	conn *Conn
-	all  []*upstream.Exchange // exchanges of its streams, including ended ones
+	all  []*exchange.Exchange // exchanges of its streams, including ended ones
 }
 
 func newFed(t testing.TB, opts Options) *fed {
@@ -37,11 +37,11 @@ func (f *fed) open(n, body int) (first uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range n {
-		ex := upstream.AcquireExchange()
+		ex := exchange.AcquireExchange()
 		ex.Deadline = time.Now().Add(time.Hour)
-		ex.Request = upstream.Request{Method: upstream.GET, Scheme: "https", Authority: []byte("ssp.example"), Target: []byte("/")}
+		ex.Request = exchange.Request{Method: exchange.GET, Scheme: "https", Authority: []byte("ssp.example"), Target: []byte("/")}
 		if body > 0 {
-			ex.Request.Method, ex.Request.Body = upstream.POST, make([]byte, body)
+			ex.Request.Method, ex.Request.Body = exchange.POST, make([]byte, body)
 		}
 		s, err := c.openLocked(ex)
 		testsupport.NoError(f.t, err)

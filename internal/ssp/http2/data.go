@@ -3,8 +3,8 @@ package http2
 import (
 	h2 "golang.org/x/net/http2"
 
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/http2codec"
-	"adbuffer/internal/wire/upstream"
 )
 
 // onDataLocked handles a part of a body. RFC 9113, section 6.1.
@@ -45,10 +45,10 @@ func (c *Conn) takeDataLocked(s *stream, p []byte, last bool) {
 	case ex.Response.ContentLength >= 0 && s.received > ex.Response.ContentLength && !s.noBody:
 		c.malformedLocked(s, "the body is longer than its content-length", false)
 	case s.received > c.opts.MaxResponseBytes:
-		c.resetLocked(s, h2.ErrCodeCancel, upstream.BodyTooLarge(c.opts.MaxResponseBytes))
+		c.resetLocked(s, h2.ErrCodeCancel, exchange.BodyTooLarge(c.opts.MaxResponseBytes))
 	default:
 		if err := ex.AppendBody(p); err != nil {
-			c.resetLocked(s, h2.ErrCodeCancel, upstream.AsError(err))
+			c.resetLocked(s, h2.ErrCodeCancel, exchange.AsError(err))
 			return
 		}
 		if last {

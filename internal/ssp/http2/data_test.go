@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/http2codec"
-	"adbuffer/internal/wire/upstream"
 
 	h2 "golang.org/x/net/http2"
 )
@@ -41,9 +41,9 @@ func TestBodyMustBeAsLongAsItsContentLength(t *testing.T) {
 			case c.ok:
 				res.wantBody(t, strings.Join(c.pieces, ""))
 			case strings.HasPrefix(name, "beyond"):
-				res.wantError(t, want{outcome: upstream.ResponseTooLarge, progress: upstream.MaybeProcessed, detail: "max_response_bytes"})
+				res.wantError(t, want{outcome: exchange.ResponseTooLarge, progress: exchange.MaybeProcessed, detail: "max_response_bytes"})
 			default:
-				res.wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, detail: "content-length"})
+				res.wantError(t, want{outcome: exchange.BadResponse, progress: exchange.MaybeProcessed, detail: "content-length"})
 				p.wantReset(id, h2.ErrCodeProtocol)
 			}
 			p.afterwards()
@@ -53,24 +53,24 @@ func TestBodyMustBeAsLongAsItsContentLength(t *testing.T) {
 
 func TestResponsesWithoutBody(t *testing.T) {
 	for name, c := range map[string]struct {
-		method upstream.Method
+		method exchange.Method
 		status string
 		length string
 		body   string
 		want   int // length
 		bad    bool
 	}{
-		"HEAD":                        {upstream.HEAD, "200", "1234", "", 1234, false},
-		"HEAD of 3 GB":                {upstream.HEAD, "200", "3000000000", "", 3000000000, false},
-		"HEAD without length":         {upstream.HEAD, "200", "", "", -1, false},
-		"HEAD with a body":            {upstream.HEAD, "200", "4", "body", 0, true},
-		"204":                         {upstream.GET, "204", "", "", -1, false},
-		"204 with a length":           {upstream.GET, "204", "4", "", -1, false},
-		"HEAD with a 204":             {upstream.HEAD, "204", "4", "", -1, false},
-		"204 with a body":             {upstream.GET, "204", "", "body", 0, true},
-		"304 with a length":           {upstream.GET, "304", "1234", "", 1234, false},
-		"304 with a body":             {upstream.GET, "304", "4", "body", 0, true},
-		"POST with an empty response": {upstream.POST, "200", "", "", -1, false},
+		"HEAD":                        {exchange.HEAD, "200", "1234", "", 1234, false},
+		"HEAD of 3 GB":                {exchange.HEAD, "200", "3000000000", "", 3000000000, false},
+		"HEAD without length":         {exchange.HEAD, "200", "", "", -1, false},
+		"HEAD with a body":            {exchange.HEAD, "200", "4", "body", 0, true},
+		"204":                         {exchange.GET, "204", "", "", -1, false},
+		"204 with a length":           {exchange.GET, "204", "4", "", -1, false},
+		"HEAD with a 204":             {exchange.HEAD, "204", "4", "", -1, false},
+		"204 with a body":             {exchange.GET, "204", "", "body", 0, true},
+		"304 with a length":           {exchange.GET, "304", "1234", "", 1234, false},
+		"304 with a body":             {exchange.GET, "304", "4", "body", 0, true},
+		"POST with an empty response": {exchange.POST, "200", "", "", -1, false},
 	} {
 		for _, how := range []string{"HEADERS ends the stream", "empty DATA ends the stream"} {
 			t.Run(name+", "+how, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestResponsesWithoutBody(t *testing.T) {
 				}
 				res := wait(t, done)
 				if c.bad {
-					res.wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, detail: "body"})
+					res.wantError(t, want{outcome: exchange.BadResponse, progress: exchange.MaybeProcessed, detail: "body"})
 				} else if res.err != nil || res.body != "" || res.length != c.want {
 					t.Errorf("got %v, length %d, body %q", res.err, res.length, res.body)
 				}
@@ -103,7 +103,7 @@ func TestDataBeforeTheHeaderIsMalformed(t *testing.T) {
 	p := connect(t, testOptions())
 	done, id := p.begin(get("/"))
 	p.data(id, true, "body")
-	wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true, detail: "DATA"})
+	wait(t, done).wantError(t, want{outcome: exchange.BadResponse, progress: exchange.MaybeProcessed, demote: true, detail: "DATA"})
 	p.wantReset(id, h2.ErrCodeProtocol)
 	p.afterwards()
 }
@@ -122,7 +122,7 @@ func TestBodyOverTheLimitIsReset(t *testing.T) {
 				p.data(id, false, strings.Repeat("x", 1000))
 				p.data(id, true, "x")
 			}
-			wait(t, done).wantError(t, want{outcome: upstream.ResponseTooLarge, progress: upstream.MaybeProcessed, detail: "over 1000 bytes; see max_response_bytes"})
+			wait(t, done).wantError(t, want{outcome: exchange.ResponseTooLarge, progress: exchange.MaybeProcessed, detail: "over 1000 bytes; see max_response_bytes"})
 			p.wantReset(id, h2.ErrCodeCancel)
 
 			p.exchange(get("/"), strings.Repeat("x", 1000))
@@ -133,7 +133,7 @@ func TestBodyOverTheLimitIsReset(t *testing.T) {
 func TestBodyIsReservedAndFailsOverTheBudget(t *testing.T) {
 	p := connect(t, testOptions())
 	r := get("/")
-	r.budget = upstream.NewBudget(1000)
+	r.budget = exchange.NewBudget(1000)
 	done, id := p.begin(r)
 	p.head(id, false, ":status", "200")
 	p.data(id, false, strings.Repeat("x", 600))
@@ -141,7 +141,7 @@ func TestBodyIsReservedAndFailsOverTheBudget(t *testing.T) {
 	testsupport.Equal(t, r.budget.Used(), 600, "%d bytes are reserved")
 	p.data(id, false, strings.Repeat("x", 600))
 	res := wait(t, done)
-	testsupport.True(t, res.err != nil && upstream.AsError(res.err).Outcome == upstream.Overloaded, "got %v", res.err)
+	testsupport.True(t, res.err != nil && exchange.AsError(res.err).Outcome == exchange.Overloaded, "got %v", res.err)
 	testsupport.Equal(t, r.budget.Used(), 0, "%d bytes stay reserved")
 	p.wantReset(id, h2.ErrCodeCancel)
 	p.afterwards()
@@ -183,7 +183,7 @@ func TestWindowIsReturnedForDroppedData(t *testing.T) {
 		ids[i] = p.requestAfterResets().StreamID
 	}
 	for _, ch := range done {
-		testsupport.MustEqual[error](t, wait(t, ch).err, upstream.ErrDeadline, "got %v")
+		testsupport.MustEqual[error](t, wait(t, ch).err, exchange.ErrDeadline, "got %v")
 	}
 	piece := strings.Repeat("x", http2codec.MaxFrameSize)
 	for _, id := range ids {

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"adbuffer/internal/machine/alarm"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // deadlines fails exchanges whose deadline has passed, with one timer for the whole connection. The
@@ -49,7 +49,7 @@ func (c *Conn) expire() {
 		deadline := s.ex.Deadline
 		if !deadline.After(now) {
 			if !late {
-				c.abandonLocked(s, upstream.ErrDeadline)
+				c.abandonLocked(s, exchange.ErrDeadline)
 				continue
 			}
 			looked, deadline = true, now.Add(pause)

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/http2codec"
-	"adbuffer/internal/wire/upstream"
 
 	h2 "golang.org/x/net/http2"
 )
@@ -24,7 +24,7 @@ func TestEachExchangeEndsAtItsOwnDeadline(t *testing.T) {
 	}
 	for _, ch := range done {
 		res := wait(t, ch)
-		testsupport.MustTrue(t, errors.Is(res.err, upstream.ErrDeadline), "got %v", res.err)
+		testsupport.MustTrue(t, errors.Is(res.err, exchange.ErrDeadline), "got %v", res.err)
 		testsupport.True(t, !res.times.Done.Before(res.deadline), "ended %v too early", res.deadline.Sub(res.times.Done))
 	}
 	p.respond(id, "in time")
@@ -86,10 +86,10 @@ func TestResponseThatArrivedBeforeTheDeadlineCountsEvenIfReadLate(t *testing.T) 
 			switch {
 			case late < maxLateChecks*lateCheckPause && res.body != "in time":
 				t.Errorf("read %v late: got %v", late, res.err)
-			case late >= maxLateChecks*lateCheckPause && (res.err != upstream.ErrDeadline || res.times.Done.Sub(began) > r.timeout+maxLateChecks*lateCheckPause):
+			case late >= maxLateChecks*lateCheckPause && (res.err != exchange.ErrDeadline || res.times.Done.Sub(began) > r.timeout+maxLateChecks*lateCheckPause):
 				t.Errorf("read %v late: got %v after %v", late, res.err, took)
 			}
-			c.Close(upstream.ClosedDrain)
+			c.Close(exchange.ClosedDrain)
 		})
 	}
 }

@@ -1,15 +1,15 @@
 package http2
 
 import (
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 
 	h2 "golang.org/x/net/http2"
 )
 
 // badResponse is the error of an exchange whose response violates a rule. demote says that the rule
 // is one of HTTP/2.
-func badResponse(text string, demote bool) *upstream.Error {
-	return &upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed, Demote: demote, Detail: text}
+func badResponse(text string, demote bool) *exchange.Error {
+	return &exchange.Error{Outcome: exchange.BadResponse, Progress: exchange.MaybeProcessed, Demote: demote, Detail: text}
 }
 
 // resetByPeer is the error of an exchange whose stream the peer reset with code before the response
@@ -21,12 +21,12 @@ func badResponse(text string, demote bool) *upstream.Error {
 //
 // Section 8.7 does not name HTTP_1_1_REQUIRED, so it proves nothing by itself. It asks for the same
 // request over HTTP/1 (section 7), and the request may be repeated only over HTTP/1.
-func resetByPeer(code h2.ErrCode, responding bool) *upstream.Error {
-	e := &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed}
+func resetByPeer(code h2.ErrCode, responding bool) *exchange.Error {
+	e := &exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.MaybeProcessed}
 	switch {
 	case responding:
 	case code == h2.ErrCodeRefusedStream:
-		e.Progress = upstream.NotProcessed
+		e.Progress = exchange.NotProcessed
 	case code == h2.ErrCodeHTTP11Required:
 		e.OverHTTP1 = true
 	}
@@ -50,26 +50,26 @@ func classify(code h2.ErrCode) (demote, refuses bool) {
 
 // Errors without their own cause are allocated once.
 var (
-	errClosed    = upstream.Errorf(upstream.ConnLost, upstream.NotSent, "the HTTP/2 connection was closed before the request was sent")
+	errClosed    = exchange.Errorf(exchange.ConnLost, exchange.NotSent, "the HTTP/2 connection was closed before the request was sent")
 	errClosedToo = errClosed.AsCollateral()
-	errDraining  = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed, Unsent: true, Collateral: true,
+	errDraining  = &exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.NotProcessed, Unsent: true, Collateral: true,
 		Detail: "the SSP closes the HTTP/2 connection and takes no more requests on it"}
-	errNoStream = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed, Unsent: true,
+	errNoStream = &exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.NotProcessed, Unsent: true,
 		Detail: "the SSP has lowered its limit of HTTP/2 streams"}
-	errNotProcessed = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed, Isolate: upstream.IsolateLast,
+	errNotProcessed = &exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.NotProcessed, Isolate: exchange.IsolateLast,
 		Detail: "the SSP closed the HTTP/2 connection without processing the request"}
 	errNotProcessedToo = errNotProcessed.AsCollateral()
 	// errLargeHead is the error of a request that must not share the connection. Some servers end the whole
 	// connection because of a field that exceeds their limit, which they do not state.
-	errLargeHead = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotSent, Isolate: upstream.IsolateNext, Collateral: true,
+	errLargeHead = &exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.NotSent, Isolate: exchange.IsolateNext, Collateral: true,
 		Detail: "the request's header is over 8 KiB, and the SSP states no SETTINGS_MAX_HEADER_LIST_SIZE"}
-	errMisdirected = &upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.NotProcessed, RefusesHTTP2: true, OverHTTP1: true,
+	errMisdirected = &exchange.Error{Outcome: exchange.BadResponse, Progress: exchange.NotProcessed, RefusesHTTP2: true, OverHTTP1: true,
 		Detail: "the SSP does not serve this host on this HTTP/2 connection: 421 Misdirected Request"}
-	errContradicted = upstream.Errorf(upstream.ConnLost, upstream.MaybeProcessed,
+	errContradicted = exchange.Errorf(exchange.ConnLost, exchange.MaybeProcessed,
 		"the SSP closed the HTTP/2 connection in the middle of its response")
-	errUnwrittenFull = upstream.Errorf(upstream.Overloaded, upstream.NotSent,
+	errUnwrittenFull = exchange.Errorf(exchange.Overloaded, exchange.NotSent,
 		"1 MB of requests wait to be written on one HTTP/2 connection: the SSP does not read them; see pool.max_streams_per_conn")
-	errRequestHeader = upstream.Errorf(upstream.Internal, upstream.NotSent, "the request's header is malformed")
+	errRequestHeader = exchange.Errorf(exchange.Internal, exchange.NotSent, "the request's header is malformed")
 )
 
 // ordinaryHeaderList is a header list that every SSP must accept. RFC 9110, section 4.1, asks servers to
@@ -78,8 +78,8 @@ const ordinaryHeaderList = 8 << 10
 
 // largeHeadRefused is the error of an isolated request with a header over ordinaryHeaderList that the peer
 // refused with code. The client is to blame: the SSP need not accept such a header.
-func largeHeadRefused(r *upstream.Request, did string, code h2.ErrCode) *upstream.Error {
-	return upstream.Errorf(upstream.TooLarge, upstream.MaybeProcessed,
+func largeHeadRefused(r *exchange.Request, did string, code h2.ErrCode) *exchange.Error {
+	return exchange.Errorf(exchange.TooLarge, exchange.MaybeProcessed,
 		"the SSP %s (%v), on which the request was alone; the request's header has %d bytes, and SSPs need not accept more than %d",
 		did, code, headBytes(r), ordinaryHeaderList)
 }
@@ -88,11 +88,11 @@ func largeHeadRefused(r *upstream.Request, did string, code h2.ErrCode) *upstrea
 // SETTINGS_MAX_HEADER_LIST_SIZE. The limit is advisory (RFC 9113, section 6.5.2), but the SSP would
 // refuse the request, so it is not sent. If the request is ordinary, the SSP is to blame, as for a
 // violation; otherwise the client is.
-func headerListTooLarge(size uint64, limit uint32) *upstream.Error {
-	o := upstream.BadResponse
+func headerListTooLarge(size uint64, limit uint32) *exchange.Error {
+	o := exchange.BadResponse
 	if size > ordinaryHeaderList {
-		o = upstream.TooLarge
+		o = exchange.TooLarge
 	}
-	return upstream.Errorf(o, upstream.NotSent,
+	return exchange.Errorf(o, exchange.NotSent,
 		"the request's header list has %d bytes, over the SSP's SETTINGS_MAX_HEADER_LIST_SIZE of %d; the SSP must raise it, or see ssps[].protocol", size, limit)
 }

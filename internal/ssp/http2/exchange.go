@@ -4,17 +4,17 @@ import (
 	"errors"
 	"time"
 
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/http2codec"
-	"adbuffer/internal/wire/upstream"
 
 	h2 "golang.org/x/net/http2"
 )
 
-// Do implements upstream.Conn.
-func (c *Conn) Do(ex *upstream.Exchange) error {
-	ex.Protocol = upstream.HTTP2
+// Do implements exchange.Conn.
+func (c *Conn) Do(ex *exchange.Exchange) error {
+	ex.Protocol = exchange.HTTP2
 	if !ex.Deadline.After(ex.Times.Acquired) {
-		return c.releasePlace(ex, upstream.ErrDeadlineNotSent)
+		return c.releasePlace(ex, exchange.ErrDeadlineNotSent)
 	}
 	c.mu.Lock()
 	s, err := c.openLocked(ex)
@@ -32,24 +32,24 @@ func (c *Conn) Do(ex *upstream.Exchange) error {
 			err = c.cancel(s, ex)
 		}
 	}
-	if errors.Is(err, upstream.ErrDeadline) || errors.Is(err, upstream.ErrCancelled) {
+	if errors.Is(err, exchange.ErrDeadline) || errors.Is(err, exchange.ErrCancelled) {
 		return err // abandonLocked frees the place
 	}
 	return c.releasePlace(ex, err)
 }
 
 // cancel ends an exchange whose context has ended, unless the exchange has ended meanwhile.
-func (c *Conn) cancel(s *stream, ex *upstream.Exchange) error {
+func (c *Conn) cancel(s *stream, ex *exchange.Exchange) error {
 	c.mu.Lock()
 	if s.ex == ex { // otherwise s may belong to another exchange now
-		c.abandonLocked(s, upstream.ErrCancelled)
+		c.abandonLocked(s, exchange.ErrCancelled)
 	}
 	c.unlockAndWrite(nil, nil)
 	return <-ex.Done()
 }
 
 // releasePlace ends Do and frees its place.
-func (c *Conn) releasePlace(ex *upstream.Exchange, err error) error {
+func (c *Conn) releasePlace(ex *exchange.Exchange, err error) error {
 	if ex.Times.Done.IsZero() {
 		ex.Times.Done = time.Now()
 	}
@@ -59,7 +59,7 @@ func (c *Conn) releasePlace(ex *upstream.Exchange, err error) error {
 
 // openLocked gives ex a stream and appends its request to the buffer, with as much of the body as
 // may be sent now.
-func (c *Conn) openLocked(ex *upstream.Exchange) (*stream, error) {
+func (c *Conn) openLocked(ex *exchange.Exchange) (*stream, error) {
 	// Set before any error: the number of retries after a close of a reused connection depends on
 	// it.
 	ex.Reused, ex.Served = c.streams.next > 1, 0
@@ -68,7 +68,7 @@ func (c *Conn) openLocked(ex *upstream.Exchange) (*stream, error) {
 		return nil, errClosedToo
 	case c.closed:
 		return nil, errClosed
-	case c.CloseReason() != upstream.NotClosed:
+	case c.CloseReason() != exchange.NotClosed:
 		return nil, errDraining
 	case c.out.writing && len(c.out.buf) > maxUnwritten:
 		return nil, errUnwrittenFull
@@ -86,7 +86,7 @@ func (c *Conn) openLocked(ex *upstream.Exchange) (*stream, error) {
 	s := c.newStreamLocked()
 	if !c.streams.add(s) {
 		c.recycleLocked(s)
-		c.drainLocked(upstream.ClosedMaxRequests)
+		c.drainLocked(exchange.ClosedMaxRequests)
 		return nil, errDraining
 	}
 	s.ex = ex
@@ -99,7 +99,7 @@ func (c *Conn) openLocked(ex *upstream.Exchange) (*stream, error) {
 		return nil, err
 	}
 	if c.streams.exhausted() {
-		c.drainLocked(upstream.ClosedMaxRequests)
+		c.drainLocked(exchange.ClosedMaxRequests)
 	}
 	c.deadlines.alarm.Set(ex.Deadline)
 	c.startBodyLocked(s)
@@ -136,7 +136,7 @@ func (c *Conn) completeLocked(s *stream, err error) {
 }
 
 // failLocked ends the exchange of s with err.
-func (c *Conn) failLocked(s *stream, err *upstream.Error) {
+func (c *Conn) failLocked(s *stream, err *exchange.Error) {
 	s.ex.ReleaseBody()
 	s.ex.Response.Reset()
 	s.ex.Times.Done = time.Now()
@@ -144,7 +144,7 @@ func (c *Conn) failLocked(s *stream, err *upstream.Error) {
 }
 
 // resetLocked sends RST_STREAM with code for s, and ends its exchange with err.
-func (c *Conn) resetLocked(s *stream, code h2.ErrCode, err *upstream.Error) {
+func (c *Conn) resetLocked(s *stream, code h2.ErrCode, err *exchange.Error) {
 	c.out.buf = http2codec.AppendReset(c.out.buf, s.id, code)
 	c.flood.Earn()
 	c.flood.Expect(c.streamWindow)
@@ -153,7 +153,7 @@ func (c *Conn) resetLocked(s *stream, code h2.ErrCode, err *upstream.Error) {
 
 // abandonLocked abandons the exchange of s with ErrDeadline or ErrCancelled. Frames that arrive for
 // it later are dropped. Its place is freed here, or by resets later.
-func (c *Conn) abandonLocked(s *stream, why *upstream.Error) {
+func (c *Conn) abandonLocked(s *stream, why *exchange.Error) {
 	p := place{s.ex.Times.Acquired, s.ex.Payer}
 	c.resetLocked(s, h2.ErrCodeCancel, why)
 	if !c.resets.add(c, p) {

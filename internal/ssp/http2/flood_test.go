@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/http2codec"
 	"adbuffer/internal/wire/socket"
-	"adbuffer/internal/wire/upstream"
 
 	h2 "golang.org/x/net/http2"
 )
@@ -49,7 +49,7 @@ func TestFloodsCloseTheConnection(t *testing.T) {
 					break // the connection has closed
 				}
 			}
-			wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true, detail: "more than 1000 frames in 1s"})
+			wait(t, done).wantError(t, want{outcome: exchange.BadResponse, progress: exchange.MaybeProcessed, demote: true, detail: "more than 1000 frames in 1s"})
 		})
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/http2codec"
-	"adbuffer/internal/wire/upstream"
 
 	h2 "golang.org/x/net/http2"
 )
@@ -73,8 +73,8 @@ func TestBadFramesCloseTheConnection(t *testing.T) {
 			p.request()
 			p.do(p.fr.WriteRawFrame(c.kind, c.flags, c.id, c.payload))
 			p.wantGoAway(c.code)
-			wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true, detail: c.code.String()})
-			p.wantClosed(upstream.ClosedError)
+			wait(t, done).wantError(t, want{outcome: exchange.BadResponse, progress: exchange.MaybeProcessed, demote: true, detail: c.code.String()})
+			p.wantClosed(exchange.ClosedError)
 		})
 	}
 }
@@ -117,7 +117,7 @@ func TestPeerMustBeginWithSettings(t *testing.T) {
 			if name == "HTTP/1" {
 				detail = "HTTP/1"
 			}
-			wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true, detail: detail})
+			wait(t, done).wantError(t, want{outcome: exchange.BadResponse, progress: exchange.MaybeProcessed, demote: true, detail: detail})
 			p.wantGoAway(h2.ErrCodeProtocol)
 		})
 	}
@@ -129,7 +129,7 @@ func TestBadWindowUpdatesOfAStreamResetOnlyIt(t *testing.T) {
 			p := connect(t, testOptions())
 			done, id := p.begin(get("/"))
 			p.do(p.fr.WriteWindowUpdate(id, increment))
-			wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true, detail: "WINDOW_UPDATE"})
+			wait(t, done).wantError(t, want{outcome: exchange.BadResponse, progress: exchange.MaybeProcessed, demote: true, detail: "WINDOW_UPDATE"})
 			p.wantReset(id, code)
 			p.afterwards()
 		})

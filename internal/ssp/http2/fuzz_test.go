@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/http2codec"
-	"adbuffer/internal/wire/upstream"
 
 	h2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -27,15 +27,15 @@ func replay(t *testing.T, in []byte) (results [fuzzedExchanges]result) {
 	t.Helper()
 	w, o := newWire(), newOwner()
 	conn := newOnWire(w, w, o, with(func(o *Options) { o.MaxResponseBytes, o.MaxResponseHeaderBytes = 100000, 4096 }))
-	budget := upstream.NewBudget(1 << 20)
+	budget := exchange.NewBudget(1 << 20)
 	var done [fuzzedExchanges]<-chan result
 	for i := range done {
 		r := get("/" + itoa(2*i+1))
 		switch i {
 		case 2:
-			r.method, r.body = upstream.POST, strings.Repeat("u", http2codec.InitialWindow+100)
+			r.method, r.body = exchange.POST, strings.Repeat("u", http2codec.InitialWindow+100)
 		case 3:
-			r.method = upstream.HEAD
+			r.method = exchange.HEAD
 		}
 		r.budget, r.timeout = budget, time.Minute
 		done[i] = r.start(conn)
@@ -46,7 +46,7 @@ func replay(t *testing.T, in []byte) (results [fuzzedExchanges]result) {
 	for i := range done {
 		results[i] = wait(t, done[i])
 	}
-	conn.Close(upstream.ClosedDrain)
+	conn.Close(exchange.ClosedDrain)
 	testsupport.Eventually(t, "all places are freed", func() bool { return o.freed.Load() >= fuzzedExchanges })
 	testsupport.MustEqual(t, o.freed.Load(), fuzzedExchanges, "%d places were freed")
 	testsupport.MustEqual(t, budget.Used(), 0, "%d bytes stay reserved")

@@ -3,8 +3,8 @@ package http2
 import (
 	"encoding/binary"
 
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/http2codec"
-	"adbuffer/internal/wire/upstream"
 
 	h2 "golang.org/x/net/http2"
 )
@@ -24,12 +24,12 @@ func (c *Conn) onGoAwayLocked(f http2codec.Frame) *http2codec.Error {
 	if code != h2.ErrCodeNo {
 		c.goAwayCode = code
 		c.demote, c.refuses = classify(code)
-		first = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed, Demote: c.demote, RefusesHTTP2: c.refuses,
-			Isolate: upstream.IsolateNext, Detail: "the SSP closed the HTTP/2 connection: " + code.String()}
+		first = &exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.NotProcessed, Demote: c.demote, RefusesHTTP2: c.refuses,
+			Isolate: exchange.IsolateNext, Detail: "the SSP closed the HTTP/2 connection: " + code.String()}
 		others = first.AsCollateral()
-		others.Isolate = upstream.IsolateLast
+		others.Isolate = exchange.IsolateLast
 	}
-	c.drainLocked(upstream.ClosedGoaway)
+	c.drainLocked(exchange.ClosedGoaway)
 	if last >= c.lastProcessed {
 		return c.flood.Idle()
 	}
@@ -69,7 +69,7 @@ func (c *Conn) firstAfterLocked(last uint32) (first *stream) {
 }
 
 // servedLocked returns how many requests up to stream last there were for each later one; see
-// upstream.Exchange.
+// exchange.Exchange.
 func (c *Conn) servedLocked(last uint32) int {
 	later := 0
 	for i := range c.streams.slots {

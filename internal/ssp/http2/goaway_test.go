@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/http2codec"
-	"adbuffer/internal/wire/upstream"
 
 	h2 "golang.org/x/net/http2"
 )
@@ -28,7 +28,7 @@ func (p *peer) startMany(n int) (ids []uint32, done map[uint32]<-chan result) {
 	return ids, done
 }
 
-var notProcessed = want{outcome: upstream.ConnLost, progress: upstream.NotProcessed}
+var notProcessed = want{outcome: exchange.ConnLost, progress: exchange.NotProcessed}
 
 func TestGoAwayFailsLaterStreamsAndCompletesTheRest(t *testing.T) {
 	p := connect(t, testOptions())
@@ -39,7 +39,7 @@ func TestGoAwayFailsLaterStreamsAndCompletesTheRest(t *testing.T) {
 		r.wantError(t, notProcessed)
 		testsupport.Equal(t, r.served, 1, "%d requests were processed for each later one")
 	}
-	p.wantClosed(upstream.ClosedGoaway)
+	p.wantClosed(exchange.ClosedGoaway)
 	get("/late").do(p.conn).wantError(t, notProcessed)
 	for _, id := range ids[:3] {
 		p.respond(id, fmt.Sprint("response ", id))
@@ -56,7 +56,7 @@ func TestGoAwayInTwoSteps(t *testing.T) {
 	ids, done := p.startMany(2)
 	p.do(p.fr.WriteGoAway(http2codec.MaxStreamID, h2.ErrCodeNo, nil))
 	p.owner.awaitChange(t)
-	p.wantClosed(upstream.ClosedGoaway)
+	p.wantClosed(exchange.ClosedGoaway)
 	p.ping() // no exchange has failed so far
 	testsupport.MustTrue(t, len(done[ids[1]]) == 0, "the announcement ended an exchange")
 	p.do(p.fr.WriteGoAway(ids[0], h2.ErrCodeNo, nil))
@@ -70,7 +70,7 @@ func TestGoAwayOnAnIdleConnectionClosesIt(t *testing.T) {
 	p := connect(t, testOptions())
 	p.do(p.fr.WriteGoAway(0, h2.ErrCodeNo, nil))
 	p.owner.awaitChange(t)
-	testsupport.Equal(t, p.conn.CloseReason(), upstream.ClosedGoaway, "reason %v")
+	testsupport.Equal(t, p.conn.CloseReason(), exchange.ClosedGoaway, "reason %v")
 	p.wantEnd()
 }
 
@@ -88,28 +88,28 @@ func TestGoAwayCodeDemotesOrRefusesHTTP2(t *testing.T) {
 			p := connect(t, testOptions())
 			ids, done := p.startMany(2)
 			p.do(p.fr.WriteGoAway(ids[0], code, nil))
-			w.outcome, w.progress = upstream.ConnLost, upstream.NotProcessed
+			w.outcome, w.progress = exchange.ConnLost, exchange.NotProcessed
 			if code != h2.ErrCodeNo {
 				w.detail = code.String()
 			}
 			wait(t, done[ids[1]]).wantError(t, w)
 			p.net.Close()
-			w.progress, w.detail = upstream.MaybeProcessed, ""
+			w.progress, w.detail = exchange.MaybeProcessed, ""
 			wait(t, done[ids[0]]).wantError(t, w)
-			testsupport.Equal(t, p.conn.CloseReason(), upstream.ClosedGoaway, "reason %v: the first one stays")
+			testsupport.Equal(t, p.conn.CloseReason(), exchange.ClosedGoaway, "reason %v: the first one stays")
 		})
 	}
 }
 
 func TestResetByThePeer(t *testing.T) {
 	for code, w := range map[h2.ErrCode]want{
-		h2.ErrCodeRefusedStream:  {outcome: upstream.ConnLost, progress: upstream.NotProcessed},
-		h2.ErrCodeHTTP11Required: {outcome: upstream.ConnLost, progress: upstream.MaybeProcessed, refuses: true, overHTTP1: true},
-		h2.ErrCodeProtocol:       {outcome: upstream.ConnLost, progress: upstream.MaybeProcessed, demote: true},
-		h2.ErrCodeInternal:       {outcome: upstream.ConnLost, progress: upstream.MaybeProcessed},
-		h2.ErrCodeCancel:         {outcome: upstream.ConnLost, progress: upstream.MaybeProcessed},
-		h2.ErrCodeNo:             {outcome: upstream.ConnLost, progress: upstream.MaybeProcessed},
-		0x99:                     {outcome: upstream.ConnLost, progress: upstream.MaybeProcessed},
+		h2.ErrCodeRefusedStream:  {outcome: exchange.ConnLost, progress: exchange.NotProcessed},
+		h2.ErrCodeHTTP11Required: {outcome: exchange.ConnLost, progress: exchange.MaybeProcessed, refuses: true, overHTTP1: true},
+		h2.ErrCodeProtocol:       {outcome: exchange.ConnLost, progress: exchange.MaybeProcessed, demote: true},
+		h2.ErrCodeInternal:       {outcome: exchange.ConnLost, progress: exchange.MaybeProcessed},
+		h2.ErrCodeCancel:         {outcome: exchange.ConnLost, progress: exchange.MaybeProcessed},
+		h2.ErrCodeNo:             {outcome: exchange.ConnLost, progress: exchange.MaybeProcessed},
+		0x99:                     {outcome: exchange.ConnLost, progress: exchange.MaybeProcessed},
 	} {
 		t.Run(code.String(), func(t *testing.T) { // the model resets streams at other moments
 			p := connect(t, testOptions())
@@ -132,7 +132,7 @@ func TestConnectionDrainsWhenStreamNumbersEnd(t *testing.T) {
 	last := p.start(get("/2"))
 	testsupport.MustEqual(t, p.request().StreamID, http2codec.MaxStreamID, "stream %d")
 	p.owner.awaitChange(t)
-	p.wantClosed(upstream.ClosedMaxRequests)
+	p.wantClosed(exchange.ClosedMaxRequests)
 	get("/3").do(p.conn).wantError(t, notProcessed)
 	p.respond(http2codec.MaxStreamID, "last")
 	wait(t, last).wantBody(t, "last")

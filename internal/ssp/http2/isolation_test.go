@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 
 	h2 "golang.org/x/net/http2"
 )
@@ -26,9 +26,9 @@ func TestLargeHeadsShareNoConnection(t *testing.T) {
 	wait(t, done).wantBody(t, "ok")
 	r := withHead(8193)
 	res := r.do(p.conn)
-	res.wantError(t, want{outcome: upstream.ConnLost, progress: upstream.NotSent, detail: "over 8 KiB"})
-	e := upstream.AsError(res.err)
-	testsupport.True(t, e.Isolate == upstream.IsolateNext && e.Collateral, "isolate %v, collateral %t", e.Isolate, e.Collateral)
+	res.wantError(t, want{outcome: exchange.ConnLost, progress: exchange.NotSent, detail: "over 8 KiB"})
+	e := exchange.AsError(res.err)
+	testsupport.True(t, e.Isolate == exchange.IsolateNext && e.Collateral, "isolate %v, collateral %t", e.Isolate, e.Collateral)
 	r.isolated = true
 	done, id = p.begin(r)
 	p.respond(id, "alone")
@@ -45,7 +45,7 @@ func TestTheEndOfAConnectionIsOneFailure(t *testing.T) {
 	for name, end := range map[string]func(p *peer){
 		"EOF":       func(p *peer) { p.net.Close() },
 		"violation": func(p *peer) { p.do(p.fr.WriteWindowUpdate(0, 0)) },
-		"Close":     func(p *peer) { p.conn.Close(upstream.ClosedMaxAge) },
+		"Close":     func(p *peer) { p.conn.Close(exchange.ClosedMaxAge) },
 		"GOAWAY": func(p *peer) {
 			p.do(p.fr.WriteGoAway(9, h2.ErrCodeEnhanceYourCalm, nil))
 			p.net.Close()
@@ -56,8 +56,8 @@ func TestTheEndOfAConnectionIsOneFailure(t *testing.T) {
 			ids, done := p.startMany(5)
 			end(p)
 			for i, id := range ids {
-				e := upstream.AsError(wait(t, done[id]).err)
-				testsupport.True(t, e.Progress == upstream.MaybeProcessed && e.Collateral == (i < 4), "exchange %d got %v, collateral %t", i, e, e.Collateral)
+				e := exchange.AsError(wait(t, done[id]).err)
+				testsupport.True(t, e.Progress == exchange.MaybeProcessed && e.Collateral == (i < 4), "exchange %d got %v, collateral %t", i, e, e.Collateral)
 			}
 		})
 	}
@@ -66,10 +66,10 @@ func TestTheEndOfAConnectionIsOneFailure(t *testing.T) {
 // A GOAWAY with an error leaves out three streams. The first of them may be its reason, and is sent again
 // alone. Of all five exchanges only this one counts as a failure.
 func TestTheFirstStreamAfterAGoAwayWithAnErrorIsSentAgainAlone(t *testing.T) {
-	for code, isolate := range map[h2.ErrCode]upstream.Isolate{
-		h2.ErrCodeProtocol:        upstream.IsolateNext,
-		h2.ErrCodeEnhanceYourCalm: upstream.IsolateNext,
-		h2.ErrCodeNo:              upstream.IsolateLast,
+	for code, isolate := range map[h2.ErrCode]exchange.Isolate{
+		h2.ErrCodeProtocol:        exchange.IsolateNext,
+		h2.ErrCodeEnhanceYourCalm: exchange.IsolateNext,
+		h2.ErrCodeNo:              exchange.IsolateLast,
 	} {
 		t.Run(code.String(), func(t *testing.T) {
 			p := connect(t, testOptions())
@@ -77,17 +77,17 @@ func TestTheFirstStreamAfterAGoAwayWithAnErrorIsSentAgainAlone(t *testing.T) {
 			p.do(p.fr.WriteGoAway(ids[1], code, nil))
 			p.owner.awaitChange(t)
 			for i, id := range ids[2:] {
-				e := upstream.AsError(wait(t, done[id]).err)
+				e := exchange.AsError(wait(t, done[id]).err)
 				want := isolate
 				if i > 0 {
-					want = upstream.IsolateLast
+					want = exchange.IsolateLast
 				}
-				testsupport.True(t, e.Progress == upstream.NotProcessed && e.Isolate == want && e.Collateral == (i > 0), "exchange %d got %v, isolate %v, collateral %t", i+2, e, e.Isolate, e.Collateral)
+				testsupport.True(t, e.Progress == exchange.NotProcessed && e.Isolate == want && e.Collateral == (i > 0), "exchange %d got %v, isolate %v, collateral %t", i+2, e, e.Isolate, e.Collateral)
 			}
 			p.net.Close()
 			for i, id := range ids[:2] {
-				e := upstream.AsError(wait(t, done[id]).err)
-				testsupport.True(t, e.Progress == upstream.MaybeProcessed && e.Collateral, "exchange %d got %v, collateral %t", i, e, e.Collateral)
+				e := exchange.AsError(wait(t, done[id]).err)
+				testsupport.True(t, e.Progress == exchange.MaybeProcessed && e.Collateral, "exchange %d got %v, collateral %t", i, e, e.Collateral)
 			}
 		})
 	}
@@ -109,7 +109,7 @@ func TestRefusedLargeHeadIsTheClientsFault(t *testing.T) {
 			r.isolated = true
 			done, id := p.begin(r)
 			refuse(p, id)
-			wait(t, done).wantError(t, want{outcome: upstream.TooLarge, progress: upstream.MaybeProcessed, detail: "the request's header has 9216 bytes, and SSPs need not accept more than 8192"})
+			wait(t, done).wantError(t, want{outcome: exchange.TooLarge, progress: exchange.MaybeProcessed, detail: "the request's header has 9216 bytes, and SSPs need not accept more than 8192"})
 		})
 	}
 }

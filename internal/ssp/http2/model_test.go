@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/http2codec"
-	"adbuffer/internal/wire/upstream"
 
 	h2 "golang.org/x/net/http2"
 )
@@ -26,7 +26,7 @@ var modelDepth = flag.Int("model.depth", 0, "frames in each history of TestConne
 // modelResult is the result of a request: its response, or its progress.
 type modelResult struct {
 	body     string // "" if it failed
-	progress upstream.Progress
+	progress exchange.Progress
 	http1    bool // it may be sent again over HTTP/1
 }
 
@@ -56,7 +56,7 @@ func (s *side) finish(r modelResult) {
 	}
 }
 
-func (s *side) fail(p upstream.Progress) { s.finish(modelResult{progress: p}) }
+func (s *side) fail(p exchange.Progress) { s.finish(modelResult{progress: p}) }
 
 func (s *side) complete() {
 	s.whole = true
@@ -66,7 +66,7 @@ func (s *side) complete() {
 // bad says that the response violates HTTP/2, and adbuffer resets the stream.
 func (s *side) bad() {
 	s.weReset = true
-	s.fail(upstream.MaybeProcessed)
+	s.fail(exchange.MaybeProcessed)
 }
 
 // modelled is the connection in the model.
@@ -81,9 +81,9 @@ func (m *modelled) end() {
 	m.closed = true
 	for _, s := range m.sides {
 		if s.sent {
-			s.fail(upstream.MaybeProcessed)
+			s.fail(exchange.MaybeProcessed)
 		} else {
-			s.fail(upstream.NotSent)
+			s.fail(exchange.NotSent)
 		}
 	}
 }
@@ -166,11 +166,11 @@ func events(m *modelled) (all []event) {
 			add("RST_STREAM "+code.String(), http2codec.AppendReset(nil, s.id, code), func(s *side) {
 				switch {
 				case s.responding || code == h2.ErrCodeCancel:
-					s.fail(upstream.MaybeProcessed)
+					s.fail(exchange.MaybeProcessed)
 				case code == h2.ErrCodeHTTP11Required:
-					s.finish(modelResult{progress: upstream.MaybeProcessed, http1: true})
+					s.finish(modelResult{progress: exchange.MaybeProcessed, http1: true})
 				default:
-					s.fail(upstream.NotProcessed)
+					s.fail(exchange.NotProcessed)
 				}
 			})
 		}
@@ -183,9 +183,9 @@ func events(m *modelled) (all []event) {
 					switch {
 					case s.id <= last || !s.sent:
 					case s.responding:
-						s.fail(upstream.MaybeProcessed)
+						s.fail(exchange.MaybeProcessed)
 					default:
-						s.fail(upstream.NotProcessed)
+						s.fail(exchange.NotProcessed)
 					}
 				}
 				m.settle()
@@ -225,10 +225,10 @@ var endings = []struct {
 }{
 	{"FIN", func(_ *Conn, w *wire) { w.end(io.EOF) }, (*modelled).end},
 	{"RST", func(_ *Conn, w *wire) { w.end(errReset) }, (*modelled).end},
-	{"Close", func(c *Conn, _ *wire) { c.Close(upstream.ClosedMaxAge) }, (*modelled).end},
+	{"Close", func(c *Conn, _ *wire) { c.Close(exchange.ClosedMaxAge) }, (*modelled).end},
 	{"the deadline", func(*Conn, *wire) { time.Sleep(2 * time.Second) }, func(m *modelled) {
 		for _, s := range m.sides { // the bytes in the buffer may still be written
-			s.fail(upstream.MaybeProcessed)
+			s.fail(exchange.MaybeProcessed)
 		}
 	}},
 }
@@ -239,7 +239,7 @@ func newModel(w writes) *modelled {
 		m.draining = true
 		for _, s := range m.sides {
 			if !s.sent {
-				s.fail(upstream.NotSent)
+				s.fail(exchange.NotSent)
 			}
 		}
 		m.settle()
@@ -294,11 +294,11 @@ func played(t *testing.T, wr writes, history []event, end func(*Conn, *wire)) [2
 			got[i] = modelResult{body: res.body + "."}
 			continue
 		}
-		e := upstream.AsError(res.err)
+		e := exchange.AsError(res.err)
 		got[i] = modelResult{progress: e.Progress, http1: e.OverHTTP1}
-		testsupport.True(t, e.Progress != upstream.NotSent || !w.wrote(uint32(2*i+1)), "request %c is reported as not sent, and was written", 'A'+i)
+		testsupport.True(t, e.Progress != exchange.NotSent || !w.wrote(uint32(2*i+1)), "request %c is reported as not sent, and was written", 'A'+i)
 	}
-	c.Close(upstream.ClosedDrain)
+	c.Close(exchange.ClosedDrain)
 	w.Close()
 	synctest.Wait()
 	testsupport.Equal(t, o.freed.Load(), 2, "%d places were freed")
@@ -338,8 +338,8 @@ func TestConnectionAgainstItsModel(t *testing.T) {
 					count++
 					for i, s := range final.sides {
 						want := s.result
-						if !s.sent && (got[i].progress == upstream.NotProcessed) {
-							want.progress = upstream.NotProcessed // the SSP received no byte that it could process
+						if !s.sent && (got[i].progress == exchange.NotProcessed) {
+							want.progress = exchange.NotProcessed // the SSP received no byte that it could process
 						}
 						if got[i] != want {
 							var names []string

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // nghttpdSizes are body sizes in both directions: around one frame, around the first window, and
@@ -97,24 +97,24 @@ func wantNghttpdExchanges(t *testing.T, conn *Conn, lengths bool) {
 	var all sync.WaitGroup
 	for _, size := range nghttpdSizes {
 		target, body := "/"+itoa(size), nghttpdBody(size)
-		for _, r := range []request{get(target), {method: upstream.HEAD, target: target}, post(target, body)} {
+		for _, r := range []request{get(target), {method: exchange.HEAD, target: target}, post(target, body)} {
 			all.Go(func() {
 				want := body
-				if r.method == upstream.HEAD {
+				if r.method == exchange.HEAD {
 					want = ""
 				}
 				got := r.do(conn)
 				if got.err != nil || got.status != 200 || got.body != want {
 					t.Errorf("%v %s: %v, status %d, %d bytes %.30q; want 200 and %d bytes %.30q", r.method, target, got.err, got.status, len(got.body), got.body, len(want), want)
 				}
-				if lengths && r.method != upstream.POST && got.length != size {
+				if lengths && r.method != exchange.POST && got.length != size {
 					t.Errorf("%v %s: content-length %d, want %d", r.method, target, got.length, size)
 				}
 			})
 		}
 	}
 	all.Wait()
-	testsupport.Equal(t, conn.CloseReason(), upstream.NotClosed, "the connection was closed: %v")
+	testsupport.Equal(t, conn.CloseReason(), exchange.NotClosed, "the connection was closed: %v")
 }
 
 func TestNghttpdExchangesBodiesOfAnySize(t *testing.T) {
@@ -156,7 +156,7 @@ func TestNghttpdWithSmallWindowsFailsOnlyUploadsBeforeItsSettings(t *testing.T) 
 		}
 		all.Wait()
 		post("/", nghttpdBody(20000)).do(conn).wantBody(t, nghttpdBody(20000))
-		testsupport.Equal(t, conn.CloseReason(), upstream.NotClosed, "the connection was closed: %v")
+		testsupport.Equal(t, conn.CloseReason(), exchange.NotClosed, "the connection was closed: %v")
 	}
 }
 
@@ -173,7 +173,7 @@ func TestNghttpdThatAllowsOneStreamIsAskedForOneAtATime(t *testing.T) {
 				switch {
 				case got.err == nil && got.body == body:
 					return
-				case got.err == nil || upstream.AsError(got.err).Progress == upstream.MaybeProcessed || time.Now().After(end):
+				case got.err == nil || exchange.AsError(got.err).Progress == exchange.MaybeProcessed || time.Now().After(end):
 					t.Errorf("%v, %d, %d bytes of %d", got.err, got.status, len(got.body), len(body))
 					return
 				}

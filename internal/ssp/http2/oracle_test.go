@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -39,9 +39,9 @@ func describe(body []byte) string { return fmt.Sprintf("%d %x", len(body), sha25
 
 // ours runs an exchange through this package.
 func ours(conn *Conn, scheme string, r request) compared {
-	ex := upstream.AcquireExchange()
+	ex := exchange.AcquireExchange()
 	defer ex.Release()
-	ex.Request = upstream.Request{Method: r.method, Scheme: scheme, Authority: []byte("ssp.example"), Target: []byte(r.target), Fields: []byte(r.fields), Body: []byte(r.body)}
+	ex.Request = exchange.Request{Method: r.method, Scheme: scheme, Authority: []byte("ssp.example"), Target: []byte(r.target), Fields: []byte(r.fields), Body: []byte(r.body)}
 	ex.Times.Acquired = time.Now()
 	ex.Deadline = ex.Times.Acquired.Add(time.Minute)
 	if conn.Do(ex) != nil {
@@ -57,7 +57,7 @@ func ours(conn *Conn, scheme string, r request) compared {
 // theirs runs an exchange through net/http.
 func theirs(conn *http.ClientConn, scheme string, r request) compared {
 	var body io.Reader
-	if r.body != "" || r.method == upstream.POST {
+	if r.body != "" || r.method == exchange.POST {
 		body = strings.NewReader(r.body)
 	}
 	req, err := http.NewRequest(r.method.String(), scheme+"://ssp.example"+r.target, body)
@@ -161,10 +161,10 @@ func TestSameAsNetHTTPWithAGoServer(t *testing.T) {
 		want, got := theirs(oracle, "https", r), ours(conn, "https", r)
 		testsupport.Equal(t, cmp.Diff(want, got), "", "%[2]v %[3]s with %[4]d bytes (-net/http +ours):\n%[1]s", r.method, r.target, len(r.body))
 	}
-	for _, method := range []upstream.Method{upstream.GET, upstream.HEAD, upstream.POST} {
+	for _, method := range []exchange.Method{exchange.GET, exchange.HEAD, exchange.POST} {
 		for _, sent := range oracleSizes {
 			for i, size := range oracleSizes {
-				if method != upstream.POST && sent > 1 {
+				if method != exchange.POST && sent > 1 {
 					continue
 				}
 				q := url.Values{"status": {"200"}, "size": {itoa(size)}}

@@ -16,9 +16,9 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/http2codec"
 	"adbuffer/internal/wire/socket"
-	"adbuffer/internal/wire/upstream"
 )
 
 // full runs the campaigns of this package at full length.
@@ -34,7 +34,7 @@ const patience = testsupport.Patience
 // freedPlace has the arguments of Freed.
 type freedPlace struct {
 	held time.Duration
-	by   upstream.Payer
+	by   exchange.Payer
 }
 
 // owner counts the calls of the connection to its owner.
@@ -52,7 +52,7 @@ func newOwner() *owner {
 // testPayer pays for the place of each request.
 const testPayer = 7
 
-func (o *owner) Freed(held time.Duration, by upstream.Payer) {
+func (o *owner) Freed(held time.Duration, by exchange.Payer) {
 	o.freed.Add(1)
 	select {
 	case o.frees <- freedPlace{held, by}:
@@ -137,7 +137,7 @@ func newPeer(t testing.TB, client, server net.Conn, opts Options) *peer {
 	conn := New(client, socketOf(client), p.owner, opts)
 	p.conn = conn
 	t.Cleanup(func() {
-		conn.Close(upstream.ClosedDrain)
+		conn.Close(exchange.ClosedDrain)
 		server.Close()
 	})
 	return p
@@ -288,7 +288,7 @@ func (p *peer) wantGoAway(code h2.ErrCode) {
 }
 
 // wantClosed checks that the connection takes no more exchanges, for this reason.
-func (p *peer) wantClosed(reason upstream.CloseReason) {
+func (p *peer) wantClosed(reason exchange.CloseReason) {
 	p.t.Helper()
 	testsupport.Equal(p.t, p.conn.CloseReason(), reason, "reason %v")
 	testsupport.Equal(p.t, p.conn.Places(), 0, "%d places")

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/http2codec"
-	"adbuffer/internal/wire/upstream"
 
 	h2 "golang.org/x/net/http2"
 )
@@ -38,7 +38,7 @@ const readBuffer = 64 << 10
 func (in *reader) init(opts Options) {
 	in.buf = make([]byte, readBuffer)
 	in.Reader = http2codec.NewReader(opts.MaxResponseHeaderBytes)
-	in.block.Limit, in.block.MaxFields = opts.MaxResponseHeaderBytes, upstream.MaxResponseFields
+	in.block.Limit, in.block.MaxFields = opts.MaxResponseHeaderBytes, exchange.MaxResponseFields
 }
 
 // read is the reader's goroutine; it runs until the socket is closed.
@@ -158,18 +158,18 @@ func (c *Conn) violationLocked(violation *http2codec.Error) {
 	if c.closed {
 		return
 	}
-	c.closeLocked(upstream.ClosedError, &upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed,
+	c.closeLocked(exchange.ClosedError, &exchange.Error{Outcome: exchange.BadResponse, Progress: exchange.MaybeProcessed,
 		Demote: true, Err: violation})
 	c.out.buf = http2codec.AppendGoAway(c.out.buf, 0, violation.Code, violation.Text)
 }
 
 // socketEndedLocked closes the connection after its socket was closed or failed.
 func (c *Conn) socketEndedLocked(err error) {
-	reason := upstream.ClosedError
+	reason := exchange.ClosedError
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed) {
-		reason = upstream.ClosedByPeer
+		reason = exchange.ClosedByPeer
 	}
-	c.closeLocked(reason, &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed,
+	c.closeLocked(reason, &exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.MaybeProcessed,
 		Demote: c.demote, RefusesHTTP2: c.refuses, Detail: "the HTTP/2 connection was closed before the response", Err: err})
 	c.closeSocketLocked()
 }

@@ -5,14 +5,14 @@ import (
 
 	h2 "golang.org/x/net/http2"
 
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/http2codec"
-	"adbuffer/internal/wire/upstream"
 )
 
 // appendHeaderLocked appends the header of r to the buffer: a HEADERS frame, and CONTINUATION
 // frames if the header is larger than the peer's frame limit. If it returns an error, the buffer is
 // unchanged.
-func (c *Conn) appendHeaderLocked(s *stream, r *upstream.Request) error {
+func (c *Conn) appendHeaderLocked(s *stream, r *exchange.Request) error {
 	start := len(c.out.buf)
 	c.out.buf = append(c.out.buf, make([]byte, http2codec.FrameHeaderLen)...)
 	var ok, synced bool
@@ -20,7 +20,7 @@ func (c *Conn) appendHeaderLocked(s *stream, r *upstream.Request) error {
 	if !ok {
 		c.out.buf = c.out.buf[:start]
 		if !synced {
-			c.drainLocked(upstream.ClosedError)
+			c.drainLocked(exchange.ClosedError)
 		}
 		return errRequestHeader
 	}
@@ -33,18 +33,18 @@ func (c *Conn) appendHeaderLocked(s *stream, r *upstream.Request) error {
 }
 
 // headerListSize is the size of the header list of r, or a few bytes more: RFC 9113, section 6.5.2.
-func headerListSize(r *upstream.Request) uint64 {
+func headerListSize(r *exchange.Request) uint64 {
 	const pseudo = ":method" + "POST" + ":scheme" + "https" + ":authority" + ":path" + "content-length" + "1234567890"
 	fields := 5 + bytes.Count(r.Fields, crlf)
 	return uint64(len(pseudo) + len(r.Authority) + len(r.Target) + len(r.Fields) + fields*http2codec.EntryOverhead)
 }
 
 // headBytes is the size of the request's target, authority and fields. No field is larger.
-func headBytes(r *upstream.Request) int { return len(r.Target) + len(r.Authority) + len(r.Fields) }
+func headBytes(r *exchange.Request) int { return len(r.Target) + len(r.Authority) + len(r.Fields) }
 
 // isolatedForSize reports whether ex is alone on its connection since its header is over
 // ordinaryHeaderList.
-func isolatedForSize(ex *upstream.Exchange) bool {
+func isolatedForSize(ex *exchange.Exchange) bool {
 	return ex.Isolated && headBytes(&ex.Request) > ordinaryHeaderList
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // result is the result of a call of Do.
@@ -18,7 +18,7 @@ type result struct {
 	length   int
 	fields   string
 	body     string
-	times    upstream.Times
+	times    exchange.Times
 	reused   bool
 	served   int
 	deadline time.Time
@@ -27,13 +27,13 @@ type result struct {
 
 // request is a request that a test sends.
 type request struct {
-	method  upstream.Method
+	method  exchange.Method
 	target  string
 	fields  string
 	body    string
 	timeout time.Duration
 	ctx     context.Context
-	budget  *upstream.Budget
+	budget  *exchange.Budget
 	// isolated is Exchange.Isolated.
 	isolated bool
 }
@@ -41,7 +41,7 @@ type request struct {
 func get(target string) request { return request{target: target} }
 
 func post(target, body string) request {
-	return request{method: upstream.POST, target: target, body: body}
+	return request{method: exchange.POST, target: target, body: body}
 }
 
 // within returns r with a deadline after d.
@@ -51,14 +51,14 @@ func (r request) within(d time.Duration) request {
 }
 
 // do runs r on conn.
-func (r request) do(conn upstream.Conn) result {
-	ex := upstream.AcquireExchange()
+func (r request) do(conn exchange.Conn) result {
+	ex := exchange.AcquireExchange()
 	defer ex.Release()
 	timeout := r.timeout
 	if timeout == 0 {
 		timeout = patience
 	}
-	ex.Request = upstream.Request{
+	ex.Request = exchange.Request{
 		Method: r.method, Scheme: "https", Authority: []byte("ssp.example"), Target: []byte(r.target),
 		Fields: []byte(r.fields), Body: []byte(r.body),
 	}
@@ -78,7 +78,7 @@ func (r request) do(conn upstream.Conn) result {
 }
 
 // start runs r in its own goroutine.
-func (r request) start(conn upstream.Conn) <-chan result {
+func (r request) start(conn exchange.Conn) <-chan result {
 	ch := make(chan result, 1)
 	go func() { ch <- r.do(conn) }()
 	return ch
@@ -123,8 +123,8 @@ func (r result) wantBody(t testing.TB, body string) {
 
 // want describes an expected error.
 type want struct {
-	outcome  upstream.Outcome
-	progress upstream.Progress
+	outcome  exchange.Outcome
+	progress exchange.Progress
 	demote   bool
 	refuses  bool // refuses HTTP/2
 	// overHTTP1 says that the request may be sent again over HTTP/1.
@@ -136,7 +136,7 @@ func (r result) wantError(t testing.TB, w want) {
 	t.Helper()
 	testsupport.MustTrue(t, r.err != nil, "got status %d, want %v", r.status, w.outcome)
 	testsupport.Equal(t, r.held, 0, "%d bytes stay reserved for a response that failed")
-	e := upstream.AsError(r.err)
+	e := exchange.AsError(r.err)
 	if e.Outcome != w.outcome || e.Progress != w.progress || e.Demote != w.demote || e.RefusesHTTP2 != w.refuses || e.OverHTTP1 != w.overHTTP1 || !strings.Contains(e.Error(), w.detail) {
 		t.Fatalf("got %v %v (progress %d, demote %t, refuses %t, over HTTP/1 %t), want %v (progress %d, demote %t, refuses %t, over HTTP/1 %t) with %q",
 			e.Outcome, e, e.Progress, e.Demote, e.RefusesHTTP2, e.OverHTTP1, w.outcome, w.progress, w.demote, w.refuses, w.overHTTP1, w.detail)

@@ -3,8 +3,8 @@ package http2
 import (
 	"time"
 
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/http2codec"
-	"adbuffer/internal/wire/upstream"
 
 	h2 "golang.org/x/net/http2"
 )
@@ -31,7 +31,7 @@ type resets struct {
 // place is the place of an abandoned exchange.
 type place struct {
 	acquired time.Time
-	by       upstream.Payer
+	by       exchange.Payer
 }
 
 // resetPing is the content of these PINGs. It distinguishes their acknowledgements from all others.
@@ -115,7 +115,7 @@ func (c *Conn) resetPingTimeout() {
 	if c.reads.done.Load() != c.resets.reads {
 		c.resets.acked(c)
 	} else {
-		c.closeLocked(upstream.ClosedTimeout, upstream.Errorf(upstream.ConnLost, upstream.MaybeProcessed,
+		c.closeLocked(exchange.ClosedTimeout, exchange.Errorf(exchange.ConnLost, exchange.MaybeProcessed,
 			"the SSP is silent: it did not acknowledge an HTTP/2 PING"))
 		c.closeSocketLocked()
 	}

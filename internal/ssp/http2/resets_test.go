@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 
 	h2 "golang.org/x/net/http2"
 )
@@ -20,7 +20,7 @@ func (p *peer) abandonOne() uint32 {
 	r.ctx = ctx
 	done, id := p.begin(r)
 	cancel()
-	testsupport.MustEqual[error](p.t, wait(p.t, done).err, upstream.ErrCancelled, "got %v")
+	testsupport.MustEqual[error](p.t, wait(p.t, done).err, exchange.ErrCancelled, "got %v")
 	p.wantReset(id, h2.ErrCodeCancel)
 	return id
 }
@@ -106,13 +106,13 @@ func TestAbandonedPlacesAreFreedWhenTheConnectionCloses(t *testing.T) {
 	for range 3 {
 		p.abandonOne()
 	}
-	p.conn.Close(upstream.ClosedDrain)
+	p.conn.Close(exchange.ClosedDrain)
 	testsupport.Eventually(t, "all places are freed", func() bool { return p.owner.freed.Load() == 3 })
 }
 
 func TestExchangeAfterItsDeadlineIsNotSent(t *testing.T) {
 	p := connect(t, testOptions())
-	testsupport.Equal[error](t, get("/").within(-time.Second).do(p.conn).err, upstream.ErrDeadlineNotSent, "got %v")
+	testsupport.Equal[error](t, get("/").within(-time.Second).do(p.conn).err, exchange.ErrDeadlineNotSent, "got %v")
 	testsupport.Equal(t, p.owner.freed.Load(), 1, "%d places were freed")
 	done := p.start(get("/"))
 	testsupport.Equal(t, p.request().StreamID, 1, "a request was sent before: stream %d")

@@ -3,8 +3,8 @@ package http2
 import (
 	"fmt"
 
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/http2codec"
-	"adbuffer/internal/wire/upstream"
 
 	h2 "golang.org/x/net/http2"
 )
@@ -24,9 +24,9 @@ func (c *Conn) onBlockLocked(f http2codec.Frame, last bool) *http2codec.Error {
 	c.sendBuffer.prove(s.spent)
 	switch {
 	case b.TooLarge:
-		c.resetLocked(s, h2.ErrCodeCancel, upstream.HeaderTooLarge(c.opts.MaxResponseHeaderBytes))
-	case b.TooMany || s.fields+b.Regular > upstream.MaxResponseFields:
-		c.resetLocked(s, h2.ErrCodeCancel, upstream.TooManyFields())
+		c.resetLocked(s, h2.ErrCodeCancel, exchange.HeaderTooLarge(c.opts.MaxResponseHeaderBytes))
+	case b.TooMany || s.fields+b.Regular > exchange.MaxResponseFields:
+		c.resetLocked(s, h2.ErrCodeCancel, exchange.TooManyFields())
 	case b.Malformed != "":
 		c.malformedLocked(s, b.Malformed, b.OfHTTP2)
 	case s.gotHeader:
@@ -63,7 +63,7 @@ func (c *Conn) onInterimLocked(s *stream, b *http2codec.ResponseBlock, last bool
 func (c *Conn) onHeaderLocked(s *stream, b *http2codec.ResponseBlock, last bool) {
 	ex := s.ex
 	s.gotHeader, s.fields = true, b.Regular
-	s.noBody = ex.Request.Method == upstream.HEAD || b.Status == 204 || b.Status == 304
+	s.noBody = ex.Request.Method == exchange.HEAD || b.Status == 204 || b.Status == 304
 	ex.Times.FirstByte = c.in.Clock()
 	ex.Response.Status = b.Status
 	if b.Status != 204 { // RFC 9110, section 8.6
@@ -74,7 +74,7 @@ func (c *Conn) onHeaderLocked(s *stream, b *http2codec.ResponseBlock, last bool)
 	case b.Status == 421: // RFC 9113, section 9.1.2 and RFC 9110, section 15.5.20
 		c.resetLocked(s, h2.ErrCodeCancel, errMisdirected)
 	case !s.noBody && b.Length > c.opts.MaxResponseBytes:
-		c.resetLocked(s, h2.ErrCodeCancel, upstream.BodyTooLarge(c.opts.MaxResponseBytes))
+		c.resetLocked(s, h2.ErrCodeCancel, exchange.BodyTooLarge(c.opts.MaxResponseBytes))
 	case last:
 		c.responseDoneLocked(s)
 	}

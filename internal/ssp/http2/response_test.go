@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/http2codec"
-	"adbuffer/internal/wire/upstream"
 
 	h2 "golang.org/x/net/http2"
 )
@@ -70,7 +70,7 @@ func TestMalformedHeaderResetsOnlyItsStream(t *testing.T) {
 			p.head(id, false, fields...)
 			// An error that is also possible over HTTP/1 does not count against HTTP/2.
 			anyHTTP := strings.Contains(name, "value") || strings.HasPrefix(name, "content-length")
-			wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: !anyHTTP, detail: "malformed"})
+			wait(t, done).wantError(t, want{outcome: exchange.BadResponse, progress: exchange.MaybeProcessed, demote: !anyHTTP, detail: "malformed"})
 			p.wantReset(id, h2.ErrCodeProtocol)
 			p.data(id, true, "dropped")
 			p.respond(other, "unharmed")
@@ -115,7 +115,7 @@ func TestInterimResponsesAreBounded(t *testing.T) {
 	for range maxInterim + 1 {
 		p.head(id, false, ":status", "103")
 	}
-	wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, detail: "more than 16 1xx responses"})
+	wait(t, done).wantError(t, want{outcome: exchange.BadResponse, progress: exchange.MaybeProcessed, detail: "more than 16 1xx responses"})
 	p.wantReset(id, h2.ErrCodeEnhanceYourCalm)
 	p.afterwards()
 }
@@ -124,7 +124,7 @@ func TestInterimResponseMustNotEndTheStream(t *testing.T) {
 	p := connect(t, testOptions())
 	done, id := p.begin(get("/"))
 	p.head(id, true, ":status", "103")
-	wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true, detail: "1xx"})
+	wait(t, done).wantError(t, want{outcome: exchange.BadResponse, progress: exchange.MaybeProcessed, demote: true, detail: "1xx"})
 	p.afterwards()
 }
 
@@ -154,7 +154,7 @@ func TestTrailersAreCheckedAndDropped(t *testing.T) {
 			res := wait(t, done)
 			if c.bad != "" {
 				anyHTTP := c.bad == "value" || c.bad == "content-length"
-				res.wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: !anyHTTP, detail: c.bad})
+				res.wantError(t, want{outcome: exchange.BadResponse, progress: exchange.MaybeProcessed, demote: !anyHTTP, detail: c.bad})
 				p.wantReset(id, h2.ErrCodeProtocol)
 			} else {
 				res.wantBody(t, "body")
@@ -170,7 +170,7 @@ func TestMisdirectedRequestAsksForHTTP1(t *testing.T) {
 		p := connect(t, testOptions())
 		done := p.start(get("/"))
 		p.head(p.request().StreamID, last, ":status", "421")
-		wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.NotProcessed, refuses: true, overHTTP1: true, detail: "421"})
+		wait(t, done).wantError(t, want{outcome: exchange.BadResponse, progress: exchange.NotProcessed, refuses: true, overHTTP1: true, detail: "421"})
 	}
 }
 
@@ -185,7 +185,7 @@ func TestHeaderListOverTheLimitResetsOnlyItsStream(t *testing.T) {
 			p := connect(t, with(func(o *Options) { o.MaxResponseHeaderBytes = 1000 }))
 			done, id := p.begin(get("/"))
 			p.head(id, false, fields...)
-			wait(t, done).wantError(t, want{outcome: upstream.ResponseTooLarge, progress: upstream.MaybeProcessed, detail: "over 1000 bytes; see max_response_header_bytes"})
+			wait(t, done).wantError(t, want{outcome: exchange.ResponseTooLarge, progress: exchange.MaybeProcessed, detail: "over 1000 bytes; see max_response_header_bytes"})
 			p.wantReset(id, h2.ErrCodeCancel)
 			// adbuffer's table is still equal to the peer's.
 			done = p.start(get("/"))
@@ -215,9 +215,9 @@ func TestTableReferencesCannotInflateAHeaderList(t *testing.T) {
 		p.do(p.fr.WriteHeaders(h2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndHeaders: true}))
 		if references*3000 > http2codec.MaxBlock(opts.MaxResponseHeaderBytes) {
 			p.wantGoAway(h2.ErrCodeEnhanceYourCalm)
-			wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true, detail: "header list"})
+			wait(t, done).wantError(t, want{outcome: exchange.BadResponse, progress: exchange.MaybeProcessed, demote: true, detail: "header list"})
 		} else {
-			wait(t, done).wantError(t, want{outcome: upstream.ResponseTooLarge, progress: upstream.MaybeProcessed})
+			wait(t, done).wantError(t, want{outcome: exchange.ResponseTooLarge, progress: exchange.MaybeProcessed})
 			p.wantReset(id, h2.ErrCodeCancel)
 			p.afterwards()
 		}
@@ -264,7 +264,7 @@ func TestNumberOfFieldsIsBounded(t *testing.T) {
 					wait(t, done).wantBody(t, "ok")
 					continue
 				}
-				wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, detail: "over 256 fields"})
+				wait(t, done).wantError(t, want{outcome: exchange.BadResponse, progress: exchange.MaybeProcessed, detail: "over 256 fields"})
 				p.wantReset(id, h2.ErrCodeCancel)
 				testsupport.AtMost(t, cap(p.conn.in.block.Fields), 2048, "%d bytes were used for the fields")
 			}
@@ -298,8 +298,8 @@ func TestEndlessHeaderBlockClosesTheConnection(t *testing.T) {
 					break
 				}
 			}
-			wait(t, done).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true, detail: "bytes or 64 CONTINUATION frames"})
-			testsupport.Equal(t, p.conn.CloseReason(), upstream.ClosedError, "reason %v")
+			wait(t, done).wantError(t, want{outcome: exchange.BadResponse, progress: exchange.MaybeProcessed, demote: true, detail: "bytes or 64 CONTINUATION frames"})
+			testsupport.Equal(t, p.conn.CloseReason(), exchange.ClosedError, "reason %v")
 		})
 	}
 }

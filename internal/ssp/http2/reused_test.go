@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // A connection may close at the moment of its acquisition, after it carried other requests.
@@ -14,9 +14,9 @@ func TestRequestOnAClosedReusedConnectionReportsReused(t *testing.T) {
 	fresh := connect(t, testOptions())
 	p.exchange(get("/"), "ok")
 	for conn, kept := range map[*Conn]bool{p.conn: true, fresh.conn: false} {
-		conn.Close(upstream.ClosedDrain)
+		conn.Close(exchange.ClosedDrain)
 		late := get("/late").do(conn)
-		late.wantError(t, want{outcome: upstream.ConnLost, progress: upstream.NotSent, detail: "closed"})
+		late.wantError(t, want{outcome: exchange.ConnLost, progress: exchange.NotSent, detail: "closed"})
 		testsupport.Equal(t, late.reused, kept, "reused is %t")
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/socket"
-	"adbuffer/internal/wire/upstream"
 )
 
 // tlsServer is a net/http server with HTTP/2 over TLS.
@@ -44,7 +44,7 @@ func open(t testing.TB, c net.Conn, opts Options) (*Conn, *owner) {
 		c = socket.New(tcp)
 	}
 	conn := New(c, socketOf(c), o, opts)
-	t.Cleanup(func() { conn.Close(upstream.ClosedDrain) })
+	t.Cleanup(func() { conn.Close(exchange.ClosedDrain) })
 	return conn, o
 }
 

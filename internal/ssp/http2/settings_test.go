@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/http2codec"
-	"adbuffer/internal/wire/upstream"
 
 	h2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -35,7 +35,7 @@ func TestAtMost100StreamsBeforeThePeersSettings(t *testing.T) {
 	for _, c := range []struct{ max, want int }{{0, 100}, {7, 7}, {100, 100}, {5000, 100}} {
 		p := dialPeer(t, with(func(o *Options) { o.MaxStreams = c.max }))
 		testsupport.Equal(t, p.conn.Places(), c.want, "MaxStreams %[2]d: %[1]d places before settings", c.max)
-		p.conn.Close(upstream.ClosedDrain)
+		p.conn.Close(exchange.ClosedDrain)
 	}
 }
 
@@ -60,14 +60,14 @@ func TestPlacesFollowThePeersLimit(t *testing.T) {
 	p.do(p.fr.WriteSettings(h2.Setting{ID: h2.SettingMaxConcurrentStreams, Val: 2000}))
 	p.ping()
 	testsupport.Equal(t, p.owner.changes.Load(), 5, "the owner was called for %d changes")
-	testsupport.Equal(t, p.conn.CloseReason(), upstream.NotClosed, "closed: %v")
+	testsupport.Equal(t, p.conn.CloseReason(), exchange.NotClosed, "closed: %v")
 }
 
 func TestExchangeOverTheLoweredLimitIsNotSent(t *testing.T) {
 	p := connect(t, testOptions(), h2.Setting{ID: h2.SettingMaxConcurrentStreams, Val: 1})
 	first := p.start(get("/1"))
 	req := p.request()
-	get("/2").do(p.conn).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.NotProcessed, detail: "lowered"})
+	get("/2").do(p.conn).wantError(t, want{outcome: exchange.ConnLost, progress: exchange.NotProcessed, detail: "lowered"})
 	p.respond(req.StreamID, "one")
 	wait(t, first).wantBody(t, "one")
 	third := p.start(get("/3"))
@@ -135,7 +135,7 @@ func TestTableSizeOfThePeerIsObeyed(t *testing.T) {
 	// begin with a table size of 0.
 	strict := hpack.NewDecoder(4096, nil)
 	p.fr.ReadMetaHeaders = nil
-	exchange := func(first bool) {
+	roundTrip := func(first bool) {
 		t.Helper()
 		r := get("/")
 		r.fields = "X-Same: always\r\n"
@@ -151,9 +151,9 @@ func TestTableSizeOfThePeerIsObeyed(t *testing.T) {
 		p.respond(f.StreamID, "ok")
 		wait(t, done).wantBody(t, "ok")
 	}
-	exchange(true)
+	roundTrip(true)
 	for range 3 {
-		exchange(false)
+		roundTrip(false)
 	}
 }
 
@@ -161,17 +161,17 @@ func TestHeaderListOverThePeersLimitIsNotSent(t *testing.T) {
 	for _, tt := range []struct {
 		limit  uint32
 		target int
-		want   upstream.Outcome
+		want   exchange.Outcome
 	}{
-		{1, 0, upstream.BadResponse}, // before: too_large, though no request is small enough
-		{1000, 1000, upstream.BadResponse},
-		{1000, 10000, upstream.TooLarge},
-		{10000, 10000, upstream.TooLarge},
+		{1, 0, exchange.BadResponse}, // before: too_large, though no request is small enough
+		{1000, 1000, exchange.BadResponse},
+		{1000, 10000, exchange.TooLarge},
+		{10000, 10000, exchange.TooLarge},
 	} {
 		p := connect(t, testOptions(), h2.Setting{ID: h2.SettingMaxHeaderListSize, Val: tt.limit})
 		r := get("/" + strings.Repeat("x", tt.target))
 		detail := fmt.Sprintf("the SSP's SETTINGS_MAX_HEADER_LIST_SIZE of %d; the SSP must raise it, or see ssps[].protocol", tt.limit)
-		r.do(p.conn).wantError(t, want{outcome: tt.want, progress: upstream.NotSent, detail: detail})
+		r.do(p.conn).wantError(t, want{outcome: tt.want, progress: exchange.NotSent, detail: detail})
 		if tt.limit > 1 {
 			p.exchange(get("/short"), "ok")
 		}

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // moody responds late, partly, or not at all, as the target demands.
@@ -42,7 +42,7 @@ func moody(w http.ResponseWriter, r *http.Request) {
 func TestStorm(t *testing.T) {
 	s := tlsServer(t, http.HandlerFunc(moody))
 	conn, o := open(t, dialTLS(t, s.Listener.Addr().String()), with(func(o *Options) { o.MaxStreams = 64 }))
-	budget := upstream.NewBudget(1 << 30)
+	budget := exchange.NewBudget(1 << 30)
 	const callers = 24
 	each := 50
 	if *full {
@@ -58,7 +58,7 @@ func TestStorm(t *testing.T) {
 				r := get(fmt.Sprintf("/%c/%d/%d", kind, i, j))
 				want := r.target
 				if random.IntN(3) == 0 {
-					r.method, r.body = upstream.POST, strings.Repeat(fmt.Sprint(i, " "), 1+random.IntN(50000))
+					r.method, r.body = exchange.POST, strings.Repeat(fmt.Sprint(i, " "), 1+random.IntN(50000))
 					if kind != 'e' {
 						want = r.body
 					}
@@ -77,11 +77,11 @@ func TestStorm(t *testing.T) {
 					responded.Add(1)
 				case res.err == nil:
 					t.Errorf("%s got %.40q", r.target, res.body)
-				case errors.Is(res.err, upstream.ErrDeadline), errors.Is(res.err, upstream.ErrCancelled):
+				case errors.Is(res.err, exchange.ErrDeadline), errors.Is(res.err, exchange.ErrCancelled):
 					abandoned.Add(1)
 				case errors.Is(res.err, errNoStream): // abandoned exchanges hold their places for a while
 					refused.Add(1)
-				case kind != 'p' && kind != 'n' && !errors.Is(res.err, upstream.ErrDeadlineNotSent):
+				case kind != 'p' && kind != 'n' && !errors.Is(res.err, exchange.ErrDeadlineNotSent):
 					t.Errorf("%s: %v", r.target, res.err)
 				}
 			}
@@ -90,7 +90,7 @@ func TestStorm(t *testing.T) {
 	wg.Wait()
 	testsupport.Eventually(t, "all places are freed", func() bool { return o.freed.Load() == int64(callers*each) })
 	testsupport.Equal(t, budget.Used(), 0, "%d bytes stay reserved")
-	testsupport.Equal(t, conn.CloseReason(), upstream.NotClosed, "the connection was closed: %v")
+	testsupport.Equal(t, conn.CloseReason(), exchange.NotClosed, "the connection was closed: %v")
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
 	if conn.streams.active != 0 || conn.uploads.n != 0 || conn.resets.pending() != 0 {

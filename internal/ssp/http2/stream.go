@@ -1,8 +1,8 @@
 package http2
 
 import (
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/http2codec"
-	"adbuffer/internal/wire/upstream"
 )
 
 // stream is one exchange on its connection. RFC 9113, section 5.1, as a client sees it without
@@ -17,7 +17,7 @@ import (
 // exchange.
 type stream struct {
 	id uint32
-	ex *upstream.Exchange // nil after the stream is closed
+	ex *exchange.Exchange // nil after the stream is closed
 
 	// credit is the send window beyond the peer's initial one: the sum of its WINDOW_UPDATEs, minus
 	// the bytes sent. See windowLocked.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/http2codec"
-	"adbuffer/internal/wire/upstream"
 
 	h2 "golang.org/x/net/http2"
 )
@@ -40,7 +40,7 @@ var histories = []history{
 		return 7
 	}},
 	{"after an abandoned exchange", func(t *testing.T, c *Conn, w *wire) uint32 {
-		testsupport.MustEqual[error](t, get("/abandoned").within(5*time.Millisecond).do(c).err, upstream.ErrDeadline, "the abandoned exchange got %v")
+		testsupport.MustEqual[error](t, get("/abandoned").within(5*time.Millisecond).do(c).err, exchange.ErrDeadline, "the abandoned exchange got %v")
 		synctest.Wait()
 		return 3
 	}},
@@ -118,9 +118,9 @@ func TestResponsesInTwoPartsAroundTheDeadline(t *testing.T) {
 						switch {
 						case at < deadline && (res.err != nil || res.body != "body"):
 							t.Errorf("%s: got %v, %q", what, res.err, res.body)
-						case at > deadline && res.err != upstream.ErrDeadline:
+						case at > deadline && res.err != exchange.ErrDeadline:
 							t.Errorf("%s: got %v, %q", what, res.err, res.body)
-						case at == deadline && res.err != nil && res.err != upstream.ErrDeadline:
+						case at == deadline && res.err != nil && res.err != exchange.ErrDeadline:
 							t.Errorf("%s: got %v", what, res.err)
 						}
 						testsupport.AtMost(t, res.times.Done.Sub(res.deadline), maxLateChecks*lateCheckPause, "%[2]s: ended %[1]v after the deadline", what)
@@ -182,7 +182,7 @@ func TestAbandonedPlacesAroundThePingTimeout(t *testing.T) {
 			{"acknowledged too late", http2codec.AppendPing(nil, h2.FlagPingAck, resetPing[:]), testPingTimeout + exactly, false},
 		} {
 			conn, w, o := onWire(t, timingOptions())
-			testsupport.MustEqual[error](t, get("/").within(10*time.Millisecond).do(conn).err, upstream.ErrDeadline, "got %v")
+			testsupport.MustEqual[error](t, get("/").within(10*time.Millisecond).do(conn).err, exchange.ErrDeadline, "got %v")
 			synctest.Wait()
 			testsupport.True(t, o.freed.Load() == 0, "%s: the place was freed before the PING", c.name)
 			time.Sleep(c.at)
@@ -190,7 +190,7 @@ func TestAbandonedPlacesAroundThePingTimeout(t *testing.T) {
 			synctest.Wait()
 			time.Sleep(2 * exactly)
 			synctest.Wait()
-			alive := conn.CloseReason() == upstream.NotClosed
+			alive := conn.CloseReason() == exchange.NotClosed
 			testsupport.True(t, alive == c.alive, "%s: the close reason is %q", c.name, conn.CloseReason())
 			testsupport.Equal(t, o.freed.Load(), 1, "%[2]s: %[1]d places were freed", c.name)
 			w.finish(conn)
@@ -206,7 +206,7 @@ func TestSecondPingHasATimeoutToo(t *testing.T) {
 		neighbour := get("/beside").within(time.Hour).start(conn)
 		synctest.Wait()
 		for _, acknowledged := range []bool{true, false} {
-			testsupport.MustEqual[error](t, get("/").within(10*time.Millisecond).do(conn).err, upstream.ErrDeadline, "got %v")
+			testsupport.MustEqual[error](t, get("/").within(10*time.Millisecond).do(conn).err, exchange.ErrDeadline, "got %v")
 			synctest.Wait()
 			if acknowledged { // with a response, which allows another PING
 				w.send(http2codec.AppendPing(appendHeaders(nil, 1, false, ":status", "200"), h2.FlagPingAck, resetPing[:]))
@@ -215,8 +215,8 @@ func TestSecondPingHasATimeoutToo(t *testing.T) {
 		}
 		time.Sleep(testPingTimeout + exactly)
 		synctest.Wait()
-		testsupport.Equal(t, conn.CloseReason(), upstream.ClosedTimeout, "the close reason is %q")
-		(<-neighbour).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed, detail: "PING"})
+		testsupport.Equal(t, conn.CloseReason(), exchange.ClosedTimeout, "the close reason is %q")
+		(<-neighbour).wantError(t, want{outcome: exchange.ConnLost, progress: exchange.MaybeProcessed, detail: "PING"})
 		testsupport.True(t, w.isClosed(), "the socket is open")
 		w.end(errReset)
 		synctest.Wait()

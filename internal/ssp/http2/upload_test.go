@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/http2codec"
-	"adbuffer/internal/wire/upstream"
 
 	h2 "golang.org/x/net/http2"
 )
@@ -100,7 +100,7 @@ func TestUploadThatEndsLeavesItsTurnToTheNext(t *testing.T) {
 			}
 		}
 		wait(t, gone)
-		p.conn.Close(upstream.ClosedDrain)
+		p.conn.Close(exchange.ClosedDrain)
 	}
 }
 
@@ -146,28 +146,28 @@ func TestUploadEndsWhen(t *testing.T) {
 	}{
 		"the peer resets the stream": {
 			happens: func(p *peer, id uint32, _ func()) { p.do(p.fr.WriteRSTStream(id, h2.ErrCodeInternal)) },
-			want:    want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed, detail: "INTERNAL_ERROR"},
+			want:    want{outcome: exchange.ConnLost, progress: exchange.MaybeProcessed, detail: "INTERNAL_ERROR"},
 		},
 		"the peer refuses the stream": {
 			happens: func(p *peer, id uint32, _ func()) { p.do(p.fr.WriteRSTStream(id, h2.ErrCodeRefusedStream)) },
-			want:    want{outcome: upstream.ConnLost, progress: upstream.NotProcessed, detail: "REFUSED_STREAM"},
+			want:    want{outcome: exchange.ConnLost, progress: exchange.NotProcessed, detail: "REFUSED_STREAM"},
 		},
 		"the connection ends": {
 			happens: func(p *peer, _ uint32, _ func()) { p.net.Close() },
-			want:    want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed},
+			want:    want{outcome: exchange.ConnLost, progress: exchange.MaybeProcessed},
 		},
 		"the connection is closed": {
-			happens: func(p *peer, _ uint32, _ func()) { p.conn.Close(upstream.ClosedMaxAge) },
-			want:    want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed, detail: "max_age"},
+			happens: func(p *peer, _ uint32, _ func()) { p.conn.Close(exchange.ClosedMaxAge) },
+			want:    want{outcome: exchange.ConnLost, progress: exchange.MaybeProcessed, detail: "max_age"},
 		},
 		"the deadline passes": {
 			happens: func(*peer, uint32, func()) {},
 			timeout: 50 * time.Millisecond,
-			is:      upstream.ErrDeadline,
+			is:      exchange.ErrDeadline,
 		},
 		"the exchange was cancelled": {
 			happens: func(_ *peer, _ uint32, cancel func()) { cancel() },
-			is:      upstream.ErrCancelled,
+			is:      exchange.ErrCancelled,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

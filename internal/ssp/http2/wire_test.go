@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/http2codec"
-	"adbuffer/internal/wire/upstream"
 
 	h2 "golang.org/x/net/http2"
 )
@@ -205,7 +205,7 @@ func onWire(t testing.TB, opts Options) (*Conn, *wire, *owner) {
 
 // finish closes c, and ends the peer's side.
 func (w *wire) finish(c *Conn) {
-	c.Close(upstream.ClosedDrain)
+	c.Close(exchange.ClosedDrain)
 	w.end(errReset)
 	synctest.Wait()
 }

@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"time"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // writer is the buffer to which all goroutines append their frames, and the state of writing it.
@@ -39,7 +39,7 @@ const maxRounds = 64
 // connections send two or three requests in each write, and a lone caller loses nothing. While its
 // response is outstanding, it also writes frames that are appended later. All other callers, mainly
 // the reader, write once.
-func (c *Conn) unlockAndWrite(s *stream, ex *upstream.Exchange) {
+func (c *Conn) unlockAndWrite(s *stream, ex *exchange.Exchange) {
 	if c.out.failed {
 		c.out.buf = c.out.buf[:0]
 		if c.closed {
@@ -116,7 +116,7 @@ func (c *Conn) takeLocked(until time.Time) []byte {
 
 // writtenLocked records the result of a write of b.
 func (c *Conn) writtenLocked(b []byte, n int, err error) {
-	if cap(b) <= upstream.MaxKeptBuffer {
+	if cap(b) <= exchange.MaxKeptBuffer {
 		c.out.spare = b[:0]
 	}
 	if err != nil {
@@ -143,13 +143,13 @@ func (c *Conn) unlockAndEndWriting() {
 func (c *Conn) writeFailedLocked(err error) {
 	c.out.failed, c.out.buf = true, nil
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		c.closeLocked(upstream.ClosedTimeout, &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed,
+		c.closeLocked(exchange.ClosedTimeout, &exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.MaybeProcessed,
 			Detail: "the SSP has stopped reading from the HTTP/2 connection", Err: err})
 		c.closeSocketLocked()
 		return
 	}
 	c.net.SetReadDeadline(time.Now().Add(c.opts.WriteTimeout))
-	c.drainLocked(upstream.ClosedByPeer)
+	c.drainLocked(exchange.ClosedByPeer)
 	stands := c.standsForEndLocked()
 	if stands != nil && stands.start < c.out.handed {
 		c.endCounted = false // its failure follows, when the reader meets the end

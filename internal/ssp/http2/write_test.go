@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/http2codec"
 	"adbuffer/internal/wire/socket"
-	"adbuffer/internal/wire/upstream"
 
 	h2 "golang.org/x/net/http2"
 )
@@ -103,19 +103,19 @@ func TestStuckPeerDelaysNoCallerBeyondItsDeadline(t *testing.T) {
 				r = post("/", strings.Repeat("x", 100000))
 			}
 			r.timeout = 50 * time.Millisecond
-			testsupport.Equal[error](t, r.do(p.conn).err, upstream.ErrDeadline, "got %v")
+			testsupport.Equal[error](t, r.do(p.conn).err, exchange.ErrDeadline, "got %v")
 		})
 	}
 	wg.Wait()
-	p.conn.Close(upstream.ClosedDrain) // also returns without waiting
-	wait(t, first).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed})
+	p.conn.Close(exchange.ClosedDrain) // also returns without waiting
+	wait(t, first).wantError(t, want{outcome: exchange.ConnLost, progress: exchange.MaybeProcessed})
 	testsupport.Eventually(t, "all places are freed", func() bool { return p.owner.freed.Load() == 21 })
 }
 
 func TestConnectionToAStuckPeerIsClosed(t *testing.T) {
 	p, first := unread(t, with(func(o *Options) { o.WriteTimeout = 500 * time.Millisecond }))
-	wait(t, first).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed, detail: "stopped reading"})
-	testsupport.Equal(t, p.conn.CloseReason(), upstream.ClosedTimeout, "reason %v")
+	wait(t, first).wantError(t, want{outcome: exchange.ConnLost, progress: exchange.MaybeProcessed, detail: "stopped reading"})
+	testsupport.Equal(t, p.conn.CloseReason(), exchange.ClosedTimeout, "reason %v")
 }
 
 func TestRequestsThatCannotBeWrittenAreRefused(t *testing.T) {
@@ -136,15 +136,15 @@ func TestRequestsThatCannotBeWrittenAreRefused(t *testing.T) {
 		refused := 0
 		for _, ch := range done {
 			res := <-ch
-			if errors.Is(res.err, upstream.ErrDeadline) {
+			if errors.Is(res.err, exchange.ErrDeadline) {
 				continue
 			}
-			res.wantError(t, want{outcome: upstream.Overloaded, progress: upstream.NotSent, detail: "pool.max_streams_per_conn"})
+			res.wantError(t, want{outcome: exchange.Overloaded, progress: exchange.NotSent, detail: "pool.max_streams_per_conn"})
 			refused++
 		}
 		accepted := (n - refused) * size
 		testsupport.True(t, accepted >= maxUnwritten && accepted <= maxUnwritten+2*size, "%d of %d requests were refused", refused, n)
-		c.Close(upstream.ClosedDrain)
+		c.Close(exchange.ClosedDrain)
 		synctest.Wait()
 		testsupport.Equal(t, o.freed.Load(), n, "%d of %d places were freed", n)
 	})
@@ -159,7 +159,7 @@ func TestPeerThatRespondsWithoutReadingDelaysNoCaller(t *testing.T) {
 	p := newPeer(t, client, server, with(func(o *Options) { o.WriteTimeout, o.PingTimeout = time.Hour, time.Hour }))
 	p.handshake()
 	id := uint32(1)
-	for p.conn.CloseReason() == upstream.NotClosed {
+	for p.conn.CloseReason() == exchange.NotClosed {
 		r := get("/")
 		r.fields = "X-Fill: " + strings.Repeat("x", 7<<10) + "\r\n"
 		r.timeout = time.Second
@@ -171,7 +171,7 @@ func TestPeerThatRespondsWithoutReadingDelaysNoCaller(t *testing.T) {
 			t.Fatal("the socket was never full")
 		}
 	}
-	testsupport.Equal(t, p.conn.CloseReason(), upstream.ClosedTimeout, "close reason %v")
+	testsupport.Equal(t, p.conn.CloseReason(), exchange.ClosedTimeout, "close reason %v")
 }
 
 func TestReaderContinuesWhileThePeerIsStuck(t *testing.T) {
@@ -187,15 +187,15 @@ func TestReaderContinuesWhileThePeerIsStuck(t *testing.T) {
 	}
 	p.respond(id, strings.Repeat("y", 4<<20))
 	wait(t, small).wantBody(t, strings.Repeat("y", 4<<20))
-	p.conn.Close(upstream.ClosedDrain)
+	p.conn.Close(exchange.ClosedDrain)
 	wait(t, large)
 }
 
 func TestUnwrittenRequestsAreNotSent(t *testing.T) {
 	p, first, behind := halfWritten(t)
-	p.conn.Close(upstream.ClosedError)
-	wait(t, behind).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.NotSent})
-	wait(t, first).wantError(t, want{outcome: upstream.ConnLost, progress: upstream.MaybeProcessed})
+	p.conn.Close(exchange.ClosedError)
+	wait(t, behind).wantError(t, want{outcome: exchange.ConnLost, progress: exchange.NotSent})
+	wait(t, first).wantError(t, want{outcome: exchange.ConnLost, progress: exchange.MaybeProcessed})
 }
 
 // A request that counts as not sent may be sent elsewhere. adbuffer must not write it before the
@@ -203,8 +203,8 @@ func TestUnwrittenRequestsAreNotSent(t *testing.T) {
 func TestUnsentRequestsAreNotWrittenLater(t *testing.T) {
 	p, first, behind := halfWritten(t)
 	p.do(p.fr.WriteData(0, false, nil)) // stream 0: a violation
-	wait(t, behind).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.NotSent, demote: true})
-	wait(t, first).wantError(t, want{outcome: upstream.BadResponse, progress: upstream.MaybeProcessed, demote: true})
+	wait(t, behind).wantError(t, want{outcome: exchange.BadResponse, progress: exchange.NotSent, demote: true})
+	wait(t, first).wantError(t, want{outcome: exchange.BadResponse, progress: exchange.MaybeProcessed, demote: true})
 	p.request() // the first request
 	for {
 		f, err := p.fr.ReadFrame()

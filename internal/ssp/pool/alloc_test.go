@@ -9,14 +9,14 @@ import (
 
 	"adbuffer/internal/ssp/sizer"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 func TestAcquireOfAnIdleConnectionAllocatesNothing(t *testing.T) {
 	for name, c := range map[string]nullConn{
-		"exclusive":   {protocol: upstream.HTTP1, places: 1},
-		"multiplexed": {protocol: upstream.HTTP2, places: 100},
-		"autosized":   {protocol: upstream.HTTP1, places: 1},
+		"exclusive":   {protocol: exchange.HTTP1, places: 1},
+		"multiplexed": {protocol: exchange.HTTP2, places: 100},
+		"autosized":   {protocol: exchange.HTTP1, places: 1},
 	} {
 		p := startFor(t, c, 4)
 		if name == "autosized" {
@@ -30,7 +30,7 @@ func TestAcquireOfAnIdleConnectionAllocatesNothing(t *testing.T) {
 }
 
 func TestTickAllocatesNothing(t *testing.T) {
-	p, now := startFor(t, nullConn{protocol: upstream.HTTP1, places: 1}, 256), time.Now()
+	p, now := startFor(t, nullConn{protocol: exchange.HTTP1, places: 1}, 256), time.Now()
 	changeOptions(p, func(o *Options) { o.Auto = AutoSize{Enabled: true, MinConns: 16} })
 	n := testing.AllocsPerRun(1000, func() {
 		now = now.Add(sizer.Interval)
@@ -47,7 +47,7 @@ func TestWaitingForAPlaceAllocatesNothing(t *testing.T) {
 }
 
 func waitWithoutAllocations(t *testing.T, fair bool) {
-	p := startFor(t, nullConn{protocol: upstream.HTTP1, places: 1}, 1)
+	p := startFor(t, nullConn{protocol: exchange.HTTP1, places: 1}, 1)
 	changeOptions(p, func(o *Options) { o.Fair = fair })
 	held, err := p.Acquire(newExchange())
 	testsupport.NoError(t, err)
@@ -72,11 +72,11 @@ func waitWithoutAllocations(t *testing.T, fair bool) {
 			p.mu.Unlock()
 			runtime.Gosched()
 		}
-		held.Release(new(upstream.Exchange))
+		held.Release(new(exchange.Exchange))
 		held = <-got
 	})
 	testsupport.True(t, n < 1, "%v allocations a wait, want none", n) // a garbage collection may empty the pool of waiters
-	held.Release(new(upstream.Exchange))
+	held.Release(new(exchange.Exchange))
 	testsupport.AtLeast(t, p.stats.acquire[waited].Count(), 1000, "%d requests waited")
 }
 

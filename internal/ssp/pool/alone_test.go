@@ -6,21 +6,21 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // pipelined sets up a pool of up to two pipelined connections with four places each.
 func pipelined(o *Options) {
-	o.Protocol, o.PipelineDepth, o.MaxConns = upstream.HTTP1Pipelined, 4, 2
+	o.Protocol, o.PipelineDepth, o.MaxConns = exchange.HTTP1Pipelined, 4, 2
 }
 
 func newPipelinedSSP(t testing.TB) *fakeSSP {
-	return newFakeSSP(t, dialResult{after: 10 * msec, protocol: upstream.HTTP1Pipelined, places: 4})
+	return newFakeSSP(t, dialResult{after: 10 * msec, protocol: exchange.HTTP1Pipelined, places: 4})
 }
 
 // askAlone starts a request that must be alone.
 func askAlone(t testing.TB, p *Pool, deadline time.Duration) *request {
-	return askFor(t, p, &upstream.Exchange{Deadline: time.Now().Add(deadline), Alone: true})
+	return askFor(t, p, &exchange.Exchange{Deadline: time.Now().Add(deadline), Alone: true})
 }
 
 // wantPlace checks that the request has a place, and releases the place unused.
@@ -72,7 +72,7 @@ func TestEachRequestThatMustBeAloneGetsADial(t *testing.T) {
 			all = append(all, askAlone(t, p, 20*msec))
 		}
 		testsupport.Equal(t, s.dialCount(), 6, "%d dials for eight requests that must be alone")
-		all[7].wantErr(upstream.PendingFull, 0)
+		all[7].wantErr(exchange.PendingFull, 0)
 		pass(10 * msec)
 		for _, r := range all[:7] {
 			r.wantPlace()

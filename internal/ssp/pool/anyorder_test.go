@@ -13,7 +13,7 @@ import (
 
 	"adbuffer/internal/ssp/balancer"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 var anyOrderSeed = flag.Uint64("anyorder.seed", 0, "runs TestPoolRecoversFromAnyOrderOfChanges with this seed only")
@@ -58,7 +58,7 @@ func newAnyOrder(t *testing.T, seed uint64) *anyOrder {
 	a := &anyOrder{t: t, seed: seed, ssp: newFakeSSP(t), rand: rand.New(rand.NewPCG(seed, 1))}
 	a.kinds = append(a.rand.Perm(8)[:1+a.rand.IntN(4)], 7)
 	a.ssp.addrs = a.addresses()
-	protocol := upstream.Protocol(a.n(int(upstream.Protocols)))
+	protocol := exchange.Protocol(a.n(int(exchange.Protocols)))
 	a.ssp.set(func(c dialCall) dialResult { return a.dial(protocol, c) })
 	a.ssp.do = a.do
 	a.pool = start(t, a.ssp, func(o *Options) {
@@ -83,12 +83,12 @@ func (a *anyOrder) n(most int) int {
 }
 
 // addresses returns one to four addresses of each endpoint.
-func (a *anyOrder) addresses() (all []upstream.Address) {
+func (a *anyOrder) addresses() (all []exchange.Address) {
 	for i, name := range names {
 		first := a.n(4)
 		for k := range 1 + a.n(4) {
-			all = append(all, upstream.Address{
-				Endpoint: upstream.Endpoint{Name: name, Host: name, Authority: name},
+			all = append(all, exchange.Address{
+				Endpoint: exchange.Endpoint{Name: name, Host: name, Authority: name},
 				AddrPort: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, byte(i), byte(first + k)}), 80),
 			})
 		}
@@ -96,11 +96,11 @@ func (a *anyOrder) addresses() (all []upstream.Address) {
 	return all
 }
 
-func (a *anyOrder) dial(protocol upstream.Protocol, c dialCall) dialResult {
+func (a *anyOrder) dial(protocol exchange.Protocol, c dialCall) dialResult {
 	r := dialResult{after: time.Duration(a.n(30)) * msec, protocol: protocol}
-	if protocol == upstream.Unknown {
-		if r.protocol = upstream.HTTP1; c.offer {
-			r.protocol = upstream.HTTP2
+	if protocol == exchange.Unknown {
+		if r.protocol = exchange.HTTP1; c.offer {
+			r.protocol = exchange.HTTP2
 		}
 	}
 	a.mu.Lock()
@@ -111,19 +111,19 @@ func (a *anyOrder) dial(protocol upstream.Protocol, c dialCall) dialResult {
 			case 0:
 				r.err = errRefused
 			case 1:
-				r.closed = upstream.ClosedByPeer
+				r.closed = exchange.ClosedByPeer
 			}
 		}
 	}
 	return r
 }
 
-func (a *anyOrder) do(c *fakeConn, ex *upstream.Exchange) error {
+func (a *anyOrder) do(c *fakeConn, ex *exchange.Exchange) error {
 	time.Sleep(time.Duration(1+a.n(10)) * msec)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.ill && a.rand.IntN(20) == 0 {
-		c.closeItself(upstream.ClosedByPeer)
+		c.closeItself(exchange.ClosedByPeer)
 		return errFakeLost
 	}
 	for i, name := range names {
@@ -137,7 +137,7 @@ func (a *anyOrder) do(c *fakeConn, ex *upstream.Exchange) error {
 
 // request makes one request, and returns whether it succeeded.
 func (a *anyOrder) request() bool {
-	ex := &upstream.Exchange{Deadline: time.Now().Add(300 * msec), Redials: 1, FairKey: uint64(1 + a.n(20))}
+	ex := &exchange.Exchange{Deadline: time.Now().Add(300 * msec), Redials: 1, FairKey: uint64(1 + a.n(20))}
 	if a.n(4) == 0 {
 		ex.Avoid, ex.Resent, ex.Refused = names[a.n(len(names))], true, true
 	}
@@ -157,9 +157,9 @@ func (a *anyOrder) request() bool {
 	}
 	err = place.Do(ex)
 	ex.Times.Done = time.Now()
-	o, result := upstream.Fill, upstream.Success
+	o, result := exchange.Fill, exchange.Success
 	if err != nil {
-		o, result = upstream.ConnLost, upstream.Failure
+		o, result = exchange.ConnLost, exchange.Failure
 	}
 	place.Ended(o, result, 0, &ex.Times)
 	return err == nil

@@ -9,7 +9,7 @@ import (
 	"adbuffer/internal/ssp/balancer"
 	"adbuffer/internal/ssp/sizer"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // driveTicking sends requests, and ticks as the app does. It returns the decisions by kind.
@@ -92,7 +92,7 @@ func TestRevertedGrowthClosesConnections(t *testing.T) {
 		}
 		synctest.Wait()
 		snap := p.Snapshot()
-		testsupport.Equal(t, snap.Idle[upstream.HTTP1]+snap.Active[upstream.HTTP1], 12, "%d connections are open")
+		testsupport.Equal(t, snap.Idle[exchange.HTTP1]+snap.Active[exchange.HTTP1], 12, "%d connections are open")
 		p.resize(15, 0, time.Now())
 		testsupport.True(t, p.conns.surplus() <= 0 && p.conns.maxConns() == 15, "surplus %d, limit %d", p.conns.surplus(), p.conns.maxConns())
 	})

@@ -8,31 +8,31 @@ import (
 
 	"adbuffer/internal/ssp/balancer"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // nullConn is a connection, and a Dialer, that does nothing, so that benchmarks measure the pool
 // alone.
 type nullConn struct {
-	owner    upstream.Owner
-	protocol upstream.Protocol
+	owner    exchange.Owner
+	protocol exchange.Protocol
 	places   int
 
 	endpoints int // of the SSP; 0 = 1
 }
 
-func (c *nullConn) Do(ex *upstream.Exchange) error {
+func (c *nullConn) Do(ex *exchange.Exchange) error {
 	c.owner.Freed(time.Millisecond, ex.Payer)
 	return nil
 }
-func (c *nullConn) Protocol() upstream.Protocol       { return c.protocol }
+func (c *nullConn) Protocol() exchange.Protocol       { return c.protocol }
 func (c *nullConn) Places() int                       { return c.places }
 func (c *nullConn) Idle() bool                        { return true }
-func (c *nullConn) Close(upstream.CloseReason)        {}
-func (c *nullConn) CloseReason() upstream.CloseReason { return upstream.NotClosed }
-func (*nullConn) IdleLimit() time.Duration            { return upstream.NoIdleLimit }
+func (c *nullConn) Close(exchange.CloseReason)        {}
+func (c *nullConn) CloseReason() exchange.CloseReason { return exchange.NotClosed }
+func (*nullConn) IdleLimit() time.Duration            { return exchange.NoIdleLimit }
 
-func (c *nullConn) Addresses(context.Context) ([]upstream.Address, error) {
+func (c *nullConn) Addresses(context.Context) ([]exchange.Address, error) {
 	all := addresses(max(c.endpoints, 1))
 	for i := range all {
 		all[i].Name = all[i].Host
@@ -40,7 +40,7 @@ func (c *nullConn) Addresses(context.Context) ([]upstream.Address, error) {
 	return all, nil
 }
 
-func (c *nullConn) Dial(_ context.Context, _ upstream.Address, _ []upstream.Address, _ bool, owner upstream.Owner) (Dialed, error) {
+func (c *nullConn) Dial(_ context.Context, _ exchange.Address, _ []exchange.Address, _ bool, owner exchange.Owner) (Dialed, error) {
 	made := *c
 	made.owner = owner
 	return Dialed{Conn: &made}, nil
@@ -63,7 +63,7 @@ func startFor(b testing.TB, like nullConn, conns int) *Pool {
 }
 
 // acquireAndRelease acquires a place, runs ex on it and releases it.
-func acquireAndRelease(p *Pool, ex *upstream.Exchange) error {
+func acquireAndRelease(p *Pool, ex *exchange.Exchange) error {
 	ex.Times.Queued = time.Time{}
 	place, err := p.Acquire(ex)
 	if err != nil {
@@ -72,16 +72,16 @@ func acquireAndRelease(p *Pool, ex *upstream.Exchange) error {
 	return place.Do(ex)
 }
 
-func newExchange() *upstream.Exchange {
-	return &upstream.Exchange{Deadline: time.Now().Add(time.Hour)}
+func newExchange() *exchange.Exchange {
+	return &exchange.Exchange{Deadline: time.Now().Add(time.Hour)}
 }
 
 // BenchmarkEndpoints acquires places from pools with few and with many endpoints. Both should cost
 // the same.
 func BenchmarkEndpoints(b *testing.B) {
 	for name, c := range map[string]nullConn{
-		"exclusive":   {protocol: upstream.HTTP1, places: 1},
-		"multiplexed": {protocol: upstream.HTTP2, places: 100},
+		"exclusive":   {protocol: exchange.HTTP1, places: 1},
+		"multiplexed": {protocol: exchange.HTTP2, places: 100},
 	} {
 		for _, n := range []int{1, 50} {
 			b.Run(fmt.Sprintf("%s %d", name, n), func(b *testing.B) {

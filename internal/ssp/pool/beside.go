@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // Some requests must use HTTP/1 although the pool uses HTTP/2: a request that the SSP wants over HTTP/1
@@ -41,7 +41,7 @@ func (p *Pool) openBesideLocked(now time.Time) <-chan struct{} {
 // addBesideLocked adds m, which openBesideLocked has opened.
 func (p *Pool) addBesideLocked(m *member, now time.Time) {
 	if !m.exclusive() || m.ep.Barred() {
-		p.conns.drain(m, upstream.ClosedDrain)
+		p.conns.drain(m, exchange.ClosedDrain)
 		return
 	}
 	m.ep.idle.push(m) // even if max_idle is 0: a request waits for it
@@ -58,7 +58,7 @@ func (p *Pool) tryHTTP1Locked(now time.Time) {
 	case p.openBesideLocked(now) != nil:
 		p.demotion.trialUntil = now.Add(trialTime)
 	case !p.growth.mayDial() && p.conns.closing == 0 && len(p.conns.shared.list) > 1: // max_conns are open
-		p.conns.drain(p.conns.shared.emptiest(), upstream.ClosedError)
+		p.conns.drain(p.conns.shared.emptiest(), exchange.ClosedError)
 	}
 }
 
@@ -74,14 +74,14 @@ func (p *Pool) besideEnded(err error) {
 	p.demotion.trialUntil = time.Time{}
 	if err == nil {
 		p.demoteLocked(now)
-	} else if o := upstream.AsError(err).Outcome; o == upstream.ConnLost || o == upstream.BadResponse {
+	} else if o := exchange.AsError(err).Outcome; o == exchange.ConnLost || o == exchange.BadResponse {
 		p.demotion.http1Failed(now)
 	}
 	p.growLocked(now)
 }
 
 // acquireHTTP1 acquires an HTTP/1 place for ex. Its error is ErrOnlyHTTP2 if the SSP offers none.
-func (p *Pool) acquireHTTP1(ex *upstream.Exchange) (Place, error) {
+func (p *Pool) acquireHTTP1(ex *exchange.Exchange) (Place, error) {
 	l, err := p.awaitHTTP1(ex)
 	if errors.Is(err, errUseQueue) {
 		ex.OverHTTP1 = false
@@ -99,7 +99,7 @@ func (p *Pool) acquireHTTP1(ex *upstream.Exchange) (Place, error) {
 }
 
 // awaitHTTP1 waits for an HTTP/1 place for ex. Its error is errUseQueue if all places are HTTP/1.
-func (p *Pool) awaitHTTP1(ex *upstream.Exchange) (*lease, error) {
+func (p *Pool) awaitHTTP1(ex *exchange.Exchange) (*lease, error) {
 	var cancelled <-chan struct{}
 	if ex.Context != nil {
 		cancelled = ex.Context.Done()
@@ -116,10 +116,10 @@ func (p *Pool) awaitHTTP1(ex *upstream.Exchange) (*lease, error) {
 		case <-cancelled:
 			return nil, errCancelled
 		case <-timer.C:
-			return nil, upstream.ErrDeadlineNotSent
+			return nil, exchange.ErrDeadlineNotSent
 		}
 	}
-	return nil, upstream.ErrOnlyHTTP2
+	return nil, exchange.ErrOnlyHTTP2
 }
 
 // maxBesideDials bounds the dials for which one request waits: other requests may take the connections.
@@ -130,13 +130,13 @@ var errUseQueue = errors.New("all connections use HTTP/1")
 
 // takeHTTP1 takes an idle HTTP/1 connection. Without one it returns a channel that is closed when a dial
 // for one ends.
-func (p *Pool) takeHTTP1(ex *upstream.Exchange, now time.Time) (*lease, <-chan struct{}, error) {
+func (p *Pool) takeHTTP1(ex *exchange.Exchange, now time.Time) (*lease, <-chan struct{}, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.closed:
 		return nil, nil, errDraining
-	case p.opts.Protocol != upstream.HTTP2 && (p.opts.Protocol != upstream.Unknown || p.demotion.on(now)):
+	case p.opts.Protocol != exchange.HTTP2 && (p.opts.Protocol != exchange.Unknown || p.demotion.on(now)):
 		return nil, nil, errUseQueue
 	}
 	for _, e := range p.conns.endpoints.all {
@@ -154,5 +154,5 @@ func (p *Pool) takeHTTP1(ex *upstream.Exchange, now time.Time) (*lease, <-chan s
 	if dialed := p.openBesideLocked(now); dialed != nil {
 		return nil, dialed, nil
 	}
-	return nil, nil, upstream.ErrOnlyHTTP2
+	return nil, nil, exchange.ErrOnlyHTTP2
 }

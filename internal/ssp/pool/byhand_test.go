@@ -9,7 +9,7 @@ import (
 
 	"adbuffer/internal/ssp/balancer"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // loaded sends 2 000 requests a second until stop is called. stop returns how many failed.
@@ -20,13 +20,13 @@ func loaded(t *testing.T, p *Pool) (stop func() (failed int)) {
 	wg.Go(func() {
 		for ctx.Err() == nil {
 			wg.Go(func() {
-				ex := &upstream.Exchange{Deadline: time.Now().Add(300 * msec), Redials: 1}
+				ex := &exchange.Exchange{Deadline: time.Now().Add(300 * msec), Redials: 1}
 				place, err := p.Acquire(ex)
 				if err == nil {
 					time.Sleep(5 * msec)
 					err = place.Do(ex)
 					ex.Times.Done = time.Now()
-					place.Ended(upstream.Fill, upstream.Success, 0, &ex.Times)
+					place.Ended(exchange.Fill, exchange.Success, 0, &ex.Times)
 				}
 				if err != nil {
 					failed.Add(1)
@@ -46,7 +46,7 @@ func loaded(t *testing.T, p *Pool) (stop func() (failed int)) {
 // While operators change endpoints under load, no request fails, and a drained or disabled endpoint
 // gets no new request.
 func TestEndpointsChangeByHandUnderLoad(t *testing.T) {
-	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP1Pipelined, upstream.HTTP2} {
+	for _, protocol := range []exchange.Protocol{exchange.HTTP1, exchange.HTTP1Pipelined, exchange.HTTP2} {
 		testsupport.RunBubble(t, protocol.String(), func(t *testing.T) {
 			s := endpointsSSP(t, 3)
 			s.always(dialResult{after: 10 * msec, protocol: protocol})
@@ -80,7 +80,7 @@ func TestEndpointsChangeByHandUnderLoad(t *testing.T) {
 }
 
 func servedBy(p *Pool, name string) int {
-	return int(p.conns.endpoints.byName[name].stats.outcomes[upstream.Fill].Load())
+	return int(p.conns.endpoints.byName[name].stats.outcomes[exchange.Fill].Load())
 }
 
 func openTo(p *Pool, name string) int {
@@ -138,7 +138,7 @@ func TestDisabledSSPKeepsNoConnection(t *testing.T) {
 		p := start(t, s, multiplexed)
 		r := ask(t, p, 5*msec)
 		pass(5 * msec)
-		r.wantErr(upstream.Deadline, 5*msec)
+		r.wantErr(exchange.Deadline, 5*msec)
 		p.SetState(balancer.Disabled)
 		pass(10 * msec)
 		testsupport.True(t, s.dialCount() == 1 && s.openCount() == 0, "%d dials brought %d connections that stay open", s.dialCount(), s.openCount())

@@ -10,7 +10,7 @@ import (
 
 	"adbuffer/internal/machine/lag"
 	"adbuffer/internal/machine/rates"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // HealthCheck are the settings of active health checks: a GET to each endpoint at each interval. Package
@@ -86,8 +86,8 @@ type check struct {
 	stop     context.CancelFunc
 	soon     chan struct{}
 
-	conn     upstream.Conn // nil = none
-	addr     upstream.Address
+	conn     exchange.Conn // nil = none
+	addr     exchange.Address
 	opened   time.Time
 	version  int // Options.ConnVersion
 	requests int // on conn
@@ -140,7 +140,7 @@ func (p *Pool) checkNow(e *endpoint) (checkNow, bool) {
 	defer p.mu.Unlock()
 	return checkNow{
 		version: p.opts.ConnVersion, maxAge: p.opts.MaxAge, lag: p.opts.Lag,
-		offerHTTP2: p.opts.Protocol == upstream.HTTP2 || p.opts.Protocol == upstream.Unknown && !p.demotion.on(time.Now()),
+		offerHTTP2: p.opts.Protocol == exchange.HTTP2 || p.opts.Protocol == exchange.Unknown && !p.demotion.on(time.Now()),
 	}, p.conns.endpoints.Checks(e.Endpoint)
 }
 
@@ -165,7 +165,7 @@ func (k *check) once(ctx context.Context, now checkNow) error {
 	err := k.connect(ctx, now)
 	if err == nil {
 		err = k.exchange(ctx)
-		if k.requests > 1 && err != nil && closedMeanwhile(upstream.AsError(err)) {
+		if k.requests > 1 && err != nil && closedMeanwhile(exchange.AsError(err)) {
 			k.close()
 			err = k.connect(ctx, now)
 			if err == nil {
@@ -193,7 +193,7 @@ func (k *check) connect(ctx context.Context, now checkNow) error {
 	if err != nil {
 		return err
 	}
-	addrs := slices.DeleteFunc(slices.Clone(all), func(a upstream.Address) bool { return a.Name != k.endpoint.Name && a.Name != "" })
+	addrs := slices.DeleteFunc(slices.Clone(all), func(a exchange.Address) bool { return a.Name != k.endpoint.Name && a.Name != "" })
 	if len(addrs) == 0 {
 		return errNoAddress
 	}
@@ -212,29 +212,29 @@ func (k *check) connect(ctx context.Context, now checkNow) error {
 	return nil
 }
 
-func (k *check) usable(addrs []upstream.Address, now checkNow) bool {
+func (k *check) usable(addrs []exchange.Address, now checkNow) bool {
 	return k.version == now.version && (now.maxAge <= 0 || time.Since(k.opened) < now.maxAge) && slices.Contains(addrs, k.addr) &&
-		k.conn.CloseReason() == upstream.NotClosed && (k.conn.Protocol() != upstream.HTTP1 || k.conn.Idle())
+		k.conn.CloseReason() == exchange.NotClosed && (k.conn.Protocol() != exchange.HTTP1 || k.conn.Idle())
 }
 
 // exchange sends the request on conn. Its error says why the response is not healthy.
 func (k *check) exchange(ctx context.Context) error {
-	ex := upstream.AcquireExchange()
+	ex := exchange.AcquireExchange()
 	defer ex.Release()
 	host := k.opts.Host
 	if host == "" {
 		host = k.addr.Authority
 	}
-	ex.Request = upstream.Request{
-		Method: upstream.GET, Scheme: k.opts.Scheme, Authority: []byte(host), Target: []byte(k.opts.Path),
+	ex.Request = exchange.Request{
+		Method: exchange.GET, Scheme: k.opts.Scheme, Authority: []byte(host), Target: []byte(k.opts.Path),
 		Fields: []byte("User-Agent: adbuffer\r\nAccept: */*\r\n"),
 	}
 	ex.Times.Acquired = time.Now()
 	ex.Deadline = ex.Times.Acquired.Add(k.opts.Timeout + lag.MostExtra) // ctx ends earlier
-	ex.Context, ex.Alone, ex.Share = ctx, true, upstream.NewBudget(checkBudget)
+	ex.Context, ex.Alone, ex.Share = ctx, true, exchange.NewBudget(checkBudget)
 	k.requests++
 	if err := k.conn.Do(ex); err != nil {
-		if upstream.AsError(err).Outcome == upstream.Overloaded {
+		if exchange.AsError(err).Outcome == exchange.Overloaded {
 			return fmt.Errorf("the body of the response is over %d bytes, the limit of a health check", checkBudget)
 		}
 		return err
@@ -247,11 +247,11 @@ func (k *check) exchange(ctx context.Context) error {
 
 // closedMeanwhile reports whether the SSP closed a kept connection, or was about to, when a request
 // was sent on it.
-func closedMeanwhile(e *upstream.Error) bool { return e.Stale || e.Progress != upstream.MaybeProcessed }
+func closedMeanwhile(e *exchange.Error) bool { return e.Stale || e.Progress != exchange.MaybeProcessed }
 
 func (k *check) close() {
 	if k.conn != nil {
-		k.conn.Close(upstream.ClosedDrain)
+		k.conn.Close(exchange.ClosedDrain)
 		k.conn = nil
 	}
 }
@@ -259,5 +259,5 @@ func (k *check) close() {
 // noOwner is the owner of a check's connection, which is in no pool.
 type noOwner struct{}
 
-func (noOwner) Freed(time.Duration, upstream.Payer) {}
+func (noOwner) Freed(time.Duration, exchange.Payer) {}
 func (noOwner) Changed()                            {}

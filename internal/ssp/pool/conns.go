@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/cpu"
 
 	"adbuffer/internal/ssp/balancer"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // connections holds the open connections of a pool and their places. Guarded by Pool.mu.
@@ -52,7 +52,7 @@ type connections struct {
 // serving returns how many connections take new requests.
 func (c *connections) serving() int { return len(c.members) - c.draining - c.unusable }
 
-// wish is what a request wants of its connection; see upstream.Exchange.
+// wish is what a request wants of its connection; see exchange.Exchange.
 type wish struct {
 	avoid         string
 	alone, resent bool
@@ -168,7 +168,7 @@ func (c *connections) pickOf(e *endpoint, w wish, now time.Time) *member {
 		case m.inUse > 0 || !m.outlivesAnnounced(now):
 			return m
 		}
-		c.drain(m, upstream.ClosedIdle)
+		c.drain(m, exchange.ClosedIdle)
 	}
 	return c.popIdle(e, false, now)
 }
@@ -215,7 +215,7 @@ func (c *connections) acquire(ch choice, alone bool, now time.Time) *lease {
 	m.requests++
 	m.idleFor, m.used = now.Sub(m.used), now
 	c.inUse++
-	if alone && m.protocol == upstream.HTTP1Pipelined {
+	if alone && m.protocol == exchange.HTTP1Pipelined {
 		m.alone = true
 		c.recount(m)
 	}
@@ -225,7 +225,7 @@ func (c *connections) acquire(ch choice, alone bool, now time.Time) *lease {
 	}
 	c.noteSaturation()
 	if n := c.opts.MaxRequests; n > 0 && m.requests >= n {
-		c.drain(m, upstream.ClosedMaxRequests)
+		c.drain(m, exchange.ClosedMaxRequests)
 	}
 	if ch.probe {
 		return &m.leases[1]
@@ -285,7 +285,7 @@ func (c *connections) recount(m *member) {
 
 // drain stops new requests on m and closes it once none of its places is in use. A second call does
 // not change the reason. m must not be in idle.
-func (c *connections) drain(m *member, why upstream.CloseReason) {
+func (c *connections) drain(m *member, why exchange.CloseReason) {
 	if !m.draining {
 		m.draining, m.why = true, why
 		c.draining++
@@ -312,7 +312,7 @@ func (c *connections) remove(m *member) {
 	delete(c.members, m)
 	c.draining--
 	c.stats.closed(m)
-	if m.conn.CloseReason() == upstream.NotClosed {
+	if m.conn.CloseReason() == exchange.NotClosed {
 		c.closing++
 		c.closeSoon(m)
 	}
@@ -321,11 +321,11 @@ func (c *connections) remove(m *member) {
 // drainFree drains all connections except exclusive connections in use.
 func (c *connections) drainFree() {
 	c.drainIdle(c.kept)
-	c.drainShared(upstream.ClosedDrain)
+	c.drainShared(exchange.ClosedDrain)
 }
 
 // drainShared drains all multiplexed connections, and the idle HTTP/2 connections with one place.
-func (c *connections) drainShared(why upstream.CloseReason) {
+func (c *connections) drainShared(why exchange.CloseReason) {
 	for len(c.shared.list) > 0 {
 		c.drain(c.shared.list[0], why)
 	}
@@ -345,14 +345,14 @@ func (c *connections) drainEndpoint(e *endpoint) {
 	for m := range c.members {
 		if m.ep == e && !m.draining {
 			e.idle.remove(m)
-			c.drain(m, upstream.ClosedDrain)
+			c.drain(m, exchange.ClosedDrain)
 		}
 	}
 }
 
 func (c *connections) drainSharedOf(e *endpoint) {
 	for len(e.shared) > 0 {
-		c.drain(e.shared[0], upstream.ClosedDrain)
+		c.drain(e.shared[0], exchange.ClosedDrain)
 	}
 }
 
@@ -362,6 +362,6 @@ func (c *connections) drainSharedOf(e *endpoint) {
 func (c *connections) trim() {
 	c.drainIdle(max(c.surplus(), c.kept-c.opts.MaxIdle))
 	for len(c.shared.list) > 0 && (c.surplus() > 0 || len(c.shared.list) > c.sharedLimit()) {
-		c.drain(c.shared.emptiest(), upstream.ClosedDrain)
+		c.drain(c.shared.emptiest(), exchange.ClosedDrain)
 	}
 }

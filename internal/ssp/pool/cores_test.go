@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // spun keeps the compiler from removing the work.
@@ -61,9 +61,9 @@ func BenchmarkCores(b *testing.B) {
 		like  nullConn
 		conns int
 	}{
-		{"exclusive", nullConn{protocol: upstream.HTTP1, places: 1}, 256},
-		{"pipelined", nullConn{protocol: upstream.HTTP1Pipelined, places: 8}, 64},
-		{"http2", nullConn{protocol: upstream.HTTP2, places: 100}, 4},
+		{"exclusive", nullConn{protocol: exchange.HTTP1, places: 1}, 256},
+		{"pipelined", nullConn{protocol: exchange.HTTP1Pipelined, places: 8}, 64},
+		{"http2", nullConn{protocol: exchange.HTTP2, places: 100}, 4},
 	} {
 		for _, load := range []struct {
 			name    string

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/cpu"
 
 	"adbuffer/internal/machine/rates"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // demotion keeps the pool from offering HTTP/2 to an SSP that violates or refuses it. Each demotion lasts
@@ -97,7 +97,7 @@ func (d *demotion) violatedOn(m *member, client rates.Group, now time.Time) bool
 	if m.violated {
 		return false
 	}
-	m.violated = m.conn.CloseReason() != upstream.NotClosed
+	m.violated = m.conn.CloseReason() != exchange.NotClosed
 	return d.violated(client, now)
 }
 
@@ -125,15 +125,15 @@ func (d *demotion) http1Failed(now time.Time) {
 
 // demotableLocked reports whether the pool may switch to HTTP/1 and has not done so.
 func (p *Pool) demotableLocked(now time.Time) bool {
-	return !p.closed && p.opts.Protocol == upstream.Unknown && !p.demotion.on(now) && !now.Before(p.demotion.keptUntil)
+	return !p.closed && p.opts.Protocol == exchange.Unknown && !p.demotion.on(now) && !now.Before(p.demotion.keptUntil)
 }
 
 // demoteLocked switches the pool to HTTP/1 for a while.
 func (p *Pool) demoteLocked(now time.Time) {
 	p.demotion.begin(now)
 	p.stats.demotions.Add(1)
-	p.conns.forecast = forecast{protocol: upstream.HTTP1}
-	p.conns.drainShared(upstream.ClosedError)
+	p.conns.forecast = forecast{protocol: exchange.HTTP1}
+	p.conns.drainShared(exchange.ClosedError)
 }
 
 // restoreLocked ends a demotion because HTTP/1 does not work.

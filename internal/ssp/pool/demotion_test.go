@@ -8,17 +8,17 @@ import (
 
 	"adbuffer/internal/machine/rates"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // violate makes exchanges fail with e.
-func (s *fakeSSP) violate(e *upstream.Error, closes bool) {
-	s.do = func(c *fakeConn, _ *upstream.Exchange) error {
-		if c.protocol != upstream.HTTP2 {
+func (s *fakeSSP) violate(e *exchange.Error, closes bool) {
+	s.do = func(c *fakeConn, _ *exchange.Exchange) error {
+		if c.protocol != exchange.HTTP2 {
 			return nil
 		}
 		if closes {
-			c.closeItself(upstream.ClosedError)
+			c.closeItself(exchange.ClosedError)
 		}
 		return e
 	}
@@ -34,12 +34,12 @@ func demote(t *testing.T, p *Pool) {
 	}
 	for range 2 {
 		r := acquire(t, p)
-		testsupport.MustTrue(t, r.conn().protocol == upstream.HTTP2 && r.do() != nil, "no violation on %v", r.conn().protocol)
+		testsupport.MustTrue(t, r.conn().protocol == exchange.HTTP2 && r.do() != nil, "no violation on %v", r.conn().protocol)
 	}
 	testsupport.MustTrue(t, !p.Snapshot().Demoted, "demoted before HTTP/1 was tried")
 	pass(20 * msec)
 	r := acquire(t, p)
-	testsupport.MustEqual(t, r.conn().protocol, upstream.HTTP1, "the request after three violations uses %v")
+	testsupport.MustEqual(t, r.conn().protocol, exchange.HTTP1, "the request after three violations uses %v")
 	testsupport.NoError(t, r.do())
 	testsupport.MustTrue(t, p.Snapshot().Demoted, "not demoted although HTTP/1 works")
 }
@@ -47,16 +47,16 @@ func demote(t *testing.T, p *Pool) {
 func TestSSPThatRefusesHTTP2IsDemoted(t *testing.T) {
 	inBubble(t, auto, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.negotiate(false)
-		s.violate(&upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.NotProcessed, RefusesHTTP2: true}, false)
+		s.violate(&exchange.Error{Outcome: exchange.BadResponse, Progress: exchange.NotProcessed, RefusesHTTP2: true}, false)
 		demote(t, p)
 		snap := p.Snapshot()
-		testsupport.MustTrue(t, snap.Demoted && snap.Demotions == 1 && snap.Protocol == upstream.HTTP1, "the pool was not demoted: %+v", snap)
+		testsupport.MustTrue(t, snap.Demoted && snap.Demotions == 1 && snap.Protocol == exchange.HTTP1, "the pool was not demoted: %+v", snap)
 		r := ask(t, p, sec)
 		pass(10 * msec)
 		r.wantConn(1, 0)
-		testsupport.Equal(t, r.conn().protocol, upstream.HTTP1, "the next connection is not HTTP/1: %v")
+		testsupport.Equal(t, r.conn().protocol, exchange.HTTP1, "the next connection is not HTTP/1: %v")
 		testsupport.NoError(t, r.do())
-		testsupport.Equal(t, s.conn(0).CloseReason(), upstream.ClosedError, "the HTTP/2 connection was closed for %q, want error")
+		testsupport.Equal(t, s.conn(0).CloseReason(), exchange.ClosedError, "the HTTP/2 connection was closed for %q, want error")
 	})
 }
 
@@ -64,7 +64,7 @@ func TestRepeatedHTTP2ViolationsDemoteTheSSP(t *testing.T) {
 	for name, closes := range map[string]bool{"closing the connection": true, "on one connection": false} {
 		runInBubble(t, name, auto, func(t *testing.T, s *fakeSSP, p *Pool) {
 			s.negotiate(false)
-			s.violate(&upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed, Demote: true}, closes)
+			s.violate(&exchange.Error{Outcome: exchange.BadResponse, Progress: exchange.MaybeProcessed, Demote: true}, closes)
 			demote(t, p)
 		})
 	}
@@ -74,7 +74,7 @@ func TestRepeatedHTTP2ViolationsDemoteTheSSP(t *testing.T) {
 func TestRareViolationsDemoteNoSSP(t *testing.T) {
 	inBubble(t, func(o *Options) { auto(o); o.IdleTimeout = sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.negotiate(false)
-		s.violate(&upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed, Demote: true}, true)
+		s.violate(&exchange.Error{Outcome: exchange.BadResponse, Progress: exchange.MaybeProcessed, Demote: true}, true)
 		for i := range 3 * maxViolations {
 			acquire(t, p).do()
 			pass(violationWindow/2 + sec)
@@ -85,7 +85,7 @@ func TestRareViolationsDemoteNoSSP(t *testing.T) {
 		pass(demotedFor + sec)
 		for range maxViolations - 1 {
 			r := acquire(t, p)
-			testsupport.MustTrue(t, r.conn().protocol == upstream.HTTP2 && r.do() != nil, "no violation after the demotion")
+			testsupport.MustTrue(t, r.conn().protocol == exchange.HTTP2 && r.do() != nil, "no violation after the demotion")
 			synctest.Wait()
 		}
 		testsupport.Equal(t, p.Snapshot().Demotions, 1, "%d demotions: the last two violations are too few")
@@ -95,7 +95,7 @@ func TestRareViolationsDemoteNoSSP(t *testing.T) {
 func TestViolationThatFailsAllExchangesCountsOnce(t *testing.T) {
 	inBubble(t, auto, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.speakHTTP2()
-		s.violate(&upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Demote: true}, true)
+		s.violate(&exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.MaybeProcessed, Demote: true}, true)
 		for range 2 {
 			all := askAll(t, p, 40, sec)
 			pass(20 * msec)
@@ -110,7 +110,7 @@ func TestDialThatFailsBecauseOfHTTP2IsRepeatedWithoutIt(t *testing.T) {
 	inBubble(t, auto, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.set(func(c dialCall) dialResult {
 			if c.offer {
-				return dialResult{after: 10 * msec, err: &upstream.Error{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, Demote: true}}
+				return dialResult{after: 10 * msec, err: &exchange.Error{Outcome: exchange.TLSFailed, Progress: exchange.NotSent, Demote: true}}
 			}
 			return dialResult{after: 10 * msec}
 		})
@@ -133,21 +133,21 @@ func TestSSPThatClosesHTTP2ConnectionsAtOnceIsDemoted(t *testing.T) {
 				case !c.offer:
 					return dialResult{after: 10 * msec}
 				case beforeDialReturns:
-					return dialResult{after: 10 * msec, protocol: upstream.HTTP2, closed: upstream.ClosedGoaway}
+					return dialResult{after: 10 * msec, protocol: exchange.HTTP2, closed: exchange.ClosedGoaway}
 				default:
-					return dialResult{after: 10 * msec, protocol: upstream.HTTP2}
+					return dialResult{after: 10 * msec, protocol: exchange.HTTP2}
 				}
 			})
 			for range 1000 {
 				for _, c := range s.openConns() {
-					if c.protocol == upstream.HTTP2 {
-						c.goAway(upstream.ClosedGoaway)
+					if c.protocol == exchange.HTTP2 {
+						c.goAway(exchange.ClosedGoaway)
 					}
 				}
 				pass(10 * msec)
 			}
 			snap := p.Snapshot()
-			testsupport.True(t, snap.Demotions == 1 && snap.Idle[upstream.HTTP1] == 1, "%d demotions, %d HTTP/1 connections; want 1 and 1", snap.Demotions, snap.Idle[upstream.HTTP1])
+			testsupport.True(t, snap.Demotions == 1 && snap.Idle[exchange.HTTP1] == 1, "%d demotions, %d HTTP/1 connections; want 1 and 1", snap.Demotions, snap.Idle[exchange.HTTP1])
 			acquire(t, p).do()
 		})
 	}
@@ -156,7 +156,7 @@ func TestSSPThatClosesHTTP2ConnectionsAtOnceIsDemoted(t *testing.T) {
 func TestHTTP2IsOfferedAgainAfterADemotionThatDoubles(t *testing.T) {
 	inBubble(t, func(o *Options) { auto(o); o.IdleTimeout = sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.negotiate(false)
-		s.violate(&upstream.Error{Outcome: upstream.BadResponse, RefusesHTTP2: true}, false)
+		s.violate(&exchange.Error{Outcome: exchange.BadResponse, RefusesHTTP2: true}, false)
 		cool := demotedFor
 		for range 4 {
 			demote(t, p)
@@ -168,7 +168,7 @@ func TestHTTP2IsOfferedAgainAfterADemotionThatDoubles(t *testing.T) {
 		}
 		s.locked(func() { s.do = nil }) // the SSP is repaired
 		r := acquire(t, p)
-		testsupport.Equal(t, r.conn().protocol, upstream.HTTP2, "HTTP/2 was not offered again: %v")
+		testsupport.Equal(t, r.conn().protocol, exchange.HTTP2, "HTTP/2 was not offered again: %v")
 		testsupport.NoError(t, r.do())
 	})
 }
@@ -177,7 +177,7 @@ func TestHTTP2ConnectionDialledBeforeTheDemotionIsNotUsed(t *testing.T) {
 	inBubble(t, auto, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.set(func(c dialCall) dialResult {
 			if c.offer {
-				return dialResult{after: 10 * msec, protocol: upstream.HTTP2, places: 1}
+				return dialResult{after: 10 * msec, protocol: exchange.HTTP2, places: 1}
 			}
 			return dialResult{after: 50 * msec}
 		})
@@ -189,17 +189,17 @@ func TestHTTP2ConnectionDialledBeforeTheDemotionIsNotUsed(t *testing.T) {
 		first.do()
 		second := ask(t, p, sec)
 		pass(sec)
-		testsupport.True(t, second.err == nil && second.conn().protocol == upstream.HTTP1, "the second request got %v on %v, want HTTP/1", second.err, second.conn().protocol)
+		testsupport.True(t, second.err == nil && second.conn().protocol == exchange.HTTP1, "the second request got %v on %v, want HTTP/1", second.err, second.conn().protocol)
 		second.do()
 		testsupport.Equal(t, s.openCount(), 1, "%d connections are open, want only that of HTTP/1")
-		testsupport.Equal(t, p.Snapshot().Protocol, upstream.HTTP1, "the pool uses %v")
+		testsupport.Equal(t, p.Snapshot().Protocol, exchange.HTTP1, "the pool uses %v")
 	})
 }
 
 func TestConfiguredHTTP2IsNeverDemoted(t *testing.T) {
-	inBubble(t, func(o *Options) { o.Protocol = upstream.HTTP2 }, func(t *testing.T, s *fakeSSP, p *Pool) {
+	inBubble(t, func(o *Options) { o.Protocol = exchange.HTTP2 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.speakHTTP2()
-		s.violate(&upstream.Error{Outcome: upstream.BadResponse, RefusesHTTP2: true}, false)
+		s.violate(&exchange.Error{Outcome: exchange.BadResponse, RefusesHTTP2: true}, false)
 		acquire(t, p).do()
 		testsupport.True(t, !p.Snapshot().Demoted, "demoted")
 	})
@@ -211,9 +211,9 @@ func (s *fakeSSP) negotiate(only bool) {
 	s.set(func(c dialCall) dialResult {
 		switch {
 		case c.offer:
-			return dialResult{after: 10 * msec, protocol: upstream.HTTP2}
+			return dialResult{after: 10 * msec, protocol: exchange.HTTP2}
 		case only:
-			return dialResult{after: 10 * msec, err: &upstream.Error{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, Err: upstream.ErrALPN}}
+			return dialResult{after: 10 * msec, err: &exchange.Error{Outcome: exchange.TLSFailed, Progress: exchange.NotSent, Err: exchange.ErrALPN}}
 		default:
 			return dialResult{after: 10 * msec}
 		}
@@ -221,12 +221,12 @@ func (s *fakeSSP) negotiate(only bool) {
 }
 
 // sendFor sends a request of a client, which violates HTTP/2 if bad is true.
-func sendFor(t *testing.T, s *fakeSSP, p *Pool, client rates.Group, bad bool) (upstream.Protocol, error) {
+func sendFor(t *testing.T, s *fakeSSP, p *Pool, client rates.Group, bad bool) (exchange.Protocol, error) {
 	s.locked(func() { s.do = nil })
 	if bad {
-		s.violate(&upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Demote: true}, false)
+		s.violate(&exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.MaybeProcessed, Demote: true}, false)
 	}
-	ex := upstream.AcquireExchange()
+	ex := exchange.AcquireExchange()
 	ex.Deadline, ex.Client = time.Now().Add(sec), client
 	r := askFor(t, p, ex)
 	pass(20 * msec)
@@ -245,7 +245,7 @@ func TestViolationsOfSomeRequestsDemoteNoSSPThatWorks(t *testing.T) {
 					sendFor(t, s, p, bad, true)
 				}
 				protocol, err := sendFor(t, s, p, 0, false)
-				testsupport.MustTrue(t, protocol == upstream.HTTP2 && err == nil, "another request uses %v: %v", protocol, err)
+				testsupport.MustTrue(t, protocol == exchange.HTTP2 && err == nil, "another request uses %v: %v", protocol, err)
 			}
 			testsupport.Equal(t, p.Snapshot().Demotions, 0, "%d demotions")
 			testsupport.Equal(t, s.dialCount(), 1, "%d dials, want 1")
@@ -292,7 +292,7 @@ func TestSSPThatSpeaksOnlyHTTP2IsNotDemoted(t *testing.T) {
 		}
 		for range 348 {
 			protocol, err := sendFor(t, s, p, 0, false)
-			testsupport.MustTrue(t, protocol == upstream.HTTP2 && err == nil, "a request uses %v: %v", protocol, err)
+			testsupport.MustTrue(t, protocol == exchange.HTTP2 && err == nil, "a request uses %v: %v", protocol, err)
 		}
 		testsupport.Equal(t, p.Snapshot().Demotions, 0, "%d demotions")
 		testsupport.AtMost(t, s.dialCount(), 2, "%d dials, want one over HTTP/2 and one trial")
@@ -306,9 +306,9 @@ func TestSSPThatClosesHTTP1ConnectionsIsNotDemoted(t *testing.T) {
 			s.set(func(c dialCall) dialResult {
 				switch {
 				case c.offer:
-					return dialResult{after: 10 * msec, protocol: upstream.HTTP2}
+					return dialResult{after: 10 * msec, protocol: exchange.HTTP2}
 				case atOnce:
-					return dialResult{after: 10 * msec, closed: upstream.ClosedByPeer}
+					return dialResult{after: 10 * msec, closed: exchange.ClosedByPeer}
 				default:
 					return dialResult{after: 10 * msec}
 				}
@@ -318,11 +318,11 @@ func TestSSPThatClosesHTTP1ConnectionsIsNotDemoted(t *testing.T) {
 			}
 			lost := 0
 			for range 348 {
-				ex := upstream.AcquireExchange()
+				ex := exchange.AcquireExchange()
 				ex.Deadline = time.Now().Add(sec)
 				s.locked(func() {
-					s.do = func(c *fakeConn, ex *upstream.Exchange) error {
-						if c.protocol == upstream.HTTP1 {
+					s.do = func(c *fakeConn, ex *exchange.Exchange) error {
+						if c.protocol == exchange.HTTP1 {
 							return loseRace(c, ex)
 						}
 						return nil
@@ -353,7 +353,7 @@ func TestDemotionEndsWhenTheSSPSpeaksOnlyHTTP2(t *testing.T) {
 		p.demoteLocked(time.Now())
 		p.mu.Unlock()
 		protocol, err := sendFor(t, s, p, 0, false)
-		testsupport.True(t, protocol == upstream.HTTP2 && err == nil, "the request uses %v: %v", protocol, err)
+		testsupport.True(t, protocol == exchange.HTTP2 && err == nil, "the request uses %v: %v", protocol, err)
 	})
 }
 
@@ -363,16 +363,16 @@ func TestARequestForHTTP1GetsAConnectionBesideHTTP2(t *testing.T) {
 		s.negotiate(false)
 		acquire(t, p).do()
 		for range 5 {
-			ex := upstream.AcquireExchange()
+			ex := exchange.AcquireExchange()
 			ex.Deadline, ex.OverHTTP1 = time.Now().Add(sec), true
 			r := askFor(t, p, ex)
 			pass(20 * msec)
 			testsupport.NoError(t, r.err)
-			testsupport.Equal(t, r.conn().protocol, upstream.HTTP1, "it uses %v")
+			testsupport.Equal(t, r.conn().protocol, exchange.HTTP1, "it uses %v")
 			testsupport.True(t, ex.Peer != netip.AddrPort{}, "its peer is unknown")
 			testsupport.NoError(t, r.do())
 			other := acquire(t, p)
-			testsupport.Equal(t, other.conn().protocol, upstream.HTTP2, "another request uses %v")
+			testsupport.Equal(t, other.conn().protocol, exchange.HTTP2, "another request uses %v")
 			other.do()
 		}
 		testsupport.Equal(t, p.Snapshot().Demotions, 0, "%d demotions")
@@ -381,11 +381,11 @@ func TestARequestForHTTP1GetsAConnectionBesideHTTP2(t *testing.T) {
 		s.negotiate(true)
 		acquire(t, p).do()
 		for range 5 {
-			ex := upstream.AcquireExchange()
+			ex := exchange.AcquireExchange()
 			ex.Deadline, ex.OverHTTP1 = time.Now().Add(sec), true
 			r := askFor(t, p, ex)
 			pass(20 * msec)
-			testsupport.True(t, r.err == upstream.ErrOnlyHTTP2, "the error is %v", r.err)
+			testsupport.True(t, r.err == exchange.ErrOnlyHTTP2, "the error is %v", r.err)
 		}
 		testsupport.Equal(t, s.dialCount(), 2, "%d dials, want one over HTTP/2 and one without")
 	})

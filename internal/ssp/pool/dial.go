@@ -9,12 +9,12 @@ import (
 	"adbuffer/internal/machine/lag"
 	"adbuffer/internal/machine/rates"
 	"adbuffer/internal/ssp/balancer"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // Dialed is a new connection with the durations of its dial.
 type Dialed struct {
-	Conn     upstream.Conn
+	Conn     exchange.Conn
 	TCP, TLS time.Duration // TLS is 0 on cleartext
 	// At says which address Conn leads to, or the error of Dial is about: 0 is addr, 1 is the first of
 	// others. Lost holds the errors of the other addresses by that index, or is nil.
@@ -23,18 +23,18 @@ type Dialed struct {
 }
 
 // Dialer finds an SSP and connects to it. Its methods are safe for concurrent use and return soon
-// after ctx ends. Their errors are *upstream.Error with Progress NotSent.
+// after ctx ends. Their errors are *exchange.Error with Progress NotSent.
 type Dialer interface {
 	// Addresses returns the addresses of all endpoints. Dials to an endpoint use its addresses in
 	// turn, in this order. It is fast if it was called a short time ago, and otherwise
 	// bounds its own time. The slice must not be changed, and stays the same while its contents do.
-	Addresses(ctx context.Context) ([]upstream.Address, error)
+	Addresses(ctx context.Context) ([]exchange.Address, error)
 	// Dial connects to addr or, if that fails or is slow, to one of others, which belong to the
 	// same endpoint. It offers HTTP/2 only if offerHTTP2; Dialed.Conn.Protocol returns the
 	// negotiated protocol. The connection calls owner when the number of its places changes,
 	// perhaps before Dial returns. ctx ends when the time for a dial is over. Dial sets all of
 	// Dialed except Conn even if it fails.
-	Dial(ctx context.Context, addr upstream.Address, others []upstream.Address, offerHTTP2 bool, owner upstream.Owner) (Dialed, error)
+	Dial(ctx context.Context, addr exchange.Address, others []exchange.Address, offerHTTP2 bool, owner exchange.Owner) (Dialed, error)
 }
 
 // dialDurations holds how long the parts of a dial took.
@@ -60,9 +60,9 @@ func (p *Pool) startDialLocked(to aim, now time.Time) {
 // to connections for isolated requests.
 func (p *Pool) offersHTTP2Locked(to aim, now time.Time) bool {
 	switch shared := &p.conns.shared; p.opts.Protocol {
-	case upstream.HTTP2:
+	case exchange.HTTP2:
 		return true
-	case upstream.Unknown:
+	case exchange.Unknown:
 		return !p.demotion.on(now) &&
 			(to.isolated || shared.staying()+p.governor.offering < p.conns.sharedLimit() || to.endpoint != nil && to.endpoint.open == 0 && shared.spare() != nil)
 	default:
@@ -95,7 +95,7 @@ func (p *Pool) dial(m *member, want aim, offerHTTP2 bool) {
 	failed := false
 	switch {
 	case err == nil:
-		if m.conn.CloseReason() == upstream.NotClosed {
+		if m.conn.CloseReason() == exchange.NotClosed {
 			p.governor.connected(reached, now)
 		} else if !m.beside {
 			p.governor.failed(reached, nil, p.queue.outlasts(), now)
@@ -107,10 +107,10 @@ func (p *Pool) dial(m *member, want aim, offerHTTP2 bool) {
 			to.endpoint.stats.dialFailed(err)
 		}
 		p.demotion.http1Failed(now)
-	case !offerHTTP2 && p.demotion.on(now) && errors.Is(err, upstream.ErrALPN): // the SSP speaks only HTTP/2
+	case !offerHTTP2 && p.demotion.on(now) && errors.Is(err, exchange.ErrALPN): // the SSP speaks only HTTP/2
 		p.noteDialErrorLocked(to.endpoint, err)
 		p.restoreLocked(now)
-	case offerHTTP2 && upstream.AsError(err).BlamesHTTP2() && p.demotableLocked(now): // the address may work over HTTP/1
+	case offerHTTP2 && exchange.AsError(err).BlamesHTTP2() && p.demotableLocked(now): // the address may work over HTTP/1
 		p.noteDialErrorLocked(to.endpoint, err)
 		p.demoteLocked(now)
 	default:
@@ -176,7 +176,7 @@ func (p *Pool) connect(m *member, to target, offerHTTP2 bool) (Dialed, error) {
 	d, err := p.dialer.Dial(ctx, to.addr, to.others, offerHTTP2, m)
 	if err == nil {
 		m.conn, m.protocol = d.Conn, d.Conn.Protocol()
-		m.single = m.single && m.protocol == upstream.HTTP2
+		m.single = m.single && m.protocol == exchange.HTTP2
 	}
 	return d, err
 }
@@ -197,15 +197,15 @@ func (p *Pool) addLocked(m *member, to aim, took dialDurations, now time.Time) {
 	p.conns.add(m, now)
 	switch {
 	case p.unneededLocked(m.ep):
-		p.conns.drain(m, upstream.ClosedDrain)
+		p.conns.drain(m, exchange.ClosedDrain)
 		return
-	case m.conn.CloseReason() != upstream.NotClosed:
+	case m.conn.CloseReason() != exchange.NotClosed:
 		p.conns.drain(m, m.conn.CloseReason())
 		p.closedAtOnceLocked(m, now)
 		p.dialFailedLocked(now)
 		return
-	case m.protocol == upstream.HTTP2 && p.opts.Protocol == upstream.Unknown && p.demotion.on(now):
-		p.conns.drain(m, upstream.ClosedError) // the dial began before the demotion
+	case m.protocol == exchange.HTTP2 && p.opts.Protocol == exchange.Unknown && p.demotion.on(now):
+		p.conns.drain(m, exchange.ClosedError) // the dial began before the demotion
 		return
 	}
 	m.ep.dialError = nil
@@ -223,7 +223,7 @@ func (p *Pool) addLocked(m *member, to aim, took dialDurations, now time.Time) {
 	case m.ep.Probe() == balancer.ProbeDials:
 		p.probeOnLocked(m, r, now)
 	case m.ep.Barred() && !m.exclusive():
-		p.conns.drain(m, upstream.ClosedDrain)
+		p.conns.drain(m, exchange.ClosedDrain)
 	case !m.exclusive():
 		p.giveElsewhereLocked(m, r, now)
 		for p.queue.n > 0 && m.takes(p.queue.first().alone) {
@@ -265,13 +265,13 @@ func (p *Pool) probeOnLocked(m *member, r waitResult, now time.Time) {
 // dial. If m was an HTTP/2 connection, the SSP may not support HTTP/2. If m is an HTTP/1 connection of a
 // demotion, the SSP may support only HTTP/2.
 func (p *Pool) closedAtOnceLocked(m *member, now time.Time) {
-	p.noteDialErrorLocked(m.ep, upstream.Errorf(upstream.ConnectFailed, upstream.NotSent, "%v: the SSP closed the new connection at once", m.addr))
+	p.noteDialErrorLocked(m.ep, exchange.Errorf(exchange.ConnectFailed, exchange.NotSent, "%v: the SSP closed the new connection at once", m.addr))
 	switch {
 	case m.beside:
 		p.demotion.http1Failed(now)
-	case m.protocol == upstream.HTTP1 && p.opts.Protocol == upstream.Unknown && p.demotion.on(now):
+	case m.protocol == exchange.HTTP1 && p.opts.Protocol == exchange.Unknown && p.demotion.on(now):
 		p.restoreLocked(now)
-	case m.protocol == upstream.HTTP2 && p.demotableLocked(now) && p.demotion.violated(rates.Ours, now):
+	case m.protocol == exchange.HTTP2 && p.demotableLocked(now) && p.demotion.violated(rates.Ours, now):
 		p.demoteLocked(now)
 	}
 }

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 const msec = time.Millisecond
 
 func TestConnectionClosedAtOnceCountsAsAFailedDial(t *testing.T) {
-	inBubble(t, func(o *Options) { o.Protocol = upstream.HTTP2 }, func(t *testing.T, s *fakeSSP, p *Pool) {
-		s.always(dialResult{after: msec, protocol: upstream.HTTP2, closed: upstream.ClosedGoaway})
+	inBubble(t, func(o *Options) { o.Protocol = exchange.HTTP2 }, func(t *testing.T, s *fakeSSP, p *Pool) {
+		s.always(dialResult{after: msec, protocol: exchange.HTTP2, closed: exchange.ClosedGoaway})
 		for range 1000 {
 			r := ask(t, p, 50*msec)
 			pass(10 * msec)
@@ -25,10 +25,10 @@ func TestConnectionClosedAtOnceCountsAsAFailedDial(t *testing.T) {
 }
 
 func TestMinIdleCausesNoDialStormIfTheSSPClosesConnections(t *testing.T) {
-	inBubble(t, func(o *Options) { o.Protocol, o.MinIdle = upstream.HTTP2, 1 }, func(t *testing.T, s *fakeSSP, _ *Pool) {
+	inBubble(t, func(o *Options) { o.Protocol, o.MinIdle = exchange.HTTP2, 1 }, func(t *testing.T, s *fakeSSP, _ *Pool) {
 		for range 1000 { // for 10 s, the SSP closes its connections
 			for _, c := range s.openConns() {
-				c.goAway(upstream.ClosedByPeer)
+				c.goAway(exchange.ClosedByPeer)
 			}
 			pass(10 * msec)
 		}
@@ -52,13 +52,13 @@ func TestStatesOfRemovedAddressesAreForgotten(t *testing.T) {
 
 func TestFailedDialsAreCountedByKind(t *testing.T) {
 	for want, err := range map[dialError]error{
-		dialDNS:     &upstream.Error{Err: &net.DNSError{Err: "timeout", IsTimeout: true}},
+		dialDNS:     &exchange.Error{Err: &net.DNSError{Err: "timeout", IsTimeout: true}},
 		dialRefused: errRefused,
-		dialTimeout: &upstream.Error{Outcome: upstream.TLSFailed, Err: timeoutError{}},
-		dialALPN:    &upstream.Error{Outcome: upstream.TLSFailed, Err: upstream.ErrALPN},
-		dialLocal:   &upstream.Error{Outcome: upstream.LocalError, Err: &net.DNSError{Err: "socket: too many open files"}},
-		dialTLS:     &upstream.Error{Outcome: upstream.TLSFailed},
-		dialOther:   &upstream.Error{Outcome: upstream.ConnectFailed},
+		dialTimeout: &exchange.Error{Outcome: exchange.TLSFailed, Err: timeoutError{}},
+		dialALPN:    &exchange.Error{Outcome: exchange.TLSFailed, Err: exchange.ErrALPN},
+		dialLocal:   &exchange.Error{Outcome: exchange.LocalError, Err: &net.DNSError{Err: "socket: too many open files"}},
+		dialTLS:     &exchange.Error{Outcome: exchange.TLSFailed},
+		dialOther:   &exchange.Error{Outcome: exchange.ConnectFailed},
 	} {
 		got := dialErrorKind(err)
 		testsupport.True(t, got == want, "%v is of kind %s, want %s", err, dialErrorNames[got], dialErrorNames[want])

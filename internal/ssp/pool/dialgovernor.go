@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // governor decides when the next dial starts, and to which address. Guarded by Pool.mu.
@@ -29,17 +29,17 @@ type governor struct {
 	undecided int // dials that have not picked their address yet
 
 	endpoints *endpoints         // the pool's
-	known     []upstream.Address // of the last look-up
-	states    map[upstream.Address]*addressState
+	known     []exchange.Address // of the last look-up
+	states    map[exchange.Address]*addressState
 	lookup    addressState
 	shortage  shortage
 
-	lastError *upstream.Error // of the last dial that failed; never nil
-	paused    *upstream.Error // returned to requests that arrive while every address pauses; never nil
+	lastError *exchange.Error // of the last dial that failed; never nil
+	paused    *exchange.Error // returned to requests that arrive while every address pauses; never nil
 }
 
 func newGovernor(o *Options, s *endpoints) governor {
-	return governor{opts: o, endpoints: s, states: make(map[upstream.Address]*addressState), lastError: errNotNow, paused: errNotNow}
+	return governor{opts: o, endpoints: s, states: make(map[exchange.Address]*addressState), lastError: errNotNow, paused: errNotNow}
 }
 
 // pause says when the next dial may start if it may not start now.
@@ -143,7 +143,7 @@ func (g *governor) begin(to aim, offerHTTP2 bool) {
 
 // lookedUp records the addresses of a look-up, or its error. failures is the value of
 // lookup.failures when the look-up began. lookedUp forgets the states of all other addresses.
-func (g *governor) lookedUp(addrs []upstream.Address, err error, failures int, now time.Time) {
+func (g *governor) lookedUp(addrs []exchange.Address, err error, failures int, now time.Time) {
 	g.undecided--
 	switch {
 	case isLocal(err):
@@ -166,7 +166,7 @@ func (g *governor) lookedUp(addrs []upstream.Address, err error, failures int, n
 }
 
 // share gives each endpoint its addresses.
-func (g *governor) share(addrs []upstream.Address, now time.Time) {
+func (g *governor) share(addrs []exchange.Address, now time.Time) {
 	if len(addrs) != len(g.known) || &addrs[0] != &g.known[0] { // else nothing changed
 		g.known = addrs
 		for _, e := range g.endpoints.all {
@@ -191,7 +191,7 @@ func (g *governor) share(addrs []upstream.Address, now time.Time) {
 // forget forgets the addresses of removed endpoints. The list is a new slice, so the next look-up
 // assigns addresses to new endpoints.
 func (g *governor) forget() {
-	g.known = slices.DeleteFunc(slices.Clone(g.known), func(a upstream.Address) bool { return g.endpoints.of(a) == nil })
+	g.known = slices.DeleteFunc(slices.Clone(g.known), func(a exchange.Address) bool { return g.endpoints.of(a) == nil })
 }
 
 // pick chooses the address of a dial. It chooses an address on trial only if mayTry is true, the dial
@@ -244,7 +244,7 @@ func (g *governor) takeTurn(e *endpoint, at int, want aim) target {
 }
 
 // stateOf returns the state of an address. It creates the state if the address was never dialled.
-func (g *governor) stateOf(a upstream.Address) *addressState {
+func (g *governor) stateOf(a exchange.Address) *addressState {
 	s := g.states[a]
 	if s == nil {
 		s = new(addressState)
@@ -288,17 +288,17 @@ func (g *governor) failed(t target, err error, again bool, now time.Time) {
 		g.shortage.failed(now)
 	default:
 		g.shortage = shortage{} // this machine could dial
-		g.stateOf(t.addr).failed(t.failures, again && !upstream.IsTimeout(err), now, g.opts)
+		g.stateOf(t.addr).failed(t.failures, again && !exchange.IsTimeout(err), now, g.opts)
 	}
 }
 
 func (g *governor) failedWith(err error) {
-	g.lastError = upstream.AsError(err)
-	g.paused = &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Detail: errNotNow.Detail, Err: g.lastError}
+	g.lastError = exchange.AsError(err)
+	g.paused = &exchange.Error{Outcome: exchange.ConnectFailed, Progress: exchange.NotSent, Detail: errNotNow.Detail, Err: g.lastError}
 	switch g.lastError.Outcome {
-	case upstream.TLSFailed:
-		g.paused.Outcome = upstream.TLSFailed
-	case upstream.LocalError:
+	case exchange.TLSFailed:
+		g.paused.Outcome = exchange.TLSFailed
+	case exchange.LocalError:
 		g.paused = g.lastError
 	}
 }
@@ -306,7 +306,7 @@ func (g *governor) failedWith(err error) {
 // endedUnprocessed records that a connection to a ended before the SSP processed a request on it. After
 // several such connections in a row the governor spaces dials to a. Each space is twice as long,
 // until the SSP processes a request. Such an SSP is alive, so requests may wait for the next dial.
-func (g *governor) endedUnprocessed(a upstream.Address, now time.Time) {
+func (g *governor) endedUnprocessed(a exchange.Address, now time.Time) {
 	if s := g.states[a]; s != nil {
 		s.unprocessed++
 		s.space(now, g.opts)
@@ -314,7 +314,7 @@ func (g *governor) endedUnprocessed(a upstream.Address, now time.Time) {
 }
 
 // processed records that the SSP processed a request on a connection to a.
-func (g *governor) processed(a upstream.Address) {
+func (g *governor) processed(a exchange.Address) {
 	if s := g.states[a]; s != nil {
 		s.unprocessed, s.spaced = 0, time.Time{}
 	}

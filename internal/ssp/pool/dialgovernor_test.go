@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // refuse makes all dials fail after the given duration.
@@ -27,7 +27,7 @@ func (s *fakeSSP) refuseAt(endpoint string) {
 }
 
 // dead makes an address a black hole. Dials to all other addresses succeed.
-func (s *fakeSSP) dead(a upstream.Address) {
+func (s *fakeSSP) dead(a exchange.Address) {
 	s.set(func(c dialCall) dialResult {
 		if c.addr == a {
 			return dialResult{after: 250 * msec, err: errRefused}
@@ -46,8 +46,8 @@ func TestRefusingSSPCostsFewDialsAndRequestsFailAtOnce(t *testing.T) {
 			pass(msec)
 			testsupport.MustTrue(t, r.ended(), "request %d waits, but every address refuses", i)
 			slowest = max(slowest, r.took)
-			e := upstream.AsError(r.err)
-			testsupport.MustTrue(t, e.Outcome == upstream.ConnectFailed && strings.Contains(e.Error(), "refused by the script"), "request %d got %v, want the last error", i, r.err)
+			e := exchange.AsError(r.err)
+			testsupport.MustTrue(t, e.Outcome == exchange.ConnectFailed && strings.Contains(e.Error(), "refused by the script"), "request %d got %v, want the last error", i, r.err)
 		}
 		testsupport.Equal(t, slowest, 0, "a request took %v, want at once")
 		// Two dials at first, two after 0.1, 0.3, 0.7, 1.5 and 3.1 s, and then two every 5
@@ -139,21 +139,21 @@ func TestDialsThatFailTogetherCountAsOneFailure(t *testing.T) {
 		pass(5 * msec)
 		r.wantWaits() // for one dial more
 		pass(5 * msec)
-		r.wantErr(upstream.ConnectFailed, 10*msec)
+		r.wantErr(exchange.ConnectFailed, 10*msec)
 		testsupport.Equal(t, s.dialCount(), 19, "%d dials")
 	})
 }
 
 func TestWaitersGetTheErrorOfTheirDialAndLaterRequestsLearnOfTheBackoff(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
-		bad := &upstream.Error{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, Detail: "its certificate has expired"}
+		bad := &exchange.Error{Outcome: exchange.TLSFailed, Progress: exchange.NotSent, Detail: "its certificate has expired"}
 		s.always(dialResult{after: 5 * msec, err: bad})
 		first := ask(t, p, sec)
 		pass(10 * msec)
-		testsupport.Equal(t, first.wantErr(upstream.TLSFailed, 10*msec), bad, "the first error is %v")
+		testsupport.Equal(t, first.wantErr(exchange.TLSFailed, 10*msec), bad, "the first error is %v")
 		later := ask(t, p, sec)
 		pass(0)
-		e := later.wantErr(upstream.TLSFailed, 0)
+		e := later.wantErr(exchange.TLSFailed, 0)
 		testsupport.True(t, e.Err == bad && strings.Contains(e.Detail, "pool.dial_backoff"), "the error says %q", e.Error())
 		testsupport.Equal(t, p.conns.endpoints.all[0].stats.failed[dialTLS].Load(), 2, "%d TLS failures counted")
 	})
@@ -186,7 +186,7 @@ func TestAddressesTakeTurns(t *testing.T) {
 		s.addrs = addresses(4)
 		all := askAll(t, p, 12, sec)
 		pass(20 * msec)
-		count := map[upstream.Address]int{}
+		count := map[exchange.Address]int{}
 		for _, r := range all {
 			count[r.conn().addr]++
 			r.do()
@@ -200,7 +200,7 @@ func TestAddressesTakeTurns(t *testing.T) {
 func TestFailedLookupBacksOffLikeAnAddress(t *testing.T) {
 	for name, empty := range map[string]bool{"an error": false, "no address": true} {
 		runInBubble(t, name, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
-			gone := &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Err: &net.DNSError{Err: "no such host"}}
+			gone := &exchange.Error{Outcome: exchange.ConnectFailed, Progress: exchange.NotSent, Err: &net.DNSError{Err: "no such host"}}
 			addrs := s.addrs
 			s.addrs = nil
 			if !empty {
@@ -209,7 +209,7 @@ func TestFailedLookupBacksOffLikeAnAddress(t *testing.T) {
 			for range 3000 {
 				r := ask(t, p, sec)
 				pass(msec)
-				r.wantErr(upstream.ConnectFailed, 0)
+				r.wantErr(exchange.ConnectFailed, 0)
 			}
 			testsupport.Between(t, s.lookups.Load(), 3, 12, "%d look-ups in 3 s, want about 5")
 			n := p.conns.endpoints.all[0].stats.failed[dialDNS].Load()

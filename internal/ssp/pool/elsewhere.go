@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // An endpoint that refused a request will likely refuse it again. If no other active endpoint has a free place, the
@@ -18,7 +18,7 @@ import (
 
 // takeElsewhereLocked finds a place for ex, which an endpoint refused, at another active endpoint. Without a free place
 // ex waits for a dial, if one is under way or may start. Otherwise all results are nil.
-func (p *Pool) takeElsewhereLocked(ex *upstream.Exchange, w wish, now time.Time) (*lease, *waiter, error) {
+func (p *Pool) takeElsewhereLocked(ex *exchange.Exchange, w wish, now time.Time) (*lease, *waiter, error) {
 	beside := p.conns.endpoints.Next(ex.Avoid).Beside
 	if ex.Avoid == "" || beside == nil {
 		return nil, nil, nil

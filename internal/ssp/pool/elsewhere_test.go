@@ -7,24 +7,24 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // refusedByA asks again for a request that a refused.
 func refusedByA(t testing.TB, p *Pool, deadline time.Duration) *request {
-	return askFor(t, p, &upstream.Exchange{Deadline: time.Now().Add(deadline), Avoid: "a:80", Resent: true, Refused: true})
+	return askFor(t, p, &exchange.Exchange{Deadline: time.Now().Add(deadline), Avoid: "a:80", Resent: true, Refused: true})
 }
 
 // onlyA returns a pool of HTTP/2 with an idle connection to a, and none to the n-1 other endpoints.
 func onlyA(t *testing.T, n int, change func(*Options), test func(t *testing.T, s *fakeSSP, p *Pool)) {
 	withEndpoints(t, n, func(o *Options) {
 		withWeights([]int{5, 1, 1}[:n]...)(o)
-		o.Protocol = upstream.HTTP2
+		o.Protocol = exchange.HTTP2
 		if change != nil {
 			change(o)
 		}
 	}, func(t *testing.T, s *fakeSSP, p *Pool) {
-		s.always(dialResult{after: 10 * msec, protocol: upstream.HTTP2})
+		s.always(dialResult{after: 10 * msec, protocol: exchange.HTTP2})
 		p.mu.Lock()
 		p.startDialLocked(aim{endpoint: p.conns.endpoints.all[0]}, time.Now())
 		p.mu.Unlock()
@@ -63,14 +63,14 @@ func TestRefusedRequestWaitsForADialElsewhere(t *testing.T) {
 // a's connection closed with the refusal. Whatever the weights, the dial goes to another endpoint.
 func TestRefusedRequestWithoutAnyConnectionIsDialledElsewhere(t *testing.T) {
 	onlyA(t, 3, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
-		s.conn(0).goAway(upstream.ClosedGoaway)
+		s.conn(0).goAway(exchange.ClosedGoaway)
 		for range 20 {
 			r := refusedByA(t, p, sec)
 			pass(10 * msec)
 			testsupport.MustTrue(t, r.ended() && r.err == nil && r.ex.Endpoint != "a:80", "the request ended %v with %v at %s", r.ended(), r.err, r.ex.Endpoint)
 			r.do()
 			for _, c := range s.openConns() {
-				c.goAway(upstream.ClosedGoaway)
+				c.goAway(exchange.ClosedGoaway)
 			}
 			pass(20 * msec) // spaces between dials
 		}
@@ -86,7 +86,7 @@ func TestRefusedRequestGoesToAnyOtherEndpointWithAPlace(t *testing.T) {
 		pass(10 * msec)
 		for range 20 {
 			refusedByA(t, p, sec).wantFrom("c:80", 0)
-			askFor(t, p, &upstream.Exchange{Deadline: time.Now().Add(sec), Avoid: "a:80"}).wantFrom("c:80", 0)
+			askFor(t, p, &exchange.Exchange{Deadline: time.Now().Add(sec), Avoid: "a:80"}).wantFrom("c:80", 0)
 			p.mu.Lock()
 			p.conns.endpoints.UseTurn()
 			p.mu.Unlock()
@@ -102,7 +102,7 @@ func TestRefusedRequestGoesBackIfNoDialElsewhereSucceedsInTime(t *testing.T) {
 	}{
 		"refused": {dialResult{after: msec, err: errRefused}, 2 * msec}, // two dials: the first failure may be an accident
 		"hangs":   {dialResult{after: time.Hour}, 50 * msec},
-		"closes":  {dialResult{after: msec, protocol: upstream.HTTP2, closed: upstream.ClosedByPeer}, 2 * msec},
+		"closes":  {dialResult{after: msec, protocol: exchange.HTTP2, closed: exchange.ClosedByPeer}, 2 * msec},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onlyA(t, 2, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
@@ -136,18 +136,18 @@ func TestWaitForADialElsewhereEnds(t *testing.T) {
 	onlyA(t, 2, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.always(dialResult{after: time.Hour})
 		ctx, cancel := context.WithCancel(t.Context())
-		r := askFor(t, p, &upstream.Exchange{Deadline: time.Now().Add(sec), Context: ctx, Avoid: "a:80", Resent: true, Refused: true})
+		r := askFor(t, p, &exchange.Exchange{Deadline: time.Now().Add(sec), Context: ctx, Avoid: "a:80", Resent: true, Refused: true})
 		cancel()
-		r.wantErr(upstream.Cancelled, 0)
+		r.wantErr(exchange.Cancelled, 0)
 
 		s.conn(0).setPlaces(0) // a has none when the time for the dial is over
 		late := refusedByA(t, p, 100*msec)
 		pass(200 * msec)
-		late.wantErr(upstream.Deadline, 100*msec)
+		late.wantErr(exchange.Deadline, 100*msec)
 
 		closed := refusedByA(t, p, sec)
 		p.Close(t.Context())
-		closed.wantErr(upstream.Draining, 0)
+		closed.wantErr(exchange.Draining, 0)
 		testsupport.Equal(t, len(p.queue.elsewhere), 0, "%d requests wait")
 	})
 }
@@ -155,7 +155,7 @@ func TestWaitForADialElsewhereEnds(t *testing.T) {
 // More requests than b's connection has places: the other ones go to a again.
 func TestRefusedRequestsBeyondThePlacesElsewhereGoBack(t *testing.T) {
 	onlyA(t, 2, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
-		s.always(dialResult{after: 10 * msec, protocol: upstream.HTTP2, places: 2})
+		s.always(dialResult{after: 10 * msec, protocol: exchange.HTTP2, places: 2})
 		var all []*request
 		for range 3 {
 			all = append(all, refusedByA(t, p, sec))

@@ -6,7 +6,7 @@ import (
 
 	"adbuffer/internal/machine/rates"
 	"adbuffer/internal/ssp/balancer"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // endpoint is one of the SSP's endpoints, with its connections and addresses. Guarded by Pool.mu, except
@@ -20,7 +20,7 @@ type endpoint struct {
 	open    int       // connections that are not draining
 	dialing int       // dials under way to one of its addresses
 
-	addrs []upstream.Address // of the last look-up
+	addrs []exchange.Address // of the last look-up
 	turn  int                // index in addrs of the next address
 	// lookup is the state of look-ups that found addresses of other endpoints but none of this one.
 	lookup addressState
@@ -57,7 +57,7 @@ func (s *endpoints) set(o *Options, now time.Time) (added, removed []*endpoint) 
 }
 
 // of returns the endpoint of an address, or nil if a reload has removed it.
-func (s *endpoints) of(a upstream.Address) *endpoint {
+func (s *endpoints) of(a exchange.Address) *endpoint {
 	if a.Name == "" {
 		return s.all[0]
 	}
@@ -141,7 +141,7 @@ func (p *Pool) drainInactiveLocked() {
 // is the group of the client that sent the request. Ended reports whether the attempt failed at an
 // endpoint that is out while others serve. Such a failure says nothing about the endpoints that get
 // the requests.
-func (pl Place) Ended(o upstream.Outcome, result upstream.Result, client rates.Group, t *upstream.Times) (aside bool) {
+func (pl Place) Ended(o exchange.Outcome, result exchange.Result, client rates.Group, t *exchange.Times) (aside bool) {
 	m := pl.m
 	m.ep.stats.ended(o, t.Done.Sub(t.Acquired))
 	if pl.probe {
@@ -149,7 +149,7 @@ func (pl Place) Ended(o upstream.Outcome, result upstream.Result, client rates.G
 	} else if m.pool.conns.endpoints.Ended(m.ep.Endpoint, result, client, t.Done) {
 		m.pool.eject(m.ep, t.Done)
 	}
-	return result == upstream.Failure && m.ep.Aside()
+	return result == exchange.Failure && m.ep.Aside()
 }
 
 func (p *Pool) eject(e *endpoint, now time.Time) {
@@ -161,7 +161,7 @@ func (p *Pool) eject(e *endpoint, now time.Time) {
 }
 
 // probeEnded records how the first request after an ejection ended.
-func (p *Pool) probeEnded(m *member, result upstream.Result) {
+func (p *Pool) probeEnded(m *member, result exchange.Result) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()

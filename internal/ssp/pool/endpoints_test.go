@@ -10,7 +10,7 @@ import (
 
 	"adbuffer/internal/ssp/balancer"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // names are the endpoints of the tests. Most tests have at most the first four.
@@ -88,9 +88,9 @@ func serve(t testing.TB, p *Pool, n int, took time.Duration, fails func(endpoint
 func finish(r *request, failed bool) {
 	r.ex.Times.Done = time.Now()
 	r.do()
-	o, v := upstream.Fill, upstream.Success
+	o, v := exchange.Fill, exchange.Success
 	if failed {
-		o, v = upstream.ServerError, upstream.Failure
+		o, v = exchange.ServerError, exchange.Failure
 	}
 	r.place.Ended(o, v, 0, &r.ex.Times)
 }
@@ -106,7 +106,7 @@ func stateOf(p *Pool, name string) string {
 
 // Over both kinds of connections, the pool shares each round of requests exactly by weight.
 func TestWeightsShareRequests(t *testing.T) {
-	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
+	for _, protocol := range []exchange.Protocol{exchange.HTTP1, exchange.HTTP2} {
 		withEndpoints(t, 3, func(o *Options) { withWeights(5, 2, 1)(o); o.Protocol = protocol }, func(t *testing.T, s *fakeSSP, p *Pool) {
 			s.always(dialResult{after: 10 * msec, protocol: protocol})
 			serve(t, p, 30, 5*msec, nil) // until each endpoint has a connection
@@ -152,15 +152,15 @@ func TestMoreEndpointsThanMaxConnsCauseNoDials(t *testing.T) {
 // An endpoint without a connection gets one even at max_conns or max_http2_conns: the most crowded
 // endpoint loses one.
 func TestEndpointWithoutConnectionGetsOneAtTheLimit(t *testing.T) {
-	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2, upstream.Unknown} {
+	for _, protocol := range []exchange.Protocol{exchange.HTTP1, exchange.HTTP2, exchange.Unknown} {
 		withEndpoints(t, 2, func(o *Options) {
 			withWeights(1, 1)(o)
 			o.Protocol, o.MaxHTTP2Conns, o.MinIdle = protocol, 2, 2
-			if protocol == upstream.HTTP1 {
+			if protocol == exchange.HTTP1 {
 				o.MaxConns, o.MaxIdle = 2, 2
 			}
 		}, func(t *testing.T, s *fakeSSP, p *Pool) {
-			s.always(dialResult{after: msec, protocol: cmp.Or(protocol, upstream.HTTP2)})
+			s.always(dialResult{after: msec, protocol: cmp.Or(protocol, exchange.HTTP2)})
 			p.SetEndpointState("b:80", balancer.Disabled)
 			testsupport.NoError(t, p.Warm(t.Context()))
 			testsupport.MustEqual(t, len(s.openTo("a:80")), 2, "a has %d connections")
@@ -195,7 +195,7 @@ func TestEndpointThatFailsIsEjected(t *testing.T) {
 			events := log.all()
 			testsupport.True(t, len(events) == 1 && events[0].Ejected && events[0].Endpoint == "b:80" && events[0].Lasts == 5*time.Second, "events %+v, want one ejection of b for 5 s", events)
 			for i, c := range s.conns {
-				testsupport.True(t, c.addr.Name != "b:80" || c.CloseReason() != upstream.NotClosed, "connection %d to b is still open", i)
+				testsupport.True(t, c.addr.Name != "b:80" || c.CloseReason() != exchange.NotClosed, "connection %d to b is still open", i)
 			}
 		})
 	}
@@ -270,7 +270,7 @@ func TestSlowStart(t *testing.T) {
 
 // Endpoints of the lowest priority get all requests while one of them works.
 func TestPriorities(t *testing.T) {
-	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
+	for _, protocol := range []exchange.Protocol{exchange.HTTP1, exchange.HTTP2} {
 		for _, how := range []string{"fails", "refuses", "hangs"} {
 			testsupport.RunBubble(t, protocol.String()+" "+how, func(t *testing.T) {
 				s := endpointsSSP(t, 3)
@@ -295,7 +295,7 @@ func TestPriorities(t *testing.T) {
 				broken.Store(true)
 				for _, c := range s.conns {
 					if how != "fails" {
-						c.goAway(upstream.ClosedByPeer)
+						c.goAway(exchange.ClosedByPeer)
 					}
 				}
 				for end := time.Now().Add(time.Second); time.Now().Before(end); {

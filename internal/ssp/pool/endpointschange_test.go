@@ -7,14 +7,14 @@ import (
 
 	"adbuffer/internal/ssp/balancer"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // change gives the SSP and the pool the named endpoints, as a reload does.
 func change(p *Pool, s *fakeSSP, to ...string) {
 	o := p.Options()
 	o.Endpoints = nil
-	var addrs []upstream.Address
+	var addrs []exchange.Address
 	for _, name := range to {
 		o.Endpoints = append(o.Endpoints, balancer.Options{Name: name, Weight: 1})
 		a := addresses(len(names))[slices.Index(names[:], name)]
@@ -32,7 +32,7 @@ func (s *fakeSSP) openTo(name string) []*fakeConn {
 
 // An endpoint that a reload adds gets a connection before a request needs it.
 func TestAddedEndpointIsDialledAtOnce(t *testing.T) {
-	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
+	for _, protocol := range []exchange.Protocol{exchange.HTTP1, exchange.HTTP2} {
 		withEndpoints(t, 1, func(o *Options) { withWeights(1)(o); o.Protocol = protocol }, func(t *testing.T, s *fakeSSP, p *Pool) {
 			s.always(dialResult{after: 5 * msec, protocol: protocol})
 			acquire(t, p).do()
@@ -46,7 +46,7 @@ func TestAddedEndpointIsDialledAtOnce(t *testing.T) {
 // A changed list of endpoints fails no request. Connections to endpoints that stay remain open, and
 // connections to removed ones close.
 func TestEndpointsChangeInPlace(t *testing.T) {
-	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
+	for _, protocol := range []exchange.Protocol{exchange.HTTP1, exchange.HTTP2} {
 		withEndpoints(t, 2, func(o *Options) { withWeights(1, 1)(o); o.Protocol = protocol }, func(t *testing.T, s *fakeSSP, p *Pool) {
 			s.always(dialResult{after: 5 * msec, protocol: protocol})
 			stop := loaded(t, p)
@@ -56,7 +56,7 @@ func TestEndpointsChangeInPlace(t *testing.T) {
 			change(p, s, names[0], names[2])
 			pass(sec)
 			for _, c := range a {
-				testsupport.Equal(t, c.reason, upstream.NotClosed, "%[2]v: a connection to an endpoint that stays closed: %[1]v", protocol)
+				testsupport.Equal(t, c.reason, exchange.NotClosed, "%[2]v: a connection to an endpoint that stays closed: %[1]v", protocol)
 			}
 			testsupport.Equal(t, len(s.openTo(names[1])), 0, "%[2]v: %[1]d connections to the removed endpoint", protocol)
 			testsupport.True(t, len(s.openTo(names[2])) != 0, "%v: no connection to the new endpoint", protocol)
@@ -142,7 +142,7 @@ func TestRemovedEndpointDrains(t *testing.T) {
 			testsupport.Equal(t, r.ex.Endpoint, names[0], "a request went to the removed endpoint: %v")
 		}
 		for _, r := range all {
-			testsupport.Equal(t, r.conn().reason, upstream.NotClosed, "the connection of a request closed: %v")
+			testsupport.Equal(t, r.conn().reason, exchange.NotClosed, "the connection of a request closed: %v")
 			finish(r, true) // the result of a removed endpoint changes nothing
 		}
 		useAll(late)

@@ -5,7 +5,7 @@ import (
 
 	"adbuffer/internal/machine/metrics"
 	"adbuffer/internal/ssp/balancer"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // EndpointSnapshot is an endpoint at one moment, for /pools and the metrics. Counts cover the time
@@ -68,7 +68,7 @@ func (s *endpoints) snapshot(c *connections) []EndpointSnapshot {
 		if err := e.CheckError(); err != nil {
 			list[i].LastCheckError = err.Error()
 		}
-		for o := range upstream.Outcomes {
+		for o := range exchange.Outcomes {
 			if n := e.stats.outcomes[o].Load(); n > 0 {
 				list[i].Requests[o.String()] = n
 			}
@@ -99,8 +99,8 @@ var (
 
 func (e *EndpointSnapshot) collect(to metrics.Sink, o *Options) {
 	to = to.With(e.Endpoint)
-	for o := range upstream.Outcomes {
-		if o.Row().Endpoint == upstream.Counted {
+	for o := range exchange.Outcomes {
+		if o.Row().Endpoint == exchange.Counted {
 			to.Counter(descEndpointRequests, e.stats.outcomes[o].Load(), o.String())
 		}
 	}

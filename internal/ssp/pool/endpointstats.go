@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"adbuffer/internal/machine/metrics"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // endpointStats holds an endpoint's counters. A pool that replaces another one continues them.
 type endpointStats struct {
-	outcomes  [upstream.Outcomes]atomic.Uint64 // attempts by outcome
+	outcomes  [exchange.Outcomes]atomic.Uint64 // attempts by outcome
 	duration  *metrics.Histogram
 	ejections atomic.Uint64
 	failed    [dialErrors]atomic.Uint64 // failed dials by kind of error
@@ -22,7 +22,7 @@ type endpointStats struct {
 
 func newEndpointStats() *endpointStats { return &endpointStats{duration: requestHistogram()} }
 
-func (s *endpointStats) ended(o upstream.Outcome, took time.Duration) {
+func (s *endpointStats) ended(o exchange.Outcome, took time.Duration) {
 	s.outcomes[o].Add(1)
 	s.duration.ObserveDuration(max(took, 0))
 }

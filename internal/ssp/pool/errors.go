@@ -4,22 +4,22 @@ import (
 	"errors"
 	"time"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 var (
-	errDraining  = &upstream.Error{Outcome: upstream.Draining, Progress: upstream.NotSent, RetryAfter: time.Second, Detail: "adbuffer is stopping, or the SSP was removed from its configuration"}
+	errDraining  = &exchange.Error{Outcome: exchange.Draining, Progress: exchange.NotSent, RetryAfter: time.Second, Detail: "adbuffer is stopping, or the SSP was removed from its configuration"}
 	errNoKey     = errors.New("the key of a request that must wait is not known yet") // Acquire handles it
-	errCancelled = &upstream.Error{Outcome: upstream.Cancelled, Progress: upstream.NotSent}
-	errNoAddress = upstream.Errorf(upstream.ConnectFailed, upstream.NotSent, "the look-up found no address")
+	errCancelled = &exchange.Error{Outcome: exchange.Cancelled, Progress: exchange.NotSent}
+	errNoAddress = exchange.Errorf(exchange.ConnectFailed, exchange.NotSent, "the look-up found no address")
 	// errNotNow ends a dial that found every address paused just before its start. It fails no
 	// request.
-	errNotNow = upstream.Errorf(upstream.ConnectFailed, upstream.NotSent, "every address backs off after failures; see pool.dial_backoff")
+	errNotNow = exchange.Errorf(exchange.ConnectFailed, exchange.NotSent, "every address backs off after failures; see pool.dial_backoff")
 )
 
 // isLocal reports whether a dial failed because of adbuffer's machine. No address is to blame.
 func isLocal(err error) bool {
-	return err != nil && upstream.AsError(err).Outcome == upstream.LocalError
+	return err != nil && exchange.AsError(err).Outcome == exchange.LocalError
 }
 
 // queueFull describes the limits that a refused request met. The request builds the error text
@@ -36,7 +36,7 @@ type queueFull struct {
 
 func (f *queueFull) error() error {
 	if f.isolatedLimit > 0 {
-		return upstream.Errorf(upstream.PendingFull, upstream.NotSent,
+		return exchange.Errorf(exchange.PendingFull, exchange.NotSent,
 			"%d of %d connections in use by requests that share none, %d of %d such requests waiting in the queue; see %s and pool.max_pending",
 			f.isolated, f.isolatedLimit, f.pending, f.maximum, isolatedSettings)
 	}
@@ -44,7 +44,7 @@ func (f *queueFull) error() error {
 	if f.fair {
 		why, fairness = ", and no other key had more requests there", ", server.fairness.key"
 	}
-	e := upstream.Errorf(upstream.PendingFull, upstream.NotSent,
+	e := exchange.Errorf(exchange.PendingFull, exchange.NotSent,
 		"%d of %d places in use on %d of %d connections, %d of %d requests waiting in the queue%s; see %s%s and pool.max_pending",
 		f.load.inUse, f.load.possible, f.conns, f.connsLimit, f.pending, f.maximum, why, f.settings, fairness)
 	e.Err = f.cause
@@ -68,9 +68,9 @@ func (c *connections) placeSettings() string {
 		return "pool.auto" // the pool has chosen a smaller size than the settings allow
 	}
 	switch c.next() {
-	case upstream.HTTP2:
+	case exchange.HTTP2:
 		return "pool.max_http2_conns, pool.max_streams_per_conn"
-	case upstream.HTTP1Pipelined:
+	case exchange.HTTP1Pipelined:
 		return "pool.max_conns, pool.pipeline_depth"
 	}
 	return "pool.max_conns"

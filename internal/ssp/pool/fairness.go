@@ -3,8 +3,8 @@ package pool
 import (
 	"time"
 
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/fairqueue"
-	"adbuffer/internal/wire/upstream"
 )
 
 // A request that never had a place waits in queue.fair too, if fair queueing is on. fair decides which
@@ -32,7 +32,7 @@ func (q *queue) setFair(on bool, now time.Time) {
 }
 
 // needsKey reports whether ex must tell its key before it waits.
-func (q *queue) needsKey(ex *upstream.Exchange) bool {
+func (q *queue) needsKey(ex *exchange.Exchange) bool {
 	return q.fair != nil && ex.FairKey == 0 && ex.Keyer != nil
 }
 
@@ -59,7 +59,7 @@ func (q *queue) worst() *waiter {
 }
 
 // pay makes a fair queue pay for the place of w, which just left the queue.
-func (q *queue) pay(w *waiter) upstream.Payer {
+func (q *queue) pay(w *waiter) exchange.Payer {
 	switch {
 	case q.fair == nil:
 		return 0
@@ -71,7 +71,7 @@ func (q *queue) pay(w *waiter) upstream.Payer {
 }
 
 // repay replaces the payment of by for a place that was in use for held; unused = it costs nothing.
-func (q *queue) repay(by upstream.Payer, held time.Duration) {
+func (q *queue) repay(by exchange.Payer, held time.Duration) {
 	if q.fair != nil {
 		q.fair.Return(by, held)
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // Hashes of keys whose requests have no queue in common; see package fairqueue.
@@ -20,7 +20,7 @@ const (
 
 // askAs starts a request of a key.
 func askAs(t testing.TB, p *Pool, key uint64, deadline time.Duration) *request {
-	return askFor(t, p, &upstream.Exchange{Deadline: time.Now().Add(deadline), FairKey: key})
+	return askFor(t, p, &exchange.Exchange{Deadline: time.Now().Add(deadline), FairKey: key})
 }
 
 // oneFairPlace returns a pool with one place, which a request of no waiting key holds.
@@ -69,12 +69,12 @@ func TestFullQueueRefusesTheKeyWithMostRequests(t *testing.T) {
 			all = append(all, askAs(t, p, noisy, sec))
 			pass(msec)
 		}
-		if e := askAs(t, p, noisy, sec).wantErr(upstream.PendingFull, 0); !strings.Contains(e.Detail, "16 of 16 requests waiting in the queue, and no other key had more requests there; see pool.max_conns, server.fairness.key and pool.max_pending") {
+		if e := askAs(t, p, noisy, sec).wantErr(exchange.PendingFull, 0); !strings.Contains(e.Detail, "16 of 16 requests waiting in the queue, and no other key had more requests there; see pool.max_conns, server.fairness.key and pool.max_pending") {
 			t.Errorf("the error is %q", e.Detail)
 		}
 		other := askAs(t, p, quiet, sec)
 		other.wantWaits()
-		all[15].wantErr(upstream.PendingFull, msec)
+		all[15].wantErr(exchange.PendingFull, msec)
 		testsupport.Equal(t, p.stats.fairEvicted.Load(), 1, "%d requests were evicted")
 		for _, r := range all[:15] {
 			r.wantWaits()
@@ -97,9 +97,9 @@ func TestSmallFullQueueRefusesTheKeyWithMostRequests(t *testing.T) {
 		for n := range 4 {
 			others = append(others, askAs(t, p, quiet, sec))
 			others[n].wantWaits()
-			all[7-n].wantErr(upstream.PendingFull, 0)
+			all[7-n].wantErr(exchange.PendingFull, 0)
 		}
-		askAs(t, p, quiet, sec).wantErr(upstream.PendingFull, 0)
+		askAs(t, p, quiet, sec).wantErr(exchange.PendingFull, 0)
 		testsupport.Equal(t, p.stats.fairEvicted.Load(), 4, "%d requests were evicted")
 		held.do()
 		useAll(append(all[:4], others...))
@@ -112,7 +112,7 @@ func TestRequestsThatHadAPlaceComeBeforeFairOnes(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		p, held := oneFairPlace(t, nil)
 		waits := askAs(t, p, quiet, sec)
-		resent := askFor(t, p, &upstream.Exchange{Deadline: time.Now().Add(sec), Resent: true, FairKey: quiet})
+		resent := askFor(t, p, &exchange.Exchange{Deadline: time.Now().Add(sec), Resent: true, FairKey: quiet})
 		held.do()
 		resent.wantConn(0, 0)
 		testsupport.True(t, resent.ex.Payer != 0, "the place of a request that is sent again costs its key nothing")
@@ -127,13 +127,13 @@ func TestRequestsThatLeaveFairQueuesLeaveNothing(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		p, _ := oneFairPlace(t, func(o *Options) { o.PendingTimeout = 30 * msec })
 		ctx, cancel := context.WithCancel(t.Context())
-		gone := askFor(t, p, &upstream.Exchange{Deadline: time.Now().Add(sec), Context: ctx, FairKey: noisy})
+		gone := askFor(t, p, &exchange.Exchange{Deadline: time.Now().Add(sec), Context: ctx, FairKey: noisy})
 		late, short := askAs(t, p, quiet, sec), askAs(t, p, noisy+1, 10*msec)
 		cancel()
-		gone.wantErr(upstream.Cancelled, 0)
+		gone.wantErr(exchange.Cancelled, 0)
 		pass(50 * msec)
-		short.wantErr(upstream.Deadline, 10*msec)
-		late.wantErr(upstream.PendingTimeout, 30*msec)
+		short.wantErr(exchange.Deadline, 10*msec)
+		late.wantErr(exchange.PendingTimeout, 30*msec)
 		testsupport.Equal(t, p.Snapshot().FairQueues, 0, "requests wait in %d queues")
 	})
 }
@@ -146,7 +146,7 @@ func TestFullQueueRefusesARequestThatWaitsForADial(t *testing.T) {
 			all = append(all, askAs(t, p, noisy, sec))
 		}
 		pending, other := askAs(t, p, quiet, sec), askAs(t, p, quiet, sec)
-		all[15].wantErr(upstream.PendingFull, 0)
+		all[15].wantErr(exchange.PendingFull, 0)
 		s := p.Snapshot()
 		testsupport.True(t, s.Pending == 1 && s.WaitingForDials == 16, "%d requests are pending and %d wait for dials, want 1 and 16", s.Pending, s.WaitingForDials)
 		useAll(append(all[:15], pending, other))
@@ -156,7 +156,7 @@ func TestFullQueueRefusesARequestThatWaitsForADial(t *testing.T) {
 // One key's requests hold their place ten times as long. It gets a place as often as another key's ten.
 func TestKeysPayForTheTimeOfTheirPlaces(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxConns, o.MaxPending, o.Fair, o.PendingTimeout = 4, 200, true, 100*sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
-		s.do = func(c *fakeConn, ex *upstream.Exchange) error {
+		s.do = func(c *fakeConn, ex *exchange.Exchange) error {
 			time.Sleep(ex.UsualTimeout)
 			return nil
 		}
@@ -166,7 +166,7 @@ func TestKeysPayForTheTimeOfTheirPlaces(t *testing.T) {
 			for key, takes := range map[uint64]time.Duration{noisy: 100 * msec, quiet: 10 * msec} {
 				go func() {
 					for time.Now().Before(ends) {
-						ex := &upstream.Exchange{Deadline: time.Now().Add(100 * sec), FairKey: key, UsualTimeout: takes}
+						ex := &exchange.Exchange{Deadline: time.Now().Add(100 * sec), FairKey: key, UsualTimeout: takes}
 						place, err := p.Acquire(ex)
 						if err != nil {
 							t.Error(err)
@@ -221,7 +221,7 @@ func TestOnlyRequestsThatWaitNeedTheirKey(t *testing.T) {
 		held.do()
 		keyer := new(countingKeyer)
 		askWithKey := func() *request {
-			return askFor(t, p, &upstream.Exchange{Deadline: time.Now().Add(sec), Keyer: keyer})
+			return askFor(t, p, &exchange.Exchange{Deadline: time.Now().Add(sec), Keyer: keyer})
 		}
 		first := askWithKey()
 		testsupport.Equal(t, *keyer, 0, "a request that found a place told its key: %v")
@@ -235,7 +235,7 @@ func TestOnlyRequestsThatWaitNeedTheirKey(t *testing.T) {
 // The first queue of a key pays for each place, as long as places that were not used cost nothing.
 func TestPlaceThatIsNotUsedCostsNothing(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxConns, o.Fair, o.PendingTimeout = 1, true, sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
-		var payers []upstream.Payer
+		var payers []exchange.Payer
 		for n := range 3 {
 			held := acquire(t, p)
 			s.conn(n).unsolicited = true // the request that waits finds its connection closed, and waits again

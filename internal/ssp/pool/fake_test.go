@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // fakeSSP is a Dialer that follows its script. It counts the pool's connections and dials
@@ -22,12 +22,12 @@ type fakeSSP struct {
 	t testing.TB
 
 	mu     sync.Mutex
-	addrs  []upstream.Address
+	addrs  []exchange.Address
 	lookup error // the error of Addresses
 	// lookupFails is how many look-ups fail with lookup; 0 = all.
 	lookupFails int
 	script      func(dialCall) dialResult // nil: HTTP/1 after 10 ms
-	do          func(*fakeConn, *upstream.Exchange) error
+	do          func(*fakeConn, *exchange.Exchange) error
 	conns       []*fakeConn // in the order in which they were opened
 	dials       []dialCall  // in the order in which they began
 	dialing     int
@@ -43,19 +43,19 @@ type fakeSSP struct {
 // dialCall is one call of Dial.
 type dialCall struct {
 	n      int // dials that began before this one
-	addr   upstream.Address
+	addr   exchange.Address
 	offer  bool
 	at     time.Time
-	others []upstream.Address
+	others []exchange.Address
 }
 
 // dialResult is the result of a dial. The zero dialResult is an immediate HTTP/1 connection.
 type dialResult struct {
 	after    time.Duration
 	err      error
-	protocol upstream.Protocol    // Unknown means HTTP1
+	protocol exchange.Protocol    // Unknown means HTTP1
 	places   int                  // 0 means 1, 8 or 100, by protocol
-	closed   upstream.CloseReason // the SSP closes the connection before Dial returns
+	closed   exchange.CloseReason // the SSP closes the connection before Dial returns
 	to       int                  // Dialed.At
 	lost     []error              // Dialed.Lost
 }
@@ -76,10 +76,10 @@ func (s *fakeSSP) locked(change func()) {
 	change()
 }
 
-func addresses(n int) []upstream.Address {
-	var all []upstream.Address
+func addresses(n int) []exchange.Address {
+	var all []exchange.Address
 	for i := range n {
-		all = append(all, upstream.Address{Endpoint: upstream.Endpoint{Host: fmt.Sprintf("ssp%d.test", i), Authority: fmt.Sprintf("ssp%d.test", i)}, AddrPort: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, byte(i + 1)}), 80)})
+		all = append(all, exchange.Address{Endpoint: exchange.Endpoint{Host: fmt.Sprintf("ssp%d.test", i), Authority: fmt.Sprintf("ssp%d.test", i)}, AddrPort: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, byte(i + 1)}), 80)})
 	}
 	return all
 }
@@ -91,7 +91,7 @@ func (s *fakeSSP) set(script func(dialCall) dialResult) {
 // always makes all dials end with r.
 func (s *fakeSSP) always(r dialResult) { s.set(func(dialCall) dialResult { return r }) }
 
-func (s *fakeSSP) Addresses(ctx context.Context) ([]upstream.Address, error) {
+func (s *fakeSSP) Addresses(ctx context.Context) ([]exchange.Address, error) {
 	s.lookups.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +104,7 @@ func (s *fakeSSP) Addresses(ctx context.Context) ([]upstream.Address, error) {
 	return s.addrs, nil
 }
 
-func (s *fakeSSP) Dial(ctx context.Context, addr upstream.Address, others []upstream.Address, offer bool, owner upstream.Owner) (Dialed, error) {
+func (s *fakeSSP) Dial(ctx context.Context, addr exchange.Address, others []exchange.Address, offer bool, owner exchange.Owner) (Dialed, error) {
 	s.mu.Lock()
 	call := dialCall{len(s.dials), addr, offer, time.Now(), others}
 	s.dials = append(s.dials, call)
@@ -126,7 +126,7 @@ func (s *fakeSSP) Dial(ctx context.Context, addr upstream.Address, others []upst
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
-		r.err = &upstream.Error{Outcome: upstream.ConnectFailed, Err: ctx.Err()}
+		r.err = &exchange.Error{Outcome: exchange.ConnectFailed, Err: ctx.Err()}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,14 +138,14 @@ func (s *fakeSSP) Dial(ctx context.Context, addr upstream.Address, others []upst
 		addr = others[r.to-1]
 	}
 	c := &fakeConn{ssp: s, owner: owner, n: len(s.conns), addr: addr, protocol: r.protocol, places: r.places, reason: r.closed}
-	if c.protocol == upstream.Unknown {
-		c.protocol = upstream.HTTP1
+	if c.protocol == exchange.Unknown {
+		c.protocol = exchange.HTTP1
 	}
 	if c.places == 0 {
-		c.places = [upstream.Protocols]int{upstream.HTTP1: 1, upstream.HTTP1Pipelined: 8, upstream.HTTP2: 100}[c.protocol]
+		c.places = [exchange.Protocols]int{exchange.HTTP1: 1, exchange.HTTP1Pipelined: 8, exchange.HTTP2: 100}[c.protocol]
 	}
 	s.conns = append(s.conns, c)
-	if r.closed == upstream.NotClosed {
+	if r.closed == exchange.NotClosed {
 		s.open++
 		s.inPool += counts
 	}
@@ -179,13 +179,13 @@ func (s *fakeSSP) conn(n int) *fakeConn {
 // fakeConn is a connection of a fakeSSP. fakeSSP.mu guards the fields from places on.
 type fakeConn struct {
 	ssp      *fakeSSP
-	owner    upstream.Owner
+	owner    exchange.Owner
 	n        int // connections that were opened before this one
-	addr     upstream.Address
-	protocol upstream.Protocol
+	addr     exchange.Address
+	protocol exchange.Protocol
 
 	places      int
-	reason      upstream.CloseReason
+	reason      exchange.CloseReason
 	inUse       int // calls of Do whose place is not released yet
 	done        int // calls of Do
 	unsolicited bool
@@ -194,12 +194,12 @@ type fakeConn struct {
 	slowClose   time.Duration
 }
 
-func (c *fakeConn) Protocol() upstream.Protocol { return c.protocol }
+func (c *fakeConn) Protocol() exchange.Protocol { return c.protocol }
 
 func (c *fakeConn) Places() int {
 	c.ssp.mu.Lock()
 	defer c.ssp.mu.Unlock()
-	if c.reason != upstream.NotClosed {
+	if c.reason != exchange.NotClosed {
 		return 0
 	}
 	return c.places
@@ -208,10 +208,10 @@ func (c *fakeConn) Places() int {
 func (c *fakeConn) IdleLimit() time.Duration {
 	c.ssp.mu.Lock()
 	defer c.ssp.mu.Unlock()
-	return cmp.Or(c.ssp.idleLimit, upstream.NoIdleLimit)
+	return cmp.Or(c.ssp.idleLimit, exchange.NoIdleLimit)
 }
 
-func (c *fakeConn) CloseReason() upstream.CloseReason {
+func (c *fakeConn) CloseReason() exchange.CloseReason {
 	c.ssp.mu.Lock()
 	defer c.ssp.mu.Unlock()
 	return c.reason
@@ -223,13 +223,13 @@ func (c *fakeConn) Idle() bool {
 	c.checks++
 	testsupport.True(c.ssp.t, c.inUse <= 0, "Idle was called on connection %d, on which %d exchanges are outstanding", c.n, c.inUse)
 	if c.unsolicited {
-		c.closeLocked(upstream.ClosedUnsolicited)
+		c.closeLocked(exchange.ClosedUnsolicited)
 	}
-	return c.reason == upstream.NotClosed
+	return c.reason == exchange.NotClosed
 }
 
-func (c *fakeConn) Close(r upstream.CloseReason) {
-	testsupport.True(c.ssp.t, r != upstream.NotClosed, "connection %d is closed without a reason", c.n)
+func (c *fakeConn) Close(r exchange.CloseReason) {
+	testsupport.True(c.ssp.t, r != exchange.NotClosed, "connection %d is closed without a reason", c.n)
 	c.ssp.mu.Lock()
 	c.closes++
 	slow := c.slowClose
@@ -240,8 +240,8 @@ func (c *fakeConn) Close(r upstream.CloseReason) {
 	c.closeLocked(r)
 }
 
-func (c *fakeConn) closeLocked(r upstream.CloseReason) {
-	if c.reason == upstream.NotClosed {
+func (c *fakeConn) closeLocked(r exchange.CloseReason) {
+	if c.reason == exchange.NotClosed {
 		c.reason = r
 		c.ssp.open--
 		if c.owner != (noOwner{}) {
@@ -251,14 +251,14 @@ func (c *fakeConn) closeLocked(r upstream.CloseReason) {
 }
 
 // closeItself closes the connection without a call by its owner.
-func (c *fakeConn) closeItself(r upstream.CloseReason) {
+func (c *fakeConn) closeItself(r exchange.CloseReason) {
 	c.ssp.mu.Lock()
 	defer c.ssp.mu.Unlock()
 	c.closeLocked(r)
 }
 
 // goAway makes the connection refuse new requests, like a GOAWAY. Outstanding exchanges continue.
-func (c *fakeConn) goAway(r upstream.CloseReason) {
+func (c *fakeConn) goAway(r exchange.CloseReason) {
 	c.closeItself(r)
 	c.owner.Changed()
 }
@@ -267,7 +267,7 @@ func (c *fakeConn) goAway(r upstream.CloseReason) {
 func (s *fakeSSP) openConns() []*fakeConn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(s.conns), func(c *fakeConn) bool { return c.reason != upstream.NotClosed })
+	return slices.DeleteFunc(slices.Clone(s.conns), func(c *fakeConn) bool { return c.reason != exchange.NotClosed })
 }
 
 // setPlaces changes how many exchanges the connection accepts.
@@ -278,14 +278,14 @@ func (c *fakeConn) setPlaces(n int) {
 	c.owner.Changed()
 }
 
-var errFakeLost = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed}
+var errFakeLost = &exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.MaybeProcessed}
 
 // Do returns at once, unless fakeSSP.do is set.
-func (c *fakeConn) Do(ex *upstream.Exchange) error {
+func (c *fakeConn) Do(ex *exchange.Exchange) error {
 	c.ssp.mu.Lock()
 	c.done++
 	c.inUse++
-	testsupport.True(c.ssp.t, c.inUse <= c.places || c.protocol != upstream.HTTP1, "connection %d carries %d exchanges at once, and has %d places", c.n, c.inUse, c.places)
+	testsupport.True(c.ssp.t, c.inUse <= c.places || c.protocol != exchange.HTTP1, "connection %d carries %d exchanges at once, and has %d places", c.n, c.inUse, c.places)
 	do := c.ssp.do
 	c.ssp.mu.Unlock()
 	var err error
@@ -294,7 +294,7 @@ func (c *fakeConn) Do(ex *upstream.Exchange) error {
 	}
 	c.ssp.mu.Lock()
 	c.inUse--
-	if err == nil && c.reason == upstream.ClosedDrain {
+	if err == nil && c.reason == exchange.ClosedDrain {
 		err = errFakeLost
 	}
 	c.ssp.mu.Unlock()
@@ -302,4 +302,4 @@ func (c *fakeConn) Do(ex *upstream.Exchange) error {
 	return err
 }
 
-var errRefused = &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Detail: "refused by the script", Err: syscall.ECONNREFUSED}
+var errRefused = &exchange.Error{Outcome: exchange.ConnectFailed, Progress: exchange.NotSent, Detail: "refused by the script", Err: syscall.ECONNREFUSED}

@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // failFirst makes the first n dials fail after 5 ms. All later dials succeed.
-func (s *fakeSSP) failFirst(n int, protocol upstream.Protocol, err error) {
+func (s *fakeSSP) failFirst(n int, protocol exchange.Protocol, err error) {
 	s.set(func(c dialCall) dialResult {
 		if c.n < n {
 			return dialResult{after: 5 * msec, err: err}
@@ -23,13 +23,13 @@ func (s *fakeSSP) failFirst(n int, protocol upstream.Protocol, err error) {
 // quickErrors are errors of dials that failed long before their timeouts.
 var quickErrors = map[string]error{
 	"refused":   errRefused,
-	"handshake": &upstream.Error{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, Detail: "the TLS handshake failed"},
+	"handshake": &exchange.Error{Outcome: exchange.TLSFailed, Progress: exchange.NotSent, Detail: "the TLS handshake failed"},
 }
 
 // A single failure may be an accident: the pool dials again at once for the requests that wait.
 func TestDialThatFailsOnceFailsNoRequest(t *testing.T) {
 	for name, err := range quickErrors {
-		for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
+		for _, protocol := range []exchange.Protocol{exchange.HTTP1, exchange.HTTP2} {
 			runInBubble(t, name+" "+protocol.String(), func(o *Options) { auto(o); o.MaxConns, o.MaxIdle = 50, 50 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 				s.failFirst(1, protocol, err)
 				all := askAll(t, p, 50, sec)
@@ -49,11 +49,11 @@ func TestDialThatFailsOnceAfterEarlierFailuresFailsNoRequest(t *testing.T) {
 	for name, err := range quickErrors {
 		for earlier := 1; earlier < 8; earlier++ {
 			runInBubble(t, fmt.Sprint(name, earlier), nil, func(t *testing.T, s *fakeSSP, p *Pool) {
-				s.failFirst(earlier+1, upstream.HTTP1, err)
+				s.failFirst(earlier+1, exchange.HTTP1, err)
 				for s.dialCount() < earlier {
 					r := askOnce(t, p, sec)
 					pass(10 * msec)
-					r.wantErr(upstream.AsError(err).Outcome, r.took)
+					r.wantErr(exchange.AsError(err).Outcome, r.took)
 				}
 				pass(6 * sec) // the pause is over
 				first, second := ask(t, p, sec), ask(t, p, sec)
@@ -68,11 +68,11 @@ func TestDialThatFailsOnceAfterEarlierFailuresFailsNoRequest(t *testing.T) {
 // would wait twice as long.
 func TestDialThatTimesOutAfterEarlierFailuresIsNotRepeatedAtOnce(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
-		s.failFirst(100, upstream.HTTP1, &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Err: timeoutError{}})
+		s.failFirst(100, exchange.HTTP1, &exchange.Error{Outcome: exchange.ConnectFailed, Progress: exchange.NotSent, Err: timeoutError{}})
 		for n := 2; n < 8; n++ { // the first failure begins no pause
 			r := ask(t, p, sec)
 			pass(20 * msec)
-			r.wantErr(upstream.ConnectFailed, r.took)
+			r.wantErr(exchange.ConnectFailed, r.took)
 			testsupport.MustEqual(t, s.dialCount(), n, "%d dials")
 			pass(6 * sec)
 		}
@@ -81,7 +81,7 @@ func TestDialThatTimesOutAfterEarlierFailuresIsNotRepeatedAtOnce(t *testing.T) {
 
 func TestLookUpThatFailsOnceFailsNoRequest(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
-		s.lookup = &upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Err: &net.DNSError{Err: "try again", IsTemporary: true}}
+		s.lookup = &exchange.Error{Outcome: exchange.ConnectFailed, Progress: exchange.NotSent, Err: &net.DNSError{Err: "try again", IsTemporary: true}}
 		s.lookupFails = 1
 		acquire(t, p).do()
 		testsupport.Equal(t, s.lookups.Load(), 2, "%d look-ups")
@@ -95,8 +95,8 @@ func TestRequestOutlastsRedialsFailedDials(t *testing.T) {
 		{0, 1, 1}, {1, 1, 2}, {1, 2, 2}, {3, 1, 2}, {3, 2, 2},
 	} {
 		inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
-			s.failFirst(c.failing, upstream.HTTP1, errRefused)
-			r := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Deadline: time.Now().Add(sec), Redials: c.redials}}
+			s.failFirst(c.failing, exchange.HTTP1, errRefused)
+			r := &request{t: t, began: time.Now(), ex: &exchange.Exchange{Deadline: time.Now().Add(sec), Redials: c.redials}}
 			r.place, r.err = p.Acquire(r.ex)
 			testsupport.True(t, (r.err != nil) == (c.dials == c.failing), "%+v: the request got %v", c, r.err)
 			if r.err == nil {
@@ -113,8 +113,8 @@ func TestRequestOutlastsRedialsFailedDials(t *testing.T) {
 // once: the address pauses only after the second failure in a row.
 func TestFirstFailureBeginsNoPause(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxRequests = 1 }, func(t *testing.T, s *fakeSSP, p *Pool) {
-		s.failFirst(1, upstream.HTTP1, errRefused)
-		first := &upstream.Exchange{Deadline: time.Now().Add(sec)}
+		s.failFirst(1, exchange.HTTP1, errRefused)
+		first := &exchange.Exchange{Deadline: time.Now().Add(sec)}
 		_, err := p.Acquire(first)
 		testsupport.True(t, err == errRefused, "the first request got %v", err)
 		r := acquire(t, p)

@@ -1,20 +1,20 @@
 package pool
 
-import "adbuffer/internal/wire/upstream"
+import "adbuffer/internal/wire/exchange"
 
 // forecast predicts the pool's next connection from earlier ones. Guarded by Pool.mu.
 type forecast struct {
-	protocol upstream.Protocol // of the last connection; Unknown before the first one
+	protocol exchange.Protocol // of the last connection; Unknown before the first one
 	places   int               // of the last connection of this protocol; 0 before the first one
 }
 
-func (f *forecast) noteProtocol(pr upstream.Protocol) {
+func (f *forecast) noteProtocol(pr exchange.Protocol) {
 	if f.protocol != pr {
 		*f = forecast{protocol: pr}
 	}
 }
 
-func (f *forecast) notePlaces(pr upstream.Protocol, n int) {
+func (f *forecast) notePlaces(pr exchange.Protocol, n int) {
 	if pr == f.protocol {
 		f.places = n
 	}
@@ -23,9 +23,9 @@ func (f *forecast) notePlaces(pr upstream.Protocol, n int) {
 // next returns the likely protocol of the next connection: the last connection's. If the SSP uses
 // HTTP/2 only on some connections, all later ones are HTTP/1 once max_http2_conns connections use
 // HTTP/2.
-func (c *connections) next() upstream.Protocol {
-	if c.forecast.protocol == upstream.HTTP2 && c.serving()-c.isolation.single > len(c.shared.list) && c.shared.staying() >= c.sharedLimit() {
-		return upstream.HTTP1
+func (c *connections) next() exchange.Protocol {
+	if c.forecast.protocol == exchange.HTTP2 && c.serving()-c.isolation.single > len(c.shared.list) && c.shared.staying() >= c.sharedLimit() {
+		return exchange.HTTP1
 	}
 	return c.forecast.protocol
 }
@@ -47,7 +47,7 @@ func (c *connections) limit() int { return c.limitOf(c.maxConns()) }
 // limitOf returns how many connections of the next connection's kind may be open if at most `most` of all
 // kinds may be.
 func (c *connections) limitOf(most int) int {
-	if c.next() == upstream.HTTP2 {
+	if c.next() == exchange.HTTP2 {
 		return min(c.opts.MaxHTTP2Conns, most)
 	}
 	return most
@@ -55,7 +55,7 @@ func (c *connections) limitOf(most int) int {
 
 // sharedLimit returns how many multiplexed connections may take requests.
 func (c *connections) sharedLimit() int {
-	if c.opts.Protocol == upstream.HTTP1Pipelined {
+	if c.opts.Protocol == exchange.HTTP1Pipelined {
 		return c.maxConns()
 	}
 	return min(c.opts.MaxHTTP2Conns, c.maxConns())
@@ -77,7 +77,7 @@ func (c *connections) mayOpen() int { return c.room(c.maxConns()) }
 // room returns how many more connections may be opened if at most `most` may be open.
 func (c *connections) room(most int) int {
 	n := most - len(c.members)
-	if c.next() == upstream.HTTP2 {
+	if c.next() == exchange.HTTP2 {
 		n = min(n, c.limitOf(most)-len(c.shared.list))
 	}
 	return max(0, n)

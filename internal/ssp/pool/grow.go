@@ -3,7 +3,7 @@ package pool
 import (
 	"time"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // growth decides whether another connection is worth opening: it compares the waiting requests with
@@ -20,9 +20,9 @@ type growth struct {
 // wants reports whether one more connection would help, beside the dials under way.
 func (g *growth) wants() bool {
 	switch g.conns.next() {
-	case upstream.Unknown: // one dial shows the protocol, and so the number of connections needed
+	case exchange.Unknown: // one dial shows the protocol, and so the number of connections needed
 		return g.dialing() == 0 && (g.tooFew() || g.queue.n > 0)
-	case upstream.HTTP1:
+	case exchange.HTTP1:
 		return g.tooFew() || g.waiting()
 	default:
 		return !g.sharedFull() && (g.tooFew() || g.waiting() || g.dialing() == 0 && g.conns.shared.wantsAnother())
@@ -78,14 +78,14 @@ func (g *growth) used() int {
 
 // atLimit reports whether no dial may start because of max_conns, or of the size that the pool chose.
 func (g *growth) atLimit() bool {
-	return g.used() >= g.conns.maxConns() || g.conns.next() > upstream.HTTP1 && g.sharedFull()
+	return g.used() >= g.conns.maxConns() || g.conns.next() > exchange.HTTP1 && g.sharedFull()
 }
 
 // mayTry reports whether a dial may go to an address on trial although another address is healthy.
 // While that dial hangs, a usable connection must exist, or the pool must be able to open another
 // one.
 func (g *growth) mayTry() bool {
-	return g.conns.forecast.protocol != upstream.Unknown && (g.mayDial() || g.conns.serving() > 0)
+	return g.conns.forecast.protocol != exchange.Unknown && (g.mayDial() || g.conns.serving() > 0)
 }
 
 // coming returns how many places the dials under way will likely bring. Dials to addresses on trial
@@ -97,7 +97,7 @@ func (g *growth) coming() int {
 // extraForAlone returns how many places the waiters need beyond one each: a request that must be
 // alone on a pipelined connection needs all its places.
 func (g *growth) extraForAlone() int {
-	if g.conns.next() != upstream.HTTP1Pipelined {
+	if g.conns.next() != exchange.HTTP1Pipelined {
 		return 0
 	}
 	return g.queue.alone * (g.conns.perConn() - 1)
@@ -111,7 +111,7 @@ func (g *growth) willServe() int {
 	if g.governor.dialing+g.conns.closing > 0 && !g.paused {
 		conns := g.conns.mayOpen()
 		n += max(conns, conns*g.conns.perConn()-g.extraForAlone())
-		if g.conns.forecast.protocol == upstream.Unknown && conns > 0 {
+		if g.conns.forecast.protocol == exchange.Unknown && conns > 0 {
 			n = max(n, g.conns.sharedLimit()*g.opts.MaxStreams)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"adbuffer/internal/ssp/balancer"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // checkedSSP is an SSP that sees which of its requests are health checks.
@@ -27,7 +27,7 @@ func newCheckedSSP(t testing.TB, n int) *checkedSSP {
 	return s
 }
 
-func (s *checkedSSP) respond(c *fakeConn, ex *upstream.Exchange) error {
+func (s *checkedSSP) respond(c *fakeConn, ex *exchange.Exchange) error {
 	if string(ex.Request.Target) != "/health" {
 		return nil
 	}
@@ -212,10 +212,10 @@ func TestReloadKeepsWhatChecksFound(t *testing.T) {
 func TestCheckOnAConnectionThatCloses(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newCheckedSSP(t, 2)
-		s.fakeSSP.do = func(c *fakeConn, ex *upstream.Exchange) error {
+		s.fakeSSP.do = func(c *fakeConn, ex *exchange.Exchange) error {
 			if c.addr.Name == "b:80" && len(s.checksOf("b:80")) > 0 && s.conns["b:80"][c] {
-				c.closeItself(upstream.ClosedByPeer)
-				return &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Stale: true}
+				c.closeItself(exchange.ClosedByPeer)
+				return &exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.MaybeProcessed, Stale: true}
 			}
 			return s.respond(c, ex)
 		}
@@ -223,7 +223,7 @@ func TestCheckOnAConnectionThatCloses(t *testing.T) {
 		for range 60 {
 			pass(sec)
 			for _, c := range s.openTo("a:80") {
-				c.closeItself(upstream.ClosedByPeer)
+				c.closeItself(exchange.ClosedByPeer)
 			}
 		}
 		for _, e := range p.Snapshot().Endpoints {
@@ -236,12 +236,12 @@ func TestCheckOnAConnectionThatCloses(t *testing.T) {
 func TestCheckWithoutAResponseTimesOut(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newCheckedSSP(t, 2)
-		s.fakeSSP.do = func(c *fakeConn, ex *upstream.Exchange) error {
+		s.fakeSSP.do = func(c *fakeConn, ex *exchange.Exchange) error {
 			if c.addr.Name != "b:80" {
 				return s.respond(c, ex)
 			}
 			<-ex.Context.Done()
-			return &upstream.Error{Outcome: upstream.Cancelled, Progress: upstream.MaybeProcessed}
+			return &exchange.Error{Outcome: exchange.Cancelled, Progress: exchange.MaybeProcessed}
 		}
 		p := start(t, s.fakeSSP, withChecks(withWeights(1, 1)))
 		pass(longest(4))

@@ -11,7 +11,7 @@ import (
 
 	"adbuffer/internal/ssp/balancer"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // testOptions returns the settings of a small HTTP/1 pool.
@@ -21,7 +21,7 @@ func testOptions() Options {
 		MaxPending: 10, PendingTimeout: 50 * time.Millisecond, MaxDials: 16,
 		BackoffMin: 100 * time.Millisecond, BackoffMax: 5 * time.Second,
 		ConnectTimeout: 250 * time.Millisecond, TLSTimeout: 500 * time.Millisecond,
-		Protocol: upstream.HTTP1, PipelineDepth: 8, MaxStreams: 100,
+		Protocol: exchange.HTTP1, PipelineDepth: 8, MaxStreams: 100,
 		Endpoints: []balancer.Options{{Name: "ssp0.test:80", Weight: 1}},
 		Ejection:  testEjection(),
 	}
@@ -123,7 +123,7 @@ func wantConsistent(t testing.TB, p *Pool, s *fakeSSP) {
 		closed += p.stats.closedBy[i].Load()
 	}
 	testsupport.Equal(t, opened, closed+uint64(len(p.conns.members)), "%d connections opened, %d closed, %d open", closed, len(p.conns.members))
-	testsupport.Equal(t, p.stats.closedBy[upstream.NotClosed].Load(), 0, "%d connections were closed without a reason")
+	testsupport.Equal(t, p.stats.closedBy[exchange.NotClosed].Load(), 0, "%d connections were closed without a reason")
 	q := &p.queue
 	testsupport.True(t, p.opts.MaxPending < 0 || q.pending <= p.opts.MaxPending, "%d requests are pending, %d may be", q.pending, p.opts.MaxPending)
 	wantConsistentFairQueues(t, &p.queue)
@@ -184,7 +184,7 @@ func wantConsistentEndpoints(t testing.TB, p *Pool) {
 // request is one call of Acquire in its own goroutine.
 type request struct {
 	t     testing.TB
-	ex    *upstream.Exchange
+	ex    *exchange.Exchange
 	began time.Time
 
 	mu    sync.Mutex
@@ -221,17 +221,17 @@ func askAfterLearning(t testing.TB, p *Pool, i int) *request {
 }
 
 func askWith(t testing.TB, p *Pool, deadline time.Duration, ctx context.Context) *request {
-	return askFor(t, p, &upstream.Exchange{Context: ctx, Deadline: time.Now().Add(deadline), Redials: 1})
+	return askFor(t, p, &exchange.Exchange{Context: ctx, Deadline: time.Now().Add(deadline), Redials: 1})
 }
 
 // askOnce is ask for a request that outlasts no failed dial.
 func askOnce(t testing.TB, p *Pool, deadline time.Duration) *request {
-	return askFor(t, p, &upstream.Exchange{Deadline: time.Now().Add(deadline)})
+	return askFor(t, p, &exchange.Exchange{Deadline: time.Now().Add(deadline)})
 }
 
 // askFor acquires a place for ex in a goroutine of its own. It returns when the request has its place or
 // waits.
-func askFor(t testing.TB, p *Pool, ex *upstream.Exchange) *request {
+func askFor(t testing.TB, p *Pool, ex *exchange.Exchange) *request {
 	r := &request{t: t, ex: ex, began: time.Now()}
 	go func() {
 		place, err := p.Acquire(r.ex)
@@ -266,18 +266,18 @@ func (r *request) wantConn(n int, took time.Duration) {
 }
 
 // wantErr checks that the request got an error after took.
-func (r *request) wantErr(o upstream.Outcome, took time.Duration) *upstream.Error {
+func (r *request) wantErr(o exchange.Outcome, took time.Duration) *exchange.Error {
 	r.t.Helper()
 	synctest.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var e *upstream.Error
+	var e *exchange.Error
 	switch {
 	case !r.over:
 		r.t.Fatalf("the request still waits, want %v", o)
 	case r.err == nil:
 		r.t.Fatalf("the request got connection %d, want %v", r.conn().n, o)
-	case !errors.As(r.err, &e) || e.Outcome != o || e.Progress != upstream.NotSent:
+	case !errors.As(r.err, &e) || e.Outcome != o || e.Progress != exchange.NotSent:
 		r.t.Errorf("the request got %v, want %v, not sent", r.err, o)
 	case r.took != took:
 		r.t.Errorf("the request got %v after %v, want it after %v", r.err, r.took, took)
@@ -301,7 +301,7 @@ func (r *request) do() error { return r.place.Do(r.ex) }
 // acquire acquires a place in the caller's goroutine.
 func acquire(t testing.TB, p *Pool) *request {
 	t.Helper()
-	r := &request{t: t, began: time.Now(), ex: &upstream.Exchange{Deadline: time.Now().Add(time.Second), Redials: 1}}
+	r := &request{t: t, began: time.Now(), ex: &exchange.Exchange{Deadline: time.Now().Add(time.Second), Redials: 1}}
 	r.place, r.err = p.Acquire(r.ex)
 	r.over, r.took = true, time.Since(r.began)
 	testsupport.MustTrue(t, r.err == nil, "no place: %v", r.err)

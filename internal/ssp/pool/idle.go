@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // idleList holds the exclusive connections that are open and not in use. The most recently used
@@ -62,7 +62,7 @@ func (l *idleList) endCheck(batch []*member, at, dropped int) {
 // or the SSP is about to close m, it closes m.
 func (c *connections) keep(m *member) {
 	if m.idleLimit <= 0 || c.kept >= c.opts.MaxIdle {
-		c.drain(m, upstream.ClosedIdle)
+		c.drain(m, exchange.ClosedIdle)
 		return
 	}
 	m.ep.idle.push(m)
@@ -80,7 +80,7 @@ func (c *connections) drainIdle(n int) {
 		if oldest == nil {
 			return
 		}
-		c.drain(oldest.idle.popOldest(), upstream.ClosedDrain)
+		c.drain(oldest.idle.popOldest(), exchange.ClosedDrain)
 	}
 }
 
@@ -96,7 +96,7 @@ func (c *connections) popIdle(e *endpoint, http1 bool, now time.Time) *member {
 		l.list = slices.Delete(l.list, i, i+1)
 		*l.kept--
 		why := c.expired(m, now)
-		if why == upstream.NotClosed {
+		if why == exchange.NotClosed {
 			return m
 		}
 		c.drain(m, why)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // fill opens n connections and leaves them idle.
@@ -18,7 +18,7 @@ func fill(t testing.TB, p *Pool, n int) {
 	synctest.Wait()
 }
 
-func (p *Pool) closedFor(r upstream.CloseReason) int { return int(p.stats.closedBy[r].Load()) }
+func (p *Pool) closedFor(r exchange.CloseReason) int { return int(p.stats.closedBy[r].Load()) }
 
 func TestAtMostMaxIdleConnectionsAreKept(t *testing.T) {
 	for _, maxIdle := range []int{0, 2} {
@@ -36,13 +36,13 @@ func TestJanitorDropsIdleConnectionsClosedByTheSSP(t *testing.T) {
 		fill(t, p, 50)
 		for n, c := range s.conns {
 			if n%3 != 0 {
-				c.closeItself(upstream.ClosedByPeer)
+				c.closeItself(exchange.ClosedByPeer)
 			}
 		}
 		pass(2 * sec)
 		snap := p.Snapshot()
-		testsupport.Equal(t, snap.Idle[upstream.HTTP1], 17, "%d connections are idle, want the 17 that are not closed")
-		testsupport.Equal(t, p.closedFor(upstream.ClosedByPeer), 33, "%d connections closed by the SSP")
+		testsupport.Equal(t, snap.Idle[exchange.HTTP1], 17, "%d connections are idle, want the 17 that are not closed")
+		testsupport.Equal(t, p.closedFor(exchange.ClosedByPeer), 33, "%d connections closed by the SSP")
 		wantConsistent(t, p, s)
 		for range 17 {
 			testsupport.Equal(t, acquire(t, p).took, 0, "a request waited %v, but connections are idle")
@@ -127,20 +127,20 @@ func (p *Pool) checkingNow() int {
 }
 
 func TestMinIdleConnectionsAreKeptOpen(t *testing.T) {
-	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
-		runInBubble(t, protocol.String(), func(o *Options) { o.Protocol, o.MinIdle, o.IdleTimeout = upstream.Unknown, 2, 20*sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
+	for _, protocol := range []exchange.Protocol{exchange.HTTP1, exchange.HTTP2} {
+		runInBubble(t, protocol.String(), func(o *Options) { o.Protocol, o.MinIdle, o.IdleTimeout = exchange.Unknown, 2, 20*sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
 			s.always(dialResult{after: 10 * msec, protocol: protocol})
 			pass(5 * sec)
 			testsupport.MustEqual(t, s.openCount(), 2, "%d connections are open before the first request")
-			s.conn(0).closeItself(upstream.ClosedByPeer)
-			if protocol == upstream.HTTP2 {
+			s.conn(0).closeItself(exchange.ClosedByPeer)
+			if protocol == exchange.HTTP2 {
 				s.conn(0).owner.Changed()
 			}
 			pass(2 * sec)
 			testsupport.Equal(t, s.openCount(), 2, "%d connections are open after one was lost")
 			pass(100 * sec) // they expire, and are opened again
 			testsupport.Equal(t, s.openCount(), 2, "%d connections are open after a while")
-			testsupport.AtLeast(t, p.closedFor(upstream.ClosedIdle), 6, "%d were closed as idle in 100 s of idle_timeout 20 s")
+			testsupport.AtLeast(t, p.closedFor(exchange.ClosedIdle), 6, "%d were closed as idle in 100 s of idle_timeout 20 s")
 		})
 	}
 }

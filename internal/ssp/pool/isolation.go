@@ -3,7 +3,7 @@ package pool
 import (
 	"time"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // isolation serves isolated requests, which share no connection: an SSP may end a connection because
@@ -24,7 +24,7 @@ type isolation struct {
 
 // isolates reports whether isolated requests need connections of their own.
 func (o *Options) isolates() bool {
-	return o.Protocol == upstream.HTTP2 || o.Protocol == upstream.Unknown
+	return o.Protocol == exchange.HTTP2 || o.Protocol == exchange.Unknown
 }
 
 // isolatedLimit returns how many connections may carry isolated requests.
@@ -107,6 +107,6 @@ func (c *connections) makeRoomForIsolated(dialing int) {
 		return
 	}
 	if m := c.shared.emptiest(); m.inUse == 0 || len(c.shared.list) > 1 {
-		c.drain(m, upstream.ClosedDrain)
+		c.drain(m, exchange.ClosedDrain)
 	}
 }

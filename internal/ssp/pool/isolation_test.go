@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // askIsolated starts an isolated request.
 func askIsolated(t testing.TB, p *Pool, deadline time.Duration) *request {
-	return askFor(t, p, &upstream.Exchange{Deadline: time.Now().Add(deadline), Redials: 1, Isolated: true})
+	return askFor(t, p, &exchange.Exchange{Deadline: time.Now().Add(deadline), Redials: 1, Isolated: true})
 }
 
 // An isolated request gets a connection of its own, which no other request shares. Neither
@@ -56,7 +56,7 @@ func TestIsolatedRequestsAreAQuarterOfMaxConns(t *testing.T) {
 		}
 		testsupport.Equal(t, s.dialCount(), 3, "%d dials for the first isolated requests")
 		first, second := askIsolated(t, p, sec), askIsolated(t, p, sec)
-		askIsolated(t, p, sec).wantErr(upstream.PendingFull, 0)
+		askIsolated(t, p, sec).wantErr(exchange.PendingFull, 0)
 		ordinary := ask(t, p, sec)
 		pass(10 * msec)
 		ordinary.wantConn(3, 10*msec)
@@ -64,7 +64,7 @@ func TestIsolatedRequestsAreAQuarterOfMaxConns(t *testing.T) {
 		pass(20 * msec)
 		first.wantConn(0, 30*msec)
 		pass(20 * msec)
-		e := second.wantErr(upstream.PendingTimeout, 50*msec)
+		e := second.wantErr(exchange.PendingTimeout, 50*msec)
 		testsupport.True(t, strings.Contains(e.Error(), "pool.max_conns (a quarter of it"), "the error does not name the setting: %v", e)
 		doAll([]*request{all[1], all[2], first, ordinary})
 	})
@@ -110,8 +110,8 @@ func TestIsolatedRequestsWhoseDialsFail(t *testing.T) {
 		s.always(dialResult{after: msec, err: errRefused})
 		r := askIsolated(t, p, sec)
 		pass(3 * msec)
-		r.wantErr(upstream.ConnectFailed, 2*msec)
-		s.always(dialResult{after: msec, protocol: upstream.HTTP2})
+		r.wantErr(exchange.ConnectFailed, 2*msec)
+		s.always(dialResult{after: msec, protocol: exchange.HTTP2})
 		pass(sec)
 		r = askIsolated(t, p, sec)
 		pass(msec)
@@ -122,7 +122,7 @@ func TestIsolatedRequestsWhoseDialsFail(t *testing.T) {
 
 // If the SSP negotiates HTTP/1, isolated requests use its connections as all others do.
 func TestIsolatedRequestsOverHTTP1(t *testing.T) {
-	inBubble(t, func(o *Options) { o.Protocol = upstream.Unknown }, func(t *testing.T, s *fakeSSP, p *Pool) {
+	inBubble(t, func(o *Options) { o.Protocol = exchange.Unknown }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.always(dialResult{after: msec})
 		r := askIsolated(t, p, sec)
 		pass(msec)
@@ -136,22 +136,22 @@ func TestIsolatedRequestsOverHTTP1(t *testing.T) {
 
 // A request that must use HTTP/1 does not get the idle HTTP/2 connection of an isolated request.
 func TestRequestsOverHTTP1PassOverConnectionsOfIsolatedRequests(t *testing.T) {
-	inBubble(t, func(o *Options) { multiplexed(o); o.Protocol = upstream.Unknown }, func(t *testing.T, s *fakeSSP, p *Pool) {
+	inBubble(t, func(o *Options) { multiplexed(o); o.Protocol = exchange.Unknown }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.set(func(c dialCall) dialResult {
 			if c.offer {
-				return dialResult{after: msec, protocol: upstream.HTTP2}
+				return dialResult{after: msec, protocol: exchange.HTTP2}
 			}
-			return dialResult{after: msec, protocol: upstream.HTTP1}
+			return dialResult{after: msec, protocol: exchange.HTTP1}
 		})
 		acquire(t, p).do()
 		large := askIsolated(t, p, sec)
 		pass(msec)
 		large.wantConn(1, msec)
 		large.do()
-		r := askFor(t, p, &upstream.Exchange{Deadline: time.Now().Add(sec), Redials: 1, OverHTTP1: true})
+		r := askFor(t, p, &exchange.Exchange{Deadline: time.Now().Add(sec), Redials: 1, OverHTTP1: true})
 		pass(msec)
 		r.wantConn(2, msec)
-		testsupport.Equal(t, r.place.Protocol(), upstream.HTTP1, "the request got %v")
+		testsupport.Equal(t, r.place.Protocol(), exchange.HTTP1, "the request got %v")
 		r.do()
 	})
 }

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // janitorPeriod is how often the janitor checks idle connections. An expired connection gets no
@@ -89,11 +89,11 @@ func (p *Pool) sweepClosedOf(e *endpoint, now time.Time) {
 func (p *Pool) checkedLocked(m *member, now time.Time) (dropped bool) {
 	switch {
 	case m.draining: // drained during the check
-	case m.conn.CloseReason() != upstream.NotClosed:
+	case m.conn.CloseReason() != exchange.NotClosed:
 		p.learned.sweptClosed(m, now.Sub(m.used))
 		p.drainClosedLocked(m, now)
 	case p.unneededLocked(m.ep):
-		p.conns.drain(m, upstream.ClosedDrain)
+		p.conns.drain(m, exchange.ClosedDrain)
 	default:
 		return false
 	}

@@ -7,7 +7,7 @@ import (
 
 	"adbuffer/internal/machine/lag"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // starving returns a meter for a pool in a bubble, and a function that starves the process for a time.
@@ -58,7 +58,7 @@ func TestDialEndsWithItsTimeoutsWithoutLag(t *testing.T) {
 		p := start(t, s, func(o *Options) { o.Lag = m })
 		r := askOnce(t, p, 10*sec)
 		pass(sec)
-		r.wantErr(upstream.ConnectFailed, 760*msec)
+		r.wantErr(exchange.ConnectFailed, 760*msec)
 		testsupport.Equal(t, p.Snapshot().Dialing, 0, "%d dials are under way")
 	})
 }
@@ -70,10 +70,10 @@ func TestLagFailsNoHealthCheck(t *testing.T) {
 		m, starve := starving()
 		var late atomic.Bool
 		late.Store(true)
-		s.fakeSSP.do = func(c *fakeConn, ex *upstream.Exchange) error {
+		s.fakeSSP.do = func(c *fakeConn, ex *exchange.Exchange) error {
 			if late.Load() {
 				<-ex.Context.Done()
-				return &upstream.Error{Outcome: upstream.Cancelled, Progress: upstream.MaybeProcessed}
+				return &exchange.Error{Outcome: exchange.Cancelled, Progress: exchange.MaybeProcessed}
 			}
 			return s.respond(c, ex)
 		}

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // learnedIdle learns after how long the SSP closes idle connections, from the ages of the
@@ -106,8 +106,8 @@ func (l *learnedIdle) sweepEnded() {
 
 // outlasted records that the pool closes m, and why. m shows that the limit may be longer if m was idle for
 // as long as connections stay open.
-func (l *learnedIdle) outlasted(m *member, why upstream.CloseReason, now time.Time) {
-	if why == upstream.ClosedIdle && now.Sub(m.used) >= l.advised && m.requests > 0 {
+func (l *learnedIdle) outlasted(m *member, why exchange.CloseReason, now time.Time) {
+	if why == exchange.ClosedIdle && now.Sub(m.used) >= l.advised && m.requests > 0 {
 		l.unclosed = true
 	}
 }
@@ -208,5 +208,5 @@ func knownAge(age time.Duration) time.Duration { return max(age-janitorPeriod, a
 // m.
 func (m *member) isIdleClose(age time.Duration) bool {
 	why := m.conn.CloseReason()
-	return age >= leastIdle && m.requests > 0 && (why == upstream.ClosedByPeer || why == upstream.ClosedGoaway)
+	return age >= leastIdle && m.requests > 0 && (why == exchange.ClosedByPeer || why == exchange.ClosedGoaway)
 }

@@ -6,22 +6,22 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // closeIdle waits for the given duration, and then makes the SSP close all idle connections.
 func closeIdle(s *fakeSSP, after time.Duration) {
 	time.Sleep(after)
 	for _, c := range s.conns {
-		c.closeItself(upstream.ClosedByPeer)
+		c.closeItself(exchange.ClosedByPeer)
 	}
 	synctest.Wait()
 }
 
 // loseRace ends an exchange whose connection the SSP closes as the request arrives.
-func loseRace(c *fakeConn, _ *upstream.Exchange) error {
-	c.closeItself(upstream.ClosedError)
-	return &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Stale: true}
+func loseRace(c *fakeConn, _ *exchange.Exchange) error {
+	c.closeItself(exchange.ClosedError)
+	return &exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.MaybeProcessed, Stale: true}
 }
 
 func wantLearned(t *testing.T, p *Pool, low, high time.Duration) {
@@ -47,7 +47,7 @@ func TestIdleLimitIsLearnedFromRequestsThatFindAClosedConnection(t *testing.T) {
 			acquire(t, p).do()
 			time.Sleep(800 * msec) // the janitor checks no connection that is idle for less than a second
 			for _, c := range s.conns {
-				c.closeItself(upstream.ClosedByPeer)
+				c.closeItself(exchange.ClosedByPeer)
 			}
 			acquire(t, p).do()
 		}
@@ -84,7 +84,7 @@ func TestNothingIsLearnedFromClosesThatAnswerARequest(t *testing.T) {
 			s.do = loseRace
 			r := acquire(t, p)
 			testsupport.MustTrue(t, r.do() != nil, "no close")
-			s.do = func(c *fakeConn, ex *upstream.Exchange) error { // not stale: the connection is new
+			s.do = func(c *fakeConn, ex *exchange.Exchange) error { // not stale: the connection is new
 				_ = loseRace(c, ex)
 				return errFakeLost
 			}
@@ -102,7 +102,7 @@ func TestIdleLimitOfHTTP2IsLearnedExactly(t *testing.T) {
 		for range learnedLeast {
 			acquire(t, p).do()
 			time.Sleep(7 * sec)
-			s.last().goAway(upstream.ClosedGoaway)
+			s.last().goAway(exchange.ClosedGoaway)
 			pass(msec)
 		}
 		wantLearned(t, p, 7*sec, 7*sec)
@@ -130,14 +130,14 @@ func TestNothingIsLearnedFromAnSSPThatStops(t *testing.T) {
 		useAll(held) // four connections are idle since now, and four for ten seconds
 		closeIdle(s, 3*sec)
 		pass(2 * sec)
-		testsupport.MustEqual(t, p.closedFor(upstream.ClosedByPeer), 8, "%d connections were found closed")
+		testsupport.MustEqual(t, p.closedFor(exchange.ClosedByPeer), 8, "%d connections were found closed")
 		wantLearned(t, p, 0, 0)
 	})
 }
 
 func TestNothingIsLearnedFromClosesForOtherReasons(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
-		s.do = func(c *fakeConn, _ *upstream.Exchange) error { c.closeItself(upstream.ClosedByPeer); return nil }
+		s.do = func(c *fakeConn, _ *exchange.Exchange) error { c.closeItself(exchange.ClosedByPeer); return nil }
 		for range 2 * learnedLeast { // Connection: close
 			acquire(t, p).do()
 		}
@@ -145,7 +145,7 @@ func TestNothingIsLearnedFromClosesForOtherReasons(t *testing.T) {
 		for range 2 * learnedLeast { // a FIN directly after the response
 			acquire(t, p).do()
 			time.Sleep(20 * msec)
-			s.last().closeItself(upstream.ClosedByPeer)
+			s.last().closeItself(exchange.ClosedByPeer)
 			acquire(t, p).do()
 		}
 		for range 2 * learnedLeast { // the pool's own idle_timeout
@@ -166,7 +166,7 @@ func TestNothingIsLearnedFromClosesAtAnyAge(t *testing.T) {
 				acquire(t, p).do()
 				time.Sleep(time.Duration(20+20*(i%10)) * msec) // 20 to 200 ms
 				if found {
-					s.last().closeItself(upstream.ClosedByPeer)
+					s.last().closeItself(exchange.ClosedByPeer)
 					continue
 				}
 				s.do = loseRace

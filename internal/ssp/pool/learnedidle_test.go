@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // sizesItself is for pools that learn when idle connections must close.
@@ -34,11 +34,11 @@ func closing(t *testing.T, p *Pool, s *fakeSSP, limit *time.Duration) {
 			}
 			p.mu.Unlock()
 			for _, c := range late {
-				if c.CloseReason() != upstream.NotClosed {
+				if c.CloseReason() != exchange.NotClosed {
 					continue
 				}
-				c.closeItself(upstream.ClosedByPeer)
-				if c.protocol != upstream.HTTP1 {
+				c.closeItself(exchange.ClosedByPeer)
+				if c.protocol != exchange.HTTP1 {
 					c.owner.Changed()
 				}
 			}
@@ -57,15 +57,15 @@ func TestIdleTimeoutFollowsTheSSP(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		change   func(*Options)
-		protocol upstream.Protocol
+		protocol exchange.Protocol
 		least    time.Duration // the timeout that is learned from a limit of 20 s
 		most     time.Duration
 		applied  bool
 	}{
-		{"enabled", nil, upstream.HTTP1, 17 * sec, 19 * sec, true},
-		{"over HTTP/2", func(o *Options) { o.Protocol = upstream.Unknown }, upstream.HTTP2, 17 * sec, 19 * sec, true},
-		{"dry run", func(o *Options) { o.Auto.DryRun = true }, upstream.HTTP1, 55 * sec, 55 * sec, false},
-		{"not enabled", func(o *Options) { o.Auto = AutoSize{} }, upstream.HTTP1, 55 * sec, 55 * sec, false},
+		{"enabled", nil, exchange.HTTP1, 17 * sec, 19 * sec, true},
+		{"over HTTP/2", func(o *Options) { o.Protocol = exchange.Unknown }, exchange.HTTP2, 17 * sec, 19 * sec, true},
+		{"dry run", func(o *Options) { o.Auto.DryRun = true }, exchange.HTTP1, 55 * sec, 55 * sec, false},
+		{"not enabled", func(o *Options) { o.Auto = AutoSize{} }, exchange.HTTP1, 55 * sec, 55 * sec, false},
 	} {
 		runInBubble(t, c.name, func(o *Options) {
 			sizesItself(o)
@@ -89,11 +89,11 @@ func TestIdleTimeoutFollowsTheSSP(t *testing.T) {
 			if !c.applied {
 				return
 			}
-			found := p.closedFor(upstream.ClosedByPeer) + p.closedFor(upstream.ClosedGoaway)
+			found := p.closedFor(exchange.ClosedByPeer) + p.closedFor(exchange.ClosedGoaway)
 			fill(t, p, 4)
 			pass(19*sec + 500*msec)
 			testsupport.Equal(t, s.openCount(), 0, "%d connections are open after 19.5 s")
-			testsupport.Equal(t, p.closedFor(upstream.ClosedByPeer)+p.closedFor(upstream.ClosedGoaway), found, "the SSP has closed %d connections")
+			testsupport.Equal(t, p.closedFor(exchange.ClosedByPeer)+p.closedFor(exchange.ClosedGoaway), found, "the SSP has closed %d connections")
 		})
 	}
 }
@@ -117,10 +117,10 @@ func learnedAfter(t *testing.T, s *fakeSSP, change func(*Options)) *Pool {
 // each hour without a close by the SSP, up to idle_timeout, 55 s. An hour without idle connections shows
 // nothing.
 func TestLearnedIdleLimitGrowsAfterEachHourWithoutACloseByTheSSP(t *testing.T) {
-	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
+	for _, protocol := range []exchange.Protocol{exchange.HTTP1, exchange.HTTP2} {
 		testsupport.RunBubble(t, protocol.String(), func(t *testing.T) {
 			s := newFakeSSP(t, dialResult{after: 10 * msec, protocol: protocol})
-			p := learnedAfter(t, s, func(o *Options) { o.Protocol = upstream.Unknown })
+			p := learnedAfter(t, s, func(o *Options) { o.Protocol = exchange.Unknown })
 			pass(5 * time.Hour)
 			testsupport.Equal(t, p.idleTimeout(), 19*sec, "after five hours without a request, idle connections close after %v")
 			for i, want := range []time.Duration{23 * sec, 29 * sec, 37 * sec, 46 * sec, 55 * sec, 55 * sec} {
@@ -143,12 +143,12 @@ func TestLearnedIdleLimitThatGrewTooMuchFallsBack(t *testing.T) {
 		closing(t, p, s, &limit)
 		fill(t, p, 3)
 		pass(30 * time.Minute)
-		testsupport.Equal(t, p.closedFor(upstream.ClosedIdle), 3, "%d connections closed as idle")
+		testsupport.Equal(t, p.closedFor(exchange.ClosedIdle), 3, "%d connections closed as idle")
 		pass(31 * time.Minute)
 		testsupport.MustEqual(t, p.idleTimeout(), 23*sec, "after an hour, idle connections close after %v")
 		fill(t, p, 3)
 		pass(30 * sec)
-		testsupport.Equal(t, p.closedFor(upstream.ClosedByPeer), 3, "the SSP closed %d connections")
+		testsupport.Equal(t, p.closedFor(exchange.ClosedByPeer), 3, "the SSP closed %d connections")
 		testsupport.Between(t, p.idleTimeout(), 17*sec, 19*sec, "then they close after %v, want about 19s")
 	})
 }
@@ -199,7 +199,7 @@ func TestAnnouncedTimesTeachNoIdleTimeout(t *testing.T) {
 			pass(7 * sec)
 			testsupport.Equal(t, s.openCount(), 0, "%d connections are open")
 		}
-		testsupport.Equal(t, p.closedFor(upstream.ClosedIdle), 48, "%d connections closed as idle")
+		testsupport.Equal(t, p.closedFor(exchange.ClosedIdle), 48, "%d connections closed as idle")
 		testsupport.Equal(t, p.idleTimeout(), 55*sec, "the idle timeout is %v")
 	})
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // New returns a pool that dials with d. It opens no connection before a call of Warm, a request, the
@@ -89,14 +89,14 @@ func (p *Pool) Close(ctx context.Context) (cut int) {
 	cut = p.conns.inUse
 	left := make([]*member, 0, len(p.conns.members))
 	for m := range p.conns.members {
-		p.conns.drain(m, upstream.ClosedDrain)
+		p.conns.drain(m, exchange.ClosedDrain)
 		if m.inUse > 0 {
 			left = append(left, m)
 		}
 	}
 	p.mu.Unlock()
 	for _, m := range left {
-		m.conn.Close(upstream.ClosedDrain)
+		m.conn.Close(exchange.ClosedDrain)
 		m.Changed()
 	}
 	p.wg.Wait()

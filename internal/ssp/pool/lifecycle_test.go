@@ -8,7 +8,7 @@ import (
 
 	"adbuffer/internal/ssp/balancer"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 func TestWarmReturnsOnceMinIdleConnectionsAreOpen(t *testing.T) {
@@ -58,10 +58,10 @@ func TestWarmEndsWithItsContext(t *testing.T) {
 }
 
 func TestCloseWaitsForExchanges(t *testing.T) {
-	for name, protocol := range map[string]upstream.Protocol{"exclusive": upstream.HTTP1, "multiplexed": upstream.HTTP2} {
+	for name, protocol := range map[string]exchange.Protocol{"exclusive": exchange.HTTP1, "multiplexed": exchange.HTTP2} {
 		runInBubble(t, name, func(o *Options) { o.Protocol, o.MaxConns, o.MaxHTTP2Conns = protocol, 2, 2 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 			s.always(dialResult{after: 10 * msec, protocol: protocol, places: 1})
-			s.do = func(*fakeConn, *upstream.Exchange) error { time.Sleep(200 * msec); return nil }
+			s.do = func(*fakeConn, *exchange.Exchange) error { time.Sleep(200 * msec); return nil }
 			a, b := ask(t, p, sec), ask(t, p, sec)
 			pass(20 * msec)
 			done := make(chan error, 2)
@@ -76,11 +76,11 @@ func TestCloseWaitsForExchanges(t *testing.T) {
 				err := <-done
 				testsupport.True(t, err == nil, "an exchange under way got %v", err)
 			}
-			waits.wantErr(upstream.Draining, 0)
+			waits.wantErr(exchange.Draining, 0)
 			late := ask(t, p, sec)
-			late.wantErr(upstream.Draining, 0)
+			late.wantErr(exchange.Draining, 0)
 			testsupport.True(t, s.openCount() == 0 && s.dialCount() == 2, "%d connections open, %d dials", s.openCount(), s.dialCount())
-			testsupport.Equal(t, p.closedFor(upstream.ClosedDrain), 2, "%d connections closed as drained")
+			testsupport.Equal(t, p.closedFor(exchange.ClosedDrain), 2, "%d connections closed as drained")
 			if p.Close(t.Context()) != 0 { // closing again is harmless
 				t.Error("the second Close cut exchanges")
 			}
@@ -90,8 +90,8 @@ func TestCloseWaitsForExchanges(t *testing.T) {
 
 func TestCloseCutsExchangesAfterItsTimeout(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
-		s.do = func(c *fakeConn, _ *upstream.Exchange) error {
-			for c.CloseReason() == upstream.NotClosed {
+		s.do = func(c *fakeConn, _ *exchange.Exchange) error {
+			for c.CloseReason() == exchange.NotClosed {
 				time.Sleep(msec)
 			}
 			return errFakeLost
@@ -110,7 +110,7 @@ func TestCloseCutsExchangesAfterItsTimeout(t *testing.T) {
 		testsupport.True(t, cut == 3 && time.Since(began) == 50*msec, "Close cut %d after %v, want 3 after 50ms", cut, time.Since(began))
 		for range 3 {
 			err := <-fails
-			testsupport.True(t, upstream.AsError(err).Outcome == upstream.ConnLost, "an exchange that was cut got %v", err)
+			testsupport.True(t, exchange.AsError(err).Outcome == exchange.ConnLost, "an exchange that was cut got %v", err)
 		}
 		wantConsistent(t, p, s)
 		testsupport.Equal(t, p.Snapshot().PlacesInUse, 0, "%d places in use")
@@ -124,12 +124,12 @@ func TestCloseCancelsDials(t *testing.T) {
 		began := time.Now()
 		p.Close(t.Context())
 		testsupport.Equal(t, time.Since(began), 0, "Close took %v")
-		r.wantErr(upstream.Draining, 0)
+		r.wantErr(exchange.Draining, 0)
 		for kind := range p.conns.endpoints.all[0].stats.failed {
 			testsupport.Equal(t, p.conns.endpoints.all[0].stats.failed[kind].Load(), 0, "%d cancelled dials are counted as failed (%s)", dialErrorNames[kind])
 		}
 		err := p.Warm(t.Context())
-		testsupport.True(t, upstream.AsError(err).Outcome == upstream.Draining, "Warm after Close says %v", err)
+		testsupport.True(t, exchange.AsError(err).Outcome == exchange.Draining, "Warm after Close says %v", err)
 	})
 }
 
@@ -140,7 +140,7 @@ func TestConnectionDialledDuringCloseIsClosed(t *testing.T) {
 		r := ask(t, p, sec)
 		closed := make(chan struct{})
 		go func() { p.Close(t.Context()); close(closed) }()
-		r.wantErr(upstream.Draining, 0)
+		r.wantErr(exchange.Draining, 0)
 		// The dialer notices the end of its context too late.
 		s.locked(func() { s.script = nil })
 		close(through)

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"adbuffer/internal/machine/rates"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // renewal is the time within which SetOptions replaces connections with outdated settings. The pool
@@ -18,22 +18,22 @@ const renewal = 5 * time.Second
 const replaceWithin = time.Minute
 
 // expired returns why m should take no more requests, or NotClosed.
-func (c *connections) expired(m *member, now time.Time) upstream.CloseReason {
+func (c *connections) expired(m *member, now time.Time) exchange.CloseReason {
 	timeout := c.idleRule.timeout()
 	switch {
 	case !m.retireAt.IsZero() && !now.Before(m.retireAt):
 		return m.retireWhy
 	case m.inUse == 0 && (timeout > 0 && now.Sub(m.used) >= timeout || m.outlivesAnnounced(now)):
-		return upstream.ClosedIdle
+		return exchange.ClosedIdle
 	default:
-		return upstream.NotClosed
+		return exchange.NotClosed
 	}
 }
 
 // setMaxAge sets when m is too old: max_age ±10 % after it was opened, so that connections that
 // were opened together do not close together.
 func (m *member) setMaxAge(maxAge time.Duration) {
-	m.retireAt, m.retireWhy = time.Time{}, upstream.ClosedMaxAge
+	m.retireAt, m.retireWhy = time.Time{}, exchange.ClosedMaxAge
 	if maxAge > 0 {
 		m.retireAt = m.opened.Add(rates.Jitter(maxAge, 0.1))
 	}
@@ -42,7 +42,7 @@ func (m *member) setMaxAge(maxAge time.Duration) {
 // renew retires m soon if it was opened with outdated settings.
 func (m *member) renew(o *Options, now time.Time) {
 	if m.version != o.ConnVersion {
-		m.retireSoon(upstream.ClosedMaxAge, now)
+		m.retireSoon(exchange.ClosedMaxAge, now)
 	}
 }
 
@@ -52,7 +52,7 @@ func (c *connections) expireIdle(now time.Time) {
 	for _, e := range c.endpoints.all {
 		e.idle.list = slices.DeleteFunc(e.idle.list, func(m *member) bool {
 			why := c.expired(m, now)
-			if why == upstream.NotClosed {
+			if why == exchange.NotClosed {
 				return false
 			}
 			c.kept--
@@ -70,13 +70,13 @@ func (c *connections) expireIdle(now time.Time) {
 func (c *connections) expireShared(now time.Time) {
 	if c.shared.staying() > c.sharedLimit() {
 		if m := c.shared.spare(); m != nil {
-			c.drain(m, upstream.ClosedDrain)
+			c.drain(m, exchange.ClosedDrain)
 		}
 	}
 	for i := len(c.shared.list) - 1; i >= 0; i-- {
 		m := c.shared.list[i]
 		switch why := c.expired(m, now); {
-		case why == upstream.NotClosed:
+		case why == exchange.NotClosed:
 		case m.inUse > 0 && !c.shared.roomy(m) && now.Sub(m.retireAt) < replaceWithin:
 			if !m.aging {
 				m.aging = true

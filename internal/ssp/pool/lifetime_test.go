@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 func TestIdleConnectionsAreClosedAfterIdleTimeout(t *testing.T) {
@@ -18,7 +18,7 @@ func TestIdleConnectionsAreClosedAfterIdleTimeout(t *testing.T) {
 		testsupport.Equal(t, s.openCount(), 1, "%d connections are open, want only the one that was used")
 		pass(10 * sec)
 		testsupport.Equal(t, s.openCount(), 0, "%d connections are open")
-		testsupport.Equal(t, p.closedFor(upstream.ClosedIdle), 3, "%d connections closed as idle")
+		testsupport.Equal(t, p.closedFor(exchange.ClosedIdle), 3, "%d connections closed as idle")
 	})
 }
 
@@ -46,7 +46,7 @@ func TestOldConnectionIsNotGivenToWaiters(t *testing.T) {
 		pass(20 * msec)
 		r.wantConn(1, 10*msec)
 		r.do()
-		testsupport.Equal(t, p.closedFor(upstream.ClosedMaxAge), 1, "%d connections closed for max_age")
+		testsupport.Equal(t, p.closedFor(exchange.ClosedMaxAge), 1, "%d connections closed for max_age")
 	})
 }
 
@@ -61,7 +61,7 @@ func TestMaxAgeVariesByATenth(t *testing.T) {
 		testsupport.Between(t, s.openCount(), 60, 140, "%d of 200 connections are open at 100 s, want about half")
 		pass(11 * sec)
 		testsupport.Equal(t, s.openCount(), 0, "%d connections are open at 111 s")
-		testsupport.Equal(t, p.closedFor(upstream.ClosedMaxAge), 200, "%d connections closed for max_age")
+		testsupport.Equal(t, p.closedFor(exchange.ClosedMaxAge), 200, "%d connections closed for max_age")
 	})
 }
 
@@ -85,7 +85,7 @@ func TestConnectionCarriesAtMostMaxRequests(t *testing.T) {
 			carried = append(carried, c.done)
 		}
 		testsupport.True(t, len(carried) == 4 && carried[0] == 3 && carried[1] == 3 && carried[2] == 3 && carried[3] == 1, "connections carried %v requests, want 3, 3, 3, 1", carried)
-		testsupport.Equal(t, p.closedFor(upstream.ClosedMaxRequests), 3, "%d connections closed for max_requests")
+		testsupport.Equal(t, p.closedFor(exchange.ClosedMaxRequests), 3, "%d connections closed for max_requests")
 		testsupport.Equal(t, observed(t, p.stats.requestsPerConn).GetSampleSum(), 9, "closed connections carried %v requests")
 	})
 }
@@ -110,7 +110,7 @@ func TestOldConnectionIsReplacedBeforeItDrains(t *testing.T) {
 			pass(2 * sec)
 			testsupport.Between(t, s.dialCount(), 5, 8, "%d connections in 60 s of max_age 10 s, want 5 to 8")
 			for _, c := range s.conns[:len(s.conns)-1] {
-				testsupport.Equal(t, c.CloseReason(), upstream.ClosedMaxAge, "connection %[2]d was closed for %[1]q", c.n)
+				testsupport.Equal(t, c.CloseReason(), exchange.ClosedMaxAge, "connection %[2]d was closed for %[1]q", c.n)
 			}
 		})
 	}
@@ -119,11 +119,11 @@ func TestOldConnectionIsReplacedBeforeItDrains(t *testing.T) {
 func TestOldConnectionDrainsOnceAnotherIsOpen(t *testing.T) {
 	overHTTP2(t, func(o *Options) { o.MaxHTTP2Conns, o.MaxAge = 1, 10*sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		acquire(t, p)
-		for p.Snapshot().Idle[upstream.HTTP2] == 0 {
+		for p.Snapshot().Idle[exchange.HTTP2] == 0 {
 			pass(msec)
 		}
 		snap := p.Snapshot()
-		testsupport.True(t, snap.Draining[upstream.HTTP2] == 1, "%d connections drain, want the old one", snap.Draining[upstream.HTTP2])
+		testsupport.True(t, snap.Draining[exchange.HTTP2] == 1, "%d connections drain, want the old one", snap.Draining[exchange.HTTP2])
 	})
 }
 
@@ -144,13 +144,13 @@ func TestOldConnectionDrainsEvenIfNoOtherCanBeOpened(t *testing.T) {
 		age := time.Since(began)
 		testsupport.True(t, age >= replaceWithin && age <= replaceWithin+15*sec, "the old connection was drained after %v, want max_age and a minute", age)
 		synctest.Wait()
-		testsupport.Equal(t, s.conn(0).CloseReason(), upstream.ClosedMaxAge, "it was closed for %q")
+		testsupport.Equal(t, s.conn(0).CloseReason(), exchange.ClosedMaxAge, "it was closed for %q")
 	})
 }
 
 // A connection is idle for at most as long as its SSP has announced, also if the janitor has not run.
 func TestConnectionIsIdleForAtMostTheAnnouncedTime(t *testing.T) {
-	for name, protocol := range map[string]upstream.Protocol{"exclusive": upstream.HTTP1, "pipelined": upstream.HTTP1Pipelined} {
+	for name, protocol := range map[string]exchange.Protocol{"exclusive": exchange.HTTP1, "pipelined": exchange.HTTP1Pipelined} {
 		runInBubble(t, name, func(o *Options) { o.IdleTimeout, o.Protocol = 10*sec, protocol }, func(t *testing.T, s *fakeSSP, p *Pool) {
 			s.always(dialResult{after: 10 * msec, protocol: protocol})
 			s.locked(func() { s.idleLimit = 500 * msec })
@@ -163,17 +163,17 @@ func TestConnectionIsIdleForAtMostTheAnnouncedTime(t *testing.T) {
 			testsupport.MustEqual(t, s.openCount(), 1, "%d connections are open: the test must run before the janitor")
 			r = acquire(t, p)
 			testsupport.Equal(t, r.conn().n, 1, "after the announced time the request got connection %d")
-			testsupport.Equal(t, p.closedFor(upstream.ClosedIdle), 1, "%d connections closed as idle")
+			testsupport.Equal(t, p.closedFor(exchange.ClosedIdle), 1, "%d connections closed as idle")
 			r.do()
 			pass(2 * sec)
 			testsupport.Equal(t, s.openCount(), 0, "%d connections are open")
-			testsupport.Equal(t, p.closedFor(upstream.ClosedIdle), 2, "%d connections closed as idle")
+			testsupport.Equal(t, p.closedFor(exchange.ClosedIdle), 2, "%d connections closed as idle")
 		})
 	}
 }
 
 func TestConnectionWithoutAnyAnnouncedTimeIsNotReused(t *testing.T) {
-	for name, protocol := range map[string]upstream.Protocol{"exclusive": upstream.HTTP1, "pipelined": upstream.HTTP1Pipelined} {
+	for name, protocol := range map[string]exchange.Protocol{"exclusive": exchange.HTTP1, "pipelined": exchange.HTTP1Pipelined} {
 		runInBubble(t, name, func(o *Options) { o.MaxConns, o.Protocol = 1, protocol }, func(t *testing.T, s *fakeSSP, p *Pool) {
 			s.always(dialResult{after: 10 * msec, protocol: protocol, places: 1})
 			s.locked(func() { s.idleLimit = -500 * msec })
@@ -185,7 +185,7 @@ func TestConnectionWithoutAnyAnnouncedTimeIsNotReused(t *testing.T) {
 			waits.do()
 			r := acquire(t, p)
 			testsupport.Equal(t, r.conn().n, 2, "the next request got connection %d")
-			testsupport.Equal(t, p.closedFor(upstream.ClosedIdle), 2, "%d connections closed as idle")
+			testsupport.Equal(t, p.closedFor(exchange.ClosedIdle), 2, "%d connections closed as idle")
 		})
 	}
 }

@@ -6,10 +6,10 @@ import (
 
 	"adbuffer/internal/ssp/balancer"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
-var errLocal = &upstream.Error{Outcome: upstream.LocalError, Progress: upstream.NotSent, Detail: "no file is left, by the script"}
+var errLocal = &exchange.Error{Outcome: exchange.LocalError, Progress: exchange.NotSent, Detail: "no file is left, by the script"}
 
 // failLocally makes all dials fail because of adbuffer's machine, until the time.
 func (s *fakeSSP) failLocally(until time.Time) {

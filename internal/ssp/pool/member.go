@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // member is an SSP connection of the pool. It is the connection's Owner.
@@ -22,11 +22,11 @@ type member struct {
 
 	// dial sets these fields before the pool knows the member; they never change.
 
-	addr     upstream.Address
+	addr     exchange.Address
 	ep       *endpoint
 	version  int // Options.ConnVersion when the dial began
-	conn     upstream.Conn
-	protocol upstream.Protocol
+	conn     exchange.Conn
+	protocol exchange.Protocol
 	beside   bool // opened for HTTP/1 beside HTTP/2 connections; see beside.go
 
 	// Pool.mu guards the fields below.
@@ -45,12 +45,12 @@ type member struct {
 	aging      bool // too old, but still needed: drains when another connection is open
 	violated   bool // closed after an HTTP/2 violation that is already counted
 	draining   bool
-	why        upstream.CloseReason // why it drains
+	why        exchange.CloseReason // why it drains
 	used       time.Time            // when a place was last acquired or released
 	idleFor    time.Duration        // idle time before its place was last acquired; not reliable if multiplexed
 	opened     time.Time
 	retireAt   time.Time            // zero = never
-	retireWhy  upstream.CloseReason // why it retires then
+	retireWhy  exchange.CloseReason // why it retires then
 	idleLimit  time.Duration        // Conn.IdleLimit when the last place in use was released
 
 	worked atomic.Bool // an exchange on it got a response; set only if multiplexed
@@ -65,18 +65,18 @@ type lease struct {
 
 // newMember returns a member without a connection. Pool.mu must be held.
 func newMember(p *Pool) *member {
-	m := &member{pool: p, version: p.opts.ConnVersion, idleLimit: upstream.NoIdleLimit}
+	m := &member{pool: p, version: p.opts.ConnVersion, idleLimit: exchange.NoIdleLimit}
 	m.leases = [2]lease{{m: m}, {m: m, probe: true}}
 	return m
 }
 
 // exclusive reports whether m carries one exchange at a time.
-func (m *member) exclusive() bool { return m.protocol == upstream.HTTP1 || m.single }
+func (m *member) exclusive() bool { return m.protocol == exchange.HTTP1 || m.single }
 
 // takes reports whether m, which is multiplexed, has a place for a request. alone says that the
 // request must be alone.
 func (m *member) takes(alone bool) bool {
-	return m.inUse < m.places && (!alone || m.inUse == 0 || m.protocol != upstream.HTTP1Pipelined)
+	return m.inUse < m.places && (!alone || m.inUse == 0 || m.protocol != exchange.HTTP1Pipelined)
 }
 
 // outlivesAnnounced reports whether m, of which no place is in use, has been idle for as long as its SSP
@@ -85,18 +85,18 @@ func (m *member) outlivesAnnounced(now time.Time) bool {
 	return m.idleLimit <= 0 || now.Sub(m.used) >= m.idleLimit
 }
 
-// Freed implements upstream.Owner.
-func (m *member) Freed(held time.Duration, by upstream.Payer) { m.pool.release(m, max(held, 0), by) }
+// Freed implements exchange.Owner.
+func (m *member) Freed(held time.Duration, by exchange.Payer) { m.pool.release(m, max(held, 0), by) }
 
-// Changed implements upstream.Owner.
+// Changed implements exchange.Owner.
 func (m *member) Changed() { m.pool.changed(m) }
 
 // Place is one place on a connection, in use by one exchange. Do releases it, or Release if it is
 // unused. Exactly one of them must be called, once.
 type Place struct{ *lease }
 
-// Do runs ex on the place. See upstream.Conn.
-func (pl Place) Do(ex *upstream.Exchange) error {
+// Do runs ex on the place. See exchange.Conn.
+func (pl Place) Do(ex *exchange.Exchange) error {
 	m := pl.m
 	err := m.conn.Do(ex)
 	if err == nil {
@@ -107,7 +107,7 @@ func (pl Place) Do(ex *upstream.Exchange) error {
 		switch {
 		case m.beside:
 			m.pool.besideEnded(nil)
-		case m.protocol != upstream.HTTP1:
+		case m.protocol != exchange.HTTP1:
 			m.pool.demotion.responded(ex.Client)
 			if !m.worked.Load() {
 				m.worked.Store(true)
@@ -119,26 +119,26 @@ func (pl Place) Do(ex *upstream.Exchange) error {
 	if m.beside {
 		m.pool.besideEnded(err)
 	}
-	e := upstream.AsError(err)
+	e := exchange.AsError(err)
 	if e.Stale && m.exclusive() {
 		ex.LostAfter = max(m.idleFor, 1)
 	}
-	if e.BlamesHTTP2() || e.Progress == upstream.NotProcessed {
+	if e.BlamesHTTP2() || e.Progress == exchange.NotProcessed {
 		m.pool.failed(m, e, ex.Client)
 	}
 	return err
 }
 
 // Release releases the place of ex unused.
-func (pl Place) Release(ex *upstream.Exchange) {
+func (pl Place) Release(ex *exchange.Exchange) {
 	pl.m.pool.release(pl.m, unused, ex.Payer)
 	if pl.probe {
-		pl.m.pool.probeEnded(pl.m, upstream.Neutral)
+		pl.m.pool.probeEnded(pl.m, exchange.Neutral)
 	}
 }
 
 // Protocol returns the protocol of the place's connection.
-func (pl Place) Protocol() upstream.Protocol { return pl.m.protocol }
+func (pl Place) Protocol() exchange.Protocol { return pl.m.protocol }
 
 // Host returns the value of the Host field of requests to the place's endpoint: host[:port].
 func (pl Place) Host() string { return pl.m.addr.Authority }

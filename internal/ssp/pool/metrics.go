@@ -8,7 +8,7 @@ import (
 
 	"adbuffer/internal/machine/metrics"
 	"adbuffer/internal/ssp/balancer"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // NewCollector returns a collector of what pools returns at each scrape.
@@ -67,7 +67,7 @@ func (p *Pool) collect(to metrics.Sink) {
 	s := p.Snapshot()
 	to = to.With(s.SSP)
 	o := p.Options()
-	for pr := upstream.HTTP1; pr < upstream.Protocols; pr++ {
+	for pr := exchange.HTTP1; pr < exchange.Protocols; pr++ {
 		opened := p.stats.openedBy[pr].Load()
 		if !o.speaks(pr) && opened == 0 {
 			continue
@@ -78,7 +78,7 @@ func (p *Pool) collect(to metrics.Sink) {
 		to.Counter(descOpened, opened, pr.String())
 	}
 	// The protocol of a dial is unknown until the dial ends.
-	to.Gauge(descConnections, float64(s.Dialing), upstream.Unknown.String(), "dialing")
+	to.Gauge(descConnections, float64(s.Dialing), exchange.Unknown.String(), "dialing")
 	to.Gauge(descConnectionsLimit, float64(s.ConnectionsLimit))
 	to.Gauge(descPlacesInUse, float64(s.PlacesInUse))
 	to.Gauge(descPlacesLimit, float64(s.PlacesLimit))
@@ -99,7 +99,7 @@ func (p *Pool) collect(to metrics.Sink) {
 			to.Counter(descAutoDecisions, n, kind)
 		}
 	}
-	for r := upstream.NotClosed + 1; r < upstream.CloseReasons; r++ {
+	for r := exchange.NotClosed + 1; r < exchange.CloseReasons; r++ {
 		to.CounterIf(o.closesFor(r), descClosed, p.stats.closedBy[r].Load(), r.String())
 	}
 	named := false
@@ -110,7 +110,7 @@ func (p *Pool) collect(to metrics.Sink) {
 	for state := balancer.Enabled; state <= balancer.Disabled; state++ {
 		to.Bool(descSSPState, s.State == state.String(), state.String())
 	}
-	to.CounterIf(o.Protocol == upstream.Unknown, descDemotions, s.Demotions)
+	to.CounterIf(o.Protocol == exchange.Unknown, descDemotions, s.Demotions)
 	to.Counter(descStale, p.stats.stale.Load())
 	to.CounterIf(o.Fair, descFairEvicted, p.stats.fairEvicted.Load())
 	if o.Fair {
@@ -131,24 +131,24 @@ func (p *Pool) collect(to metrics.Sink) {
 }
 
 // speaks reports whether a connection may have this protocol.
-func (o *Options) speaks(pr upstream.Protocol) bool {
-	return o.Protocol == pr || o.Protocol == upstream.Unknown && pr != upstream.HTTP1Pipelined
+func (o *Options) speaks(pr exchange.Protocol) bool {
+	return o.Protocol == pr || o.Protocol == exchange.Unknown && pr != exchange.HTTP1Pipelined
 }
 
 // encrypted reports whether connections are TLS.
 func (o *Options) encrypted() bool { return o.TLSTimeout > 0 }
 
 // closesFor reports whether a connection may be closed for this reason.
-func (o *Options) closesFor(r upstream.CloseReason) bool {
+func (o *Options) closesFor(r exchange.CloseReason) bool {
 	switch r {
-	case upstream.ClosedMaxRequests:
+	case exchange.ClosedMaxRequests:
 		return o.MaxRequests > 0
-	case upstream.ClosedGoaway:
-		return o.speaks(upstream.HTTP2)
-	case upstream.ClosedDNS:
+	case exchange.ClosedGoaway:
+		return o.speaks(exchange.HTTP2)
+	case exchange.ClosedDNS:
 		return slices.ContainsFunc(o.Endpoints, func(e balancer.Options) bool { return isName(e.Name) })
-	case upstream.ClosedUnsolicited, upstream.ClosedLeftover:
-		return o.Protocol != upstream.HTTP2
+	case exchange.ClosedUnsolicited, exchange.ClosedLeftover:
+		return o.Protocol != exchange.HTTP2
 	}
 	return true
 }

@@ -11,7 +11,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // observed returns what a histogram of client_golang has observed.
@@ -52,7 +52,7 @@ func TestMetricsShowWhatThePoolDid(t *testing.T) {
 		s.set(func(c dialCall) dialResult {
 			switch c.n {
 			case 1:
-				return dialResult{after: 20 * msec, protocol: upstream.HTTP2, places: 2}
+				return dialResult{after: 20 * msec, protocol: exchange.HTTP2, places: 2}
 			case 3, 4:
 				return dialResult{after: 3 * msec, err: errRefused}
 			default:
@@ -67,10 +67,10 @@ func TestMetricsShowWhatThePoolDid(t *testing.T) {
 		pass(10 * msec) // its dial fails twice: then it waits for a place
 		f = ask(t, p, sec)
 		pass(100 * msec)
-		e.wantErr(upstream.PendingTimeout, 56*msec)
-		f.wantErr(upstream.PendingFull, 0)
+		e.wantErr(exchange.PendingTimeout, 56*msec)
+		f.wantErr(exchange.PendingFull, 0)
 		a.do()
-		s.conn(1).goAway(upstream.ClosedGoaway)
+		s.conn(1).goAway(exchange.ClosedGoaway)
 		wantExposition(t, p, "two-protocols.prom",
 			"adbuffer_pool_connections", "adbuffer_pool_connections_limit", "adbuffer_pool_connections_opened_total",
 			"adbuffer_pool_connections_closed_total", "adbuffer_pool_places_in_use", "adbuffer_pool_places_limit",

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"adbuffer/internal/machine/capacity"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // Need is the number of places and connections that the requests of the last minute needed, by
@@ -86,7 +86,7 @@ func (p *Pool) updateNeed(now time.Time) {
 	// Erlang C takes microseconds for hundreds of places, so it runs outside the lock.
 	need := Need{WindowSeconds: window.Seconds(), ArrivalsPerSecond: rate, HoldSeconds: hold.Seconds(), Load: capacity.Load(rate, hold)}
 	need.AdvisedPlaces = capacity.Places(rate, hold, capacity.DefaultWaitingShare)
-	if protocol == upstream.HTTP2 {
+	if protocol == exchange.HTTP2 {
 		need.AdvisedConnections = capacity.HTTP2GrownConns(need.AdvisedPlaces, perConn)
 	} else {
 		need.AdvisedConnections = capacity.HTTP2Conns(need.AdvisedPlaces, perConn)

@@ -8,7 +8,7 @@ import (
 
 	"adbuffer/internal/machine/capacity"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // drive sends a request every interval, for length.
@@ -16,7 +16,7 @@ func drive(t testing.TB, p *Pool, every, length time.Duration) {
 	t.Helper()
 	for range length / every {
 		go func() {
-			ex := &upstream.Exchange{Deadline: time.Now().Add(sec)}
+			ex := &exchange.Exchange{Deadline: time.Now().Add(sec)}
 			if place, err := p.Acquire(ex); err == nil {
 				place.Do(ex)
 			}
@@ -26,8 +26,8 @@ func drive(t testing.TB, p *Pool, every, length time.Duration) {
 	synctest.Wait()
 }
 
-func holding(d time.Duration) func(*fakeConn, *upstream.Exchange) error {
-	return func(*fakeConn, *upstream.Exchange) error { time.Sleep(d); return nil }
+func holding(d time.Duration) func(*fakeConn, *exchange.Exchange) error {
+	return func(*fakeConn, *exchange.Exchange) error { time.Sleep(d); return nil }
 }
 
 func wantNear(t *testing.T, what string, got, want float64) {
@@ -65,8 +65,8 @@ func TestNeedCountsRefusedRequests(t *testing.T) {
 }
 
 func TestAdvisedHTTP2ConnectionsAreAtMostHalfFull(t *testing.T) {
-	inBubble(t, func(o *Options) { o.Protocol, o.MaxConns, o.MaxHTTP2Conns = upstream.HTTP2, 8, 8 }, func(t *testing.T, s *fakeSSP, p *Pool) {
-		s.always(dialResult{protocol: upstream.HTTP2, places: 10})
+	inBubble(t, func(o *Options) { o.Protocol, o.MaxConns, o.MaxHTTP2Conns = exchange.HTTP2, 8, 8 }, func(t *testing.T, s *fakeSSP, p *Pool) {
+		s.always(dialResult{protocol: exchange.HTTP2, places: 10})
 		s.do = holding(100 * msec)
 		drive(t, p, 10*msec, 20*sec)
 		n := p.Snapshot().Need

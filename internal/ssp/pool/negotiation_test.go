@@ -5,12 +5,12 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // auto configures a pool that negotiates the protocol by ALPN.
 func auto(o *Options) {
-	o.Protocol = upstream.Unknown
+	o.Protocol = exchange.Unknown
 	o.MaxConns, o.MaxIdle, o.MaxHTTP2Conns, o.MaxPending = 256, 256, 4, 512
 }
 
@@ -18,14 +18,14 @@ func auto(o *Options) {
 func (s *fakeSSP) speakHTTP2() {
 	s.set(func(c dialCall) dialResult {
 		if c.offer {
-			return dialResult{after: 10 * msec, protocol: upstream.HTTP2}
+			return dialResult{after: 10 * msec, protocol: exchange.HTTP2}
 		}
 		return dialResult{after: 10 * msec}
 	})
 }
 
 func TestOneProbeWhileTheProtocolIsUnknown(t *testing.T) {
-	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
+	for _, protocol := range []exchange.Protocol{exchange.HTTP1, exchange.HTTP2} {
 		runInBubble(t, protocol.String(), auto, func(t *testing.T, s *fakeSSP, p *Pool) {
 			s.always(dialResult{after: 10 * msec, protocol: protocol})
 			all := askAll(t, p, 150, sec)
@@ -35,7 +35,7 @@ func TestOneProbeWhileTheProtocolIsUnknown(t *testing.T) {
 			testsupport.True(t, snap.Pending == 0 && snap.WaitingForDials == 150, "%d wait for a place and %d for dials, want 0 and 150", snap.Pending, snap.WaitingForDials)
 			pass(2 * msec)
 			want := 1 + 16 // max_dials
-			if protocol == upstream.HTTP2 {
+			if protocol == exchange.HTTP2 {
 				want = 2 // 150 streams, 100 per connection
 			}
 			testsupport.Equal(t, s.dialCount(), want, "%d dials after the probe")
@@ -52,7 +52,7 @@ func TestFailedProbeIsFollowedByAnother(t *testing.T) {
 			if c.n < 2 {
 				return dialResult{after: 5 * msec, err: errRefused}
 			}
-			return dialResult{after: 5 * msec, protocol: upstream.HTTP2}
+			return dialResult{after: 5 * msec, protocol: exchange.HTTP2}
 		})
 		a, b := ask(t, p, sec), ask(t, p, sec)
 		pass(20 * msec)
@@ -96,15 +96,15 @@ func TestConnectionsAreUsedByTheirNegotiatedProtocol(t *testing.T) {
 		// A balancer with backends of both protocols.
 		s.set(func(c dialCall) dialResult {
 			if c.offer && c.n != 1 {
-				return dialResult{after: 10 * msec, protocol: upstream.HTTP2, places: 3}
+				return dialResult{after: 10 * msec, protocol: exchange.HTTP2, places: 3}
 			}
 			return dialResult{after: 10 * msec}
 		})
 		all := askAll(t, p, 14, sec) // 2×3 streams and 8 connections
 		pass(300 * msec)
 		snap := p.Snapshot()
-		if snap.Active[upstream.HTTP2] != 2 || snap.Active[upstream.HTTP1] != 8 {
-			t.Errorf("%d HTTP/2 and %d HTTP/1 connections, want 2 and 8", snap.Active[upstream.HTTP2], snap.Active[upstream.HTTP1])
+		if snap.Active[exchange.HTTP2] != 2 || snap.Active[exchange.HTTP1] != 8 {
+			t.Errorf("%d HTTP/2 and %d HTTP/1 connections, want 2 and 8", snap.Active[exchange.HTTP2], snap.Active[exchange.HTTP1])
 		}
 		testsupport.True(t, snap.PlacesInUse == 14 && snap.PlacesLimit == 14, "%d of %d places in use, want 14 of 14", snap.PlacesInUse, snap.PlacesLimit)
 		doAll(all)
@@ -113,8 +113,8 @@ func TestConnectionsAreUsedByTheirNegotiatedProtocol(t *testing.T) {
 }
 
 func TestHTTP2IsOfferedOnlyIfAllowed(t *testing.T) {
-	for protocol, want := range map[upstream.Protocol]bool{
-		upstream.Unknown: true, upstream.HTTP2: true, upstream.HTTP1: false, upstream.HTTP1Pipelined: false,
+	for protocol, want := range map[exchange.Protocol]bool{
+		exchange.Unknown: true, exchange.HTTP2: true, exchange.HTTP1: false, exchange.HTTP1Pipelined: false,
 	} {
 		inBubble(t, func(o *Options) { o.Protocol = protocol }, func(t *testing.T, s *fakeSSP, p *Pool) {
 			s.always(dialResult{protocol: protocol})

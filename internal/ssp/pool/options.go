@@ -5,7 +5,7 @@ import (
 
 	"adbuffer/internal/machine/lag"
 	"adbuffer/internal/ssp/balancer"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // Options are the settings of a pool. config/reference.yaml says what each setting does, and what
@@ -38,7 +38,7 @@ type Options struct {
 	Lag *lag.Meter
 
 	// Protocol is the protocol of all connections, or Unknown if ALPN decides.
-	Protocol upstream.Protocol
+	Protocol exchange.Protocol
 	// PipelineDepth and MaxStreams are the maximum places of a connection of these protocols.
 	PipelineDepth, MaxStreams int
 
@@ -65,11 +65,11 @@ func (o *Options) waitForDial() time.Duration { return o.dialLimit() + 2*dialGra
 
 // placesPerConn returns the maximum places of a connection with the protocol, 1 if the protocol is
 // unknown.
-func (o *Options) placesPerConn(pr upstream.Protocol) int {
+func (o *Options) placesPerConn(pr exchange.Protocol) int {
 	switch pr {
-	case upstream.HTTP2:
+	case exchange.HTTP2:
 		return o.MaxStreams
-	case upstream.HTTP1Pipelined:
+	case exchange.HTTP1Pipelined:
 		return o.PipelineDepth
 	default:
 		return 1

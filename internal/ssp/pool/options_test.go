@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 func changeOptions(p *Pool, change func(*Options)) {
@@ -28,7 +28,7 @@ func TestLoweredMaxConnsClosesIdleConnectionsAtOnceAndUsedOnesLater(t *testing.T
 			synctest.Wait()
 			testsupport.Equal(t, s.openCount(), 3, "%d connections are open after %d were released", i+1)
 		}
-		testsupport.Equal(t, p.closedFor(upstream.ClosedDrain), 5, "%d connections closed as drained")
+		testsupport.Equal(t, p.closedFor(exchange.ClosedDrain), 5, "%d connections closed as drained")
 		fill(t, p, 3)
 		testsupport.Equal(t, s.dialCount(), 8, "%d dials, want only the first 8")
 	})
@@ -66,7 +66,7 @@ func TestLoweredMaxHTTP2ConnsDrainsTheSurplus(t *testing.T) {
 		synctest.Wait()
 		testsupport.Equal(t, s.openCount(), 2, "%d connections are open, want the two in use")
 		snap := p.Snapshot()
-		if snap.Active[upstream.HTTP2] != 1 || snap.Draining[upstream.HTTP2] != 1 || snap.PlacesLimit != 11 {
+		if snap.Active[exchange.HTTP2] != 1 || snap.Draining[exchange.HTTP2] != 1 || snap.PlacesLimit != 11 {
 			t.Errorf("the pool is %+v, want one active and one draining connection, with ten places and one", snap)
 		}
 		useAll([]*request{a, b})
@@ -86,7 +86,7 @@ func TestLoweredMaxPendingRefusesTheLastRequests(t *testing.T) {
 			if i < 2 {
 				r.wantWaits()
 			} else {
-				r.wantErr(upstream.PendingFull, 0)
+				r.wantErr(exchange.PendingFull, 0)
 			}
 		}
 		useAll(append(all[:2:2], held))
@@ -100,8 +100,8 @@ func TestNewTimeoutsApplyToLaterRequests(t *testing.T) {
 		changeOptions(p, func(o *Options) { o.PendingTimeout = 20 * msec })
 		after := ask(t, p, sec)
 		pass(100 * msec)
-		before.wantErr(upstream.PendingTimeout, 50*msec)
-		after.wantErr(upstream.PendingTimeout, 20*msec)
+		before.wantErr(exchange.PendingTimeout, 50*msec)
+		after.wantErr(exchange.PendingTimeout, 20*msec)
 	})
 }
 
@@ -192,6 +192,6 @@ func TestProtocolOfARunningPoolCannotBeChanged(t *testing.T) {
 		defer func() {
 			testsupport.True(t, recover() != nil, "no panic")
 		}()
-		changeOptions(p, func(o *Options) { o.Protocol = upstream.HTTP2 })
+		changeOptions(p, func(o *Options) { o.Protocol = exchange.HTTP2 })
 	})
 }

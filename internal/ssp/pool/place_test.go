@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 func TestRequestWithAStaleConnectionWaitsAtTheFront(t *testing.T) {
@@ -24,7 +24,7 @@ func TestRequestWithAStaleConnectionWaitsAtTheFront(t *testing.T) {
 		second.wantConn(1, 10*time.Millisecond)
 		second.do()
 		testsupport.Equal(t, p.stats.stale.Load(), 1, "%d stale connections counted")
-		testsupport.Equal(t, p.stats.closedBy[upstream.ClosedUnsolicited].Load(), 1, "%d connections closed for unsolicited bytes")
+		testsupport.Equal(t, p.stats.closedBy[exchange.ClosedUnsolicited].Load(), 1, "%d connections closed for unsolicited bytes")
 		a, b := p.stats.arrivals.Load(), p.stats.acquire[reused].Count()+p.stats.acquire[dialed].Count()+p.stats.acquire[waited].Count()
 		testsupport.True(t, a == 3 && b == 3, "%d requests arrived and %d got one, want 3 and 3", a, b)
 	})
@@ -36,10 +36,10 @@ func TestAllStaleConnectionsAreSkipped(t *testing.T) {
 		pass(20 * time.Millisecond)
 		doAll(all)
 		for _, n := range []int{3, 2, 0} { // connection 1 stays: it is not the last used
-			s.conn(n).closeItself(upstream.ClosedByPeer)
+			s.conn(n).closeItself(exchange.ClosedByPeer)
 		}
 		r := acquire(t, p)
-		testsupport.True(t, r.took == 0 && r.conn().reason == upstream.NotClosed, "got connection %d after %v", r.conn().n, r.took)
+		testsupport.True(t, r.took == 0 && r.conn().reason == exchange.NotClosed, "got connection %d after %v", r.conn().n, r.took)
 		testsupport.Equal(t, s.openCount(), 1, "%d connections are open")
 		r.do()
 	})
@@ -87,7 +87,7 @@ func TestPlaceKnowsTheHostOfItsEndpoint(t *testing.T) {
 		r := acquire(t, p)
 		testsupport.Equal(t, r.place.Host(), "ssp0.test", "the host is %q")
 		s.locked(func() {
-			s.addrs = []upstream.Address{{Endpoint: upstream.Endpoint{Authority: "ssp0.test:8443"}, AddrPort: s.addrs[0].AddrPort}}
+			s.addrs = []exchange.Address{{Endpoint: exchange.Endpoint{Authority: "ssp0.test:8443"}, AddrPort: s.addrs[0].AddrPort}}
 		})
 		other := acquire(t, p)
 		testsupport.Equal(t, other.place.Host(), "ssp0.test:8443", "the host is %q")

@@ -2,7 +2,7 @@
 // rules.
 //
 // One pool serves one SSP on all cores. It knows no protocol: connections offer places
-// (upstream.Conn), and each request acquires one. The pool prefers the idle connection that was
+// (exchange.Conn), and each request acquires one. The pool prefers the idle connection that was
 // used last, and the multiplexed connection with the fewest requests. If no place is free, the
 // request waits in a bounded queue: first in, first out, or with server.fairness.key by its key
 // (package fairqueue). Meanwhile the pool dials, within max_conns and the governor's limits.
@@ -19,7 +19,7 @@ import (
 	"adbuffer/internal/machine/alarm"
 	"adbuffer/internal/machine/rates"
 	"adbuffer/internal/ssp/balancer"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // Pool gives requests places on one SSP's connections. Create one with New; close it with Close.
@@ -88,7 +88,7 @@ type Pool struct {
 }
 
 // Acquire gets a place for ex, and waits for one until ex.Deadline at the latest. Errors are
-// *upstream.Error with Progress NotSent: PendingFull, PendingTimeout, Deadline, ConnectFailed,
+// *exchange.Error with Progress NotSent: PendingFull, PendingTimeout, Deadline, ConnectFailed,
 // TLSFailed, Draining, or Cancelled.
 //
 // A request with ex.Resent waits in front of other requests, and until its deadline. A request that
@@ -98,7 +98,7 @@ type Pool struct {
 // Acquire sets ex.Times.Queued if it is zero; a caller that has just read the clock may set it
 // before, to the same effect. It sets Acquired, Payer, Endpoint and Peer, and DNS, TCP and TLS if the
 // request waited for a dial.
-func (p *Pool) Acquire(ex *upstream.Exchange) (Place, error) {
+func (p *Pool) Acquire(ex *exchange.Exchange) (Place, error) {
 	now := ex.Times.Queued
 	if now.IsZero() {
 		now = time.Now()
@@ -161,7 +161,7 @@ func (p *Pool) Acquire(ex *upstream.Exchange) (Place, error) {
 
 // takeLocked takes a free place. If no place is free, it puts ex into the queue. again says that ex
 // had a place on a stale connection.
-func (p *Pool) takeLocked(ex *upstream.Exchange, again bool, now time.Time) (*lease, *waiter, error) {
+func (p *Pool) takeLocked(ex *exchange.Exchange, again bool, now time.Time) (*lease, *waiter, error) {
 	if p.closed {
 		return nil, nil, errDraining
 	}
@@ -195,7 +195,7 @@ func (p *Pool) takeLocked(ex *upstream.Exchange, again bool, now time.Time) (*le
 }
 
 // release takes back a place of m that was in use for held, and for which by pays.
-func (p *Pool) release(m *member, held time.Duration, by upstream.Payer) {
+func (p *Pool) release(m *member, held time.Duration, by exchange.Payer) {
 	if held != unused {
 		p.stats.hold.ObserveDuration(held)
 	}
@@ -211,7 +211,7 @@ func (p *Pool) releaseLocked(m *member, held time.Duration) {
 		close(p.drained)
 	}
 	switch {
-	case m.conn.CloseReason() != upstream.NotClosed:
+	case m.conn.CloseReason() != exchange.NotClosed:
 		now := time.Now()
 		p.drainClosedLocked(m, now)
 		p.growLocked(now)
@@ -236,16 +236,16 @@ func (p *Pool) reuseLocked(m *member) {
 	q, isolated := p.nextFor(m)
 	switch {
 	case m.single && p.queue.n > 0 && !isolated && p.growth.full() && !p.growth.sharedFull():
-		p.conns.drain(m, upstream.ClosedDrain) // to make room for a connection with more places
+		p.conns.drain(m, exchange.ClosedDrain) // to make room for a connection with more places
 		p.growLocked(time.Now())
 	case m.single && p.demotion.on(time.Now()):
-		p.conns.drain(m, upstream.ClosedError)
+		p.conns.drain(m, exchange.ClosedError)
 		p.growLocked(time.Now())
 	case p.unneededLocked(m.ep):
-		p.conns.drain(m, upstream.ClosedDrain)
+		p.conns.drain(m, exchange.ClosedDrain)
 	case q.n > 0 && !m.ep.Barred():
 		now := time.Now()
-		if why := p.conns.expired(m, now); why != upstream.NotClosed {
+		if why := p.conns.expired(m, now); why != exchange.NotClosed {
 			p.conns.drain(m, why)
 			p.growLocked(now)
 			return
@@ -274,7 +274,7 @@ func (p *Pool) changed(m *member) {
 		return // not added yet, or removed; addLocked checks a new connection itself
 	}
 	now := time.Now()
-	if m.conn.CloseReason() == upstream.NotClosed {
+	if m.conn.CloseReason() == exchange.NotClosed {
 		p.conns.recount(m)
 	} else {
 		m.ep.idle.remove(m)
@@ -317,7 +317,7 @@ func (p *Pool) responded(m *member) {
 const avoidRefusing = 100 * time.Millisecond
 
 // lostRace records that ex got a response after the SSP had closed a connection on which it was sent.
-func (p *Pool) lostRace(ex *upstream.Exchange) {
+func (p *Pool) lostRace(ex *exchange.Exchange) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -326,17 +326,17 @@ func (p *Pool) lostRace(ex *upstream.Exchange) {
 }
 
 // failed records an error of an exchange on m, for a client, that says something about the SSP.
-func (p *Pool) failed(m *member, e *upstream.Error, client rates.Group) {
+func (p *Pool) failed(m *member, e *exchange.Error, client rates.Group) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if e.BlamesHTTP2() && p.demotableLocked(now) && p.demotion.violatedOn(m, client, now) {
 		p.tryHTTP1Locked(now)
 	}
-	if e.Progress == upstream.NotProcessed && !e.Unsent {
+	if e.Progress == exchange.NotProcessed && !e.Unsent {
 		m.avoidUntil = now.Add(avoidRefusing)
 	}
-	if e.Progress == upstream.NotProcessed && !m.exclusive() && p.conns.probation.refused(m, now) {
+	if e.Progress == exchange.NotProcessed && !m.exclusive() && p.conns.probation.refused(m, now) {
 		p.governor.endedUnprocessed(m.addr, now)
 	}
 }

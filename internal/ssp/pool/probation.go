@@ -3,7 +3,7 @@ package pool
 import (
 	"time"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // probation handles an SSP that closes its multiplexed connections after few requests (GOAWAY, or
@@ -55,7 +55,7 @@ func (pr *probation) earn(m *member) {
 // the SSP processed any request on it.
 func (pr *probation) refused(m *member, now time.Time) (unprocessed bool) {
 	m.refused++
-	if m.conn.CloseReason() == upstream.NotClosed {
+	if m.conn.CloseReason() == exchange.NotClosed {
 		return false // the SSP refused one request, and the connection stays open
 	}
 	processed := m.requests - m.refused // includes requests that are still under way

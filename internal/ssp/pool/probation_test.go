@@ -10,17 +10,17 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
-var errFakeRefused = &upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed, Detail: "the SSP closed the connection without looking at the request"}
+var errFakeRefused = &exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.NotProcessed, Detail: "the SSP closed the connection without looking at the request"}
 
 // processOnly makes the SSP process the first n requests on each connection, and then send a
 // GOAWAY, late after the last response. It refuses the other requests on the connection. If n is 0,
 // it processes no request.
 func (s *fakeSSP) processOnly(n int, takes, late time.Duration) (processed *atomic.Int64) {
 	processed = new(atomic.Int64)
-	s.do = func(c *fakeConn, ex *upstream.Exchange) error {
+	s.do = func(c *fakeConn, ex *exchange.Exchange) error {
 		s.mu.Lock()
 		mine := c.done // the number of this request on c
 		s.mu.Unlock()
@@ -28,12 +28,12 @@ func (s *fakeSSP) processOnly(n int, takes, late time.Duration) (processed *atom
 		switch {
 		case mine > n:
 			time.Sleep(late)
-			c.goAway(upstream.ClosedGoaway)
+			c.goAway(exchange.ClosedGoaway)
 			return errFakeRefused
 		case mine == n && late > 0:
-			time.AfterFunc(late, func() { c.goAway(upstream.ClosedGoaway) })
+			time.AfterFunc(late, func() { c.goAway(exchange.ClosedGoaway) })
 		case mine == n:
-			c.goAway(upstream.ClosedGoaway)
+			c.goAway(exchange.ClosedGoaway)
 		}
 		processed.Add(1)
 		return nil
@@ -43,23 +43,23 @@ func (s *fakeSSP) processOnly(n int, takes, late time.Duration) (processed *atom
 
 // sendUntilProcessed sends a request again and again until the SSP processes it.
 func sendUntilProcessed(p *Pool, deadline time.Duration) (refusals int, err error) {
-	ex := &upstream.Exchange{Deadline: time.Now().Add(deadline), Redials: 1}
+	ex := &exchange.Exchange{Deadline: time.Now().Add(deadline), Redials: 1}
 	for {
 		var place Place
 		if place, err = p.Acquire(ex); err != nil {
 			return refusals, err
 		}
 		err = place.Do(ex)
-		if err == nil || upstream.AsError(err).Progress != upstream.NotProcessed {
+		if err == nil || exchange.AsError(err).Progress != exchange.NotProcessed {
 			return refusals, err
 		}
 		refusals++
-		ex.Resent, ex.Times = true, upstream.Times{}
+		ex.Resent, ex.Times = true, exchange.Times{}
 	}
 }
 
 func http2Pool(o *Options) {
-	o.Protocol = upstream.HTTP2
+	o.Protocol = exchange.HTTP2
 	o.MaxConns, o.MaxHTTP2Conns, o.MaxPending, o.PendingTimeout = 64, 4, 100, sec
 }
 
@@ -69,7 +69,7 @@ func TestSSPThatProcessesOneRequestPerConnectionLosesNone(t *testing.T) {
 	for i, clients := range []int{8, 64, 8, 64} {
 		late := []time.Duration{0, 500 * time.Microsecond}[i/2]
 		inBubble(t, http2Pool, func(t *testing.T, s *fakeSSP, p *Pool) {
-			s.always(dialResult{after: msec, protocol: upstream.HTTP2})
+			s.always(dialResult{after: msec, protocol: exchange.HTTP2})
 			processed := s.processOnly(1, msec, late)
 			const each = 50
 			var refusals, most atomic.Int64
@@ -101,7 +101,7 @@ func TestSSPThatProcessesOneRequestPerConnectionLosesNone(t *testing.T) {
 // connection with more processed than refused requests does not. A connection that stays open ends it.
 func TestProbationIsForNewConnectionsAndEnds(t *testing.T) {
 	inBubble(t, func(o *Options) { http2Pool(o); o.MaxHTTP2Conns = 1 }, func(t *testing.T, s *fakeSSP, p *Pool) {
-		s.always(dialResult{after: msec, protocol: upstream.HTTP2, places: 20})
+		s.always(dialResult{after: msec, protocol: exchange.HTTP2, places: 20})
 		s.processOnly(3, msec, 0)
 		for _, places := range []int{0, 0, 3} {
 			all := askAll(t, p, 10, sec)
@@ -123,8 +123,8 @@ func TestProbationIsForNewConnectionsAndEnds(t *testing.T) {
 		testsupport.Equal(t, s.dialCount(), 4, "%d dials")
 		// 43 requests processed, one refused: an ordinary GOAWAY.
 		held := acquire(t, p)
-		s.last().goAway(upstream.ClosedGoaway)
-		s.locked(func() { s.do = func(*fakeConn, *upstream.Exchange) error { return errFakeRefused } })
+		s.last().goAway(exchange.ClosedGoaway)
+		s.locked(func() { s.do = func(*fakeConn, *exchange.Exchange) error { return errFakeRefused } })
 		held.do()
 		testsupport.Equal(t, p.conns.probation.places, 0, "one refusal after many requests begins a probation: %v")
 	})
@@ -134,7 +134,7 @@ func TestProbationIsForNewConnectionsAndEnds(t *testing.T) {
 // on it as it had places at first: one, one, two, four, and so on.
 func TestPlacesComeBackByDoubling(t *testing.T) {
 	inBubble(t, func(o *Options) { http2Pool(o); o.MaxHTTP2Conns = 1 }, func(t *testing.T, s *fakeSSP, p *Pool) {
-		s.always(dialResult{after: msec, protocol: upstream.HTTP2, places: 100})
+		s.always(dialResult{after: msec, protocol: exchange.HTTP2, places: 100})
 		p.conns.probation.places = 1
 		var places []int
 		for range 9 {
@@ -152,7 +152,7 @@ func TestPlacesComeBackByDoubling(t *testing.T) {
 // request and refuses 99. Its next connections have all their places, so no request waits for a place.
 func TestAnSSPThatRestartsKeepsItsPlaces(t *testing.T) {
 	inBubble(t, func(o *Options) { http2Pool(o); o.PendingTimeout = 50 * msec }, func(t *testing.T, s *fakeSSP, p *Pool) {
-		s.always(dialResult{after: msec, protocol: upstream.HTTP2})
+		s.always(dialResult{after: msec, protocol: exchange.HTTP2})
 		s.processOnly(1, 0, 0)
 		all := askAll(t, p, 400, sec)
 		pass(msec)
@@ -164,13 +164,13 @@ func TestAnSSPThatRestartsKeepsItsPlaces(t *testing.T) {
 		var outcomes sync.Map
 		for range 800 { // 200 a second
 			go func() {
-				ex := &upstream.Exchange{Deadline: time.Now().Add(sec), Redials: 1}
+				ex := &exchange.Exchange{Deadline: time.Now().Add(sec), Redials: 1}
 				place, err := p.Acquire(ex)
 				if err == nil {
 					err = place.Do(ex)
 				}
 				if err != nil {
-					n, _ := outcomes.LoadOrStore(upstream.AsError(err).Outcome, new(atomic.Int64))
+					n, _ := outcomes.LoadOrStore(exchange.AsError(err).Outcome, new(atomic.Int64))
 					n.(*atomic.Int64).Add(1)
 				}
 			}()
@@ -189,17 +189,17 @@ func TestAnSSPThatRestartsKeepsItsPlaces(t *testing.T) {
 // Requests wait for the next connection; refused requests wait until their deadline.
 func TestSSPThatProcessesNothingIsDialledLessAndLessOften(t *testing.T) {
 	inBubble(t, func(o *Options) { http2Pool(o); o.PendingTimeout = 50 * msec }, func(t *testing.T, s *fakeSSP, p *Pool) {
-		s.always(dialResult{after: msec, protocol: upstream.HTTP2})
+		s.always(dialResult{after: msec, protocol: exchange.HTTP2})
 		s.processOnly(0, 0, 0)
 		for range 20 {
 			began := time.Now()
 			refusals, err := sendUntilProcessed(p, sec)
-			outcome, wait := upstream.PendingTimeout, 50*msec
+			outcome, wait := exchange.PendingTimeout, 50*msec
 			if refusals > 0 {
-				outcome, wait = upstream.Deadline, sec
+				outcome, wait = exchange.Deadline, sec
 			}
 			took := time.Since(began)
-			testsupport.True(t, upstream.AsError(err).Outcome == outcome && took == wait, "a request got %v after %v and %d refusals", err, took, refusals)
+			testsupport.True(t, exchange.AsError(err).Outcome == outcome && took == wait, "a request got %v after %v and %d refusals", err, took, refusals)
 			pass(sec - time.Since(began))
 		}
 		// Three dials, then one after each of 1, 2, 4 ms and so on, up to 5 s.
@@ -217,7 +217,7 @@ func TestSSPThatProcessesNothingIsDialledLessAndLessOften(t *testing.T) {
 // After the SSP has processed a request, dials are not spaced.
 func TestSSPThatProcessesARequestIsDialledAtOnceAgain(t *testing.T) {
 	inBubble(t, func(o *Options) { http2Pool(o); o.PendingTimeout = 10 * sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
-		s.always(dialResult{after: msec, protocol: upstream.HTTP2})
+		s.always(dialResult{after: msec, protocol: exchange.HTTP2})
 		s.processOnly(0, 0, 0)
 		_, err := sendUntilProcessed(p, 10*sec) // the spaces grow to seconds
 		testsupport.MustTrue(t, err != nil, "the SSP processed a request")
@@ -225,7 +225,7 @@ func TestSSPThatProcessesARequestIsDialledAtOnceAgain(t *testing.T) {
 		_, err = sendUntilProcessed(p, 10*sec)
 		testsupport.NoError(t, err)
 		for range 2 { // each closes after its responses, which is no reason for a space
-			s.last().goAway(upstream.ClosedGoaway)
+			s.last().goAway(exchange.ClosedGoaway)
 			began := time.Now()
 			_, err := sendUntilProcessed(p, sec)
 			testsupport.True(t, err == nil && time.Since(began) == msec, "a request got %v after %v, want a response after a dial of 1 ms", err, time.Since(began))
@@ -236,12 +236,12 @@ func TestSSPThatProcessesARequestIsDialledAtOnceAgain(t *testing.T) {
 // The SSP refuses single requests on a connection that stays open. Dials are not spaced.
 func TestRefusedRequestsOnAnOpenConnectionDelayNoDial(t *testing.T) {
 	inBubble(t, http2Pool, func(t *testing.T, s *fakeSSP, p *Pool) {
-		s.always(dialResult{after: msec, protocol: upstream.HTTP2})
-		s.do = func(*fakeConn, *upstream.Exchange) error { return errFakeRefused }
+		s.always(dialResult{after: msec, protocol: exchange.HTTP2})
+		s.do = func(*fakeConn, *exchange.Exchange) error { return errFakeRefused }
 		for range 20 {
 			acquire(t, p).do()
 		}
-		s.conn(0).goAway(upstream.ClosedByPeer)
+		s.conn(0).goAway(exchange.ClosedByPeer)
 		r := ask(t, p, sec)
 		pass(msec)
 		r.wantConn(1, msec)
@@ -253,7 +253,7 @@ func TestRequestsSentAgainComeFirstInOrderOfTheirDeadlines(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle, o.PendingTimeout = 1, 1, 50*msec }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		held := acquire(t, p)
 		wait := func(deadline time.Duration, resent bool) *request {
-			return askFor(t, p, &upstream.Exchange{Deadline: time.Now().Add(deadline), Resent: resent})
+			return askFor(t, p, &exchange.Exchange{Deadline: time.Now().Add(deadline), Resent: resent})
 		}
 		fresh := wait(sec, false)
 		third, first, second := wait(900*msec, true), wait(700*msec, true), wait(800*msec, true)
@@ -272,8 +272,8 @@ func TestRequestsSentAgainComeFirstInOrderOfTheirDeadlines(t *testing.T) {
 func TestRequestSentAgainWaitsUntilItsDeadline(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxPending = 1, 1, 0 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		acquire(t, p)
-		ex := &upstream.Exchange{Deadline: time.Now().Add(300 * msec), Resent: true, Context: context.Background()}
+		ex := &exchange.Exchange{Deadline: time.Now().Add(300 * msec), Resent: true, Context: context.Background()}
 		_, err := p.Acquire(ex)
-		testsupport.True(t, err == upstream.ErrDeadlineNotSent && !time.Now().Before(ex.Deadline), "got %v, %v before the deadline", err, time.Until(ex.Deadline))
+		testsupport.True(t, err == exchange.ErrDeadlineNotSent && !time.Now().Before(ex.Deadline), "got %v, %v before the deadline", err, time.Until(ex.Deadline))
 	})
 }

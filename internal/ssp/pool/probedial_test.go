@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // If the dial of a probe brings no usable connection, the pool repeats it. The endpoint does not
@@ -27,7 +27,7 @@ func TestProbeWithoutAConnectionIsRepeated(t *testing.T) {
 	})
 	testsupport.RunBubble(t, "closed at once", func(t *testing.T) {
 		s, p := startWithBEjected(t)
-		s.nextDialTo("b:80", dialResult{after: msec, protocol: upstream.HTTP1, closed: upstream.ClosedByPeer})
+		s.nextDialTo("b:80", dialResult{after: msec, protocol: exchange.HTTP1, closed: exchange.ClosedByPeer})
 		wantReturn(t, p)
 	})
 	testsupport.RunBubble(t, "closed before the probe", func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestProbeWithoutAConnectionIsRepeated(t *testing.T) {
 			}
 		}
 		for _, c := range s.openTo("b:80") {
-			c.goAway(upstream.ClosedByPeer)
+			c.goAway(exchange.ClosedByPeer)
 		}
 		wantReturn(t, p)
 	})

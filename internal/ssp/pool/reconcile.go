@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // lookPeriod is how often the janitor asks for the SSP's addresses while connections are open. The
@@ -36,7 +36,7 @@ func (p *Pool) followAddresses(now time.Time) {
 	if p.closed || len(g.known) == 0 || len(addrs) == len(g.known) && &addrs[0] == &g.known[0] {
 		return
 	}
-	before := make(map[*endpoint][]upstream.Address)
+	before := make(map[*endpoint][]exchange.Address)
 	for _, e := range p.conns.endpoints.all {
 		before[e] = e.addrs
 	}
@@ -47,24 +47,24 @@ func (p *Pool) followAddresses(now time.Time) {
 }
 
 // reconcileLocked applies a change of e's addresses to its connections.
-func (p *Pool) reconcileLocked(e *endpoint, before []upstream.Address, now time.Time) {
+func (p *Pool) reconcileLocked(e *endpoint, before []exchange.Address, now time.Time) {
 	if len(e.addrs) == 0 || slices.Equal(before, e.addrs) {
 		return // the last good result stays in use
 	}
 	for m := range p.conns.members {
 		if m.ep == e && !slices.Contains(e.addrs, m.addr) {
-			m.retireSoon(upstream.ClosedDNS, now)
+			m.retireSoon(exchange.ClosedDNS, now)
 		}
 	}
-	known := func(a upstream.Address) bool { return slices.Contains(before, a) }
+	known := func(a exchange.Address) bool { return slices.Contains(before, a) }
 	added := slices.DeleteFunc(slices.Clone(e.addrs), known)
 	if len(added) == 0 || e.Barred() {
 		return
 	}
 	// The next dials go to the new addresses.
-	e.addrs, e.turn = slices.Concat(added, slices.DeleteFunc(e.addrs, func(a upstream.Address) bool { return !known(a) })), 0
+	e.addrs, e.turn = slices.Concat(added, slices.DeleteFunc(e.addrs, func(a exchange.Address) bool { return !known(a) })), 0
 	for range min(len(added), maxNewAddresses) {
-		if p.conns.next() > upstream.HTTP1 && p.growth.sharedFull() || !p.dialForLocked(e, now) {
+		if p.conns.next() > exchange.HTTP1 && p.growth.sharedFull() || !p.dialForLocked(e, now) {
 			return
 		}
 	}
@@ -74,7 +74,7 @@ func (p *Pool) reconcileLocked(e *endpoint, before []upstream.Address, now time.
 const maxNewAddresses = 8
 
 // retireSoon retires m within renewal, at a random moment, because of why.
-func (m *member) retireSoon(why upstream.CloseReason, now time.Time) {
+func (m *member) retireSoon(why exchange.CloseReason, now time.Time) {
 	if at := now.Add(rand.N(renewal)); m.retireAt.IsZero() || at.Before(m.retireAt) {
 		m.retireAt, m.retireWhy = at, why
 	}

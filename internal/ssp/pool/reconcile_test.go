@@ -5,11 +5,11 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // addressesOfA returns n addresses of the endpoint a.
-func addressesOfA(n int) []upstream.Address {
+func addressesOfA(n int) []exchange.Address {
 	all := addresses(n)
 	for i := range all {
 		all[i].Name = names[0]
@@ -20,7 +20,7 @@ func addressesOfA(n int) []upstream.Address {
 // When DNS changes, new addresses get requests and connections to removed addresses close. This
 // takes seconds, and no request fails.
 func TestConnectionsFollowDNS(t *testing.T) {
-	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
+	for _, protocol := range []exchange.Protocol{exchange.HTTP1, exchange.HTTP2} {
 		withEndpoints(t, 1, func(o *Options) { withWeights(1)(o); o.Protocol = protocol }, func(t *testing.T, s *fakeSSP, p *Pool) {
 			all := addressesOfA(3)
 			s.addrs = all[:2]
@@ -29,13 +29,13 @@ func TestConnectionsFollowDNS(t *testing.T) {
 			pass(sec)
 			s.locked(func() { s.addrs = all[1:] }) // the first goes, the third is new
 			pass(lookPeriod + renewal + 2*sec)
-			seen := map[upstream.Address]int{}
+			seen := map[exchange.Address]int{}
 			s.mu.Lock()
 			for _, c := range s.conns {
-				if c.reason == upstream.NotClosed {
+				if c.reason == exchange.NotClosed {
 					seen[c.addr]++
 				} else if c.addr == all[0] {
-					testsupport.Equal(t, c.reason, upstream.ClosedDNS, "%[2]v: closed as %[1]v", protocol)
+					testsupport.Equal(t, c.reason, exchange.ClosedDNS, "%[2]v: closed as %[1]v", protocol)
 				}
 			}
 			served := 0
@@ -60,18 +60,18 @@ func TestConnectionsFollowDNS(t *testing.T) {
 func TestNewAddressesGetConnections(t *testing.T) {
 	for _, c := range []struct {
 		name     string
-		offered  upstream.Protocol // the protocol setting
-		protocol upstream.Protocol
+		offered  exchange.Protocol // the protocol setting
+		protocol exchange.Protocol
 		want     int // connections to new addresses
 	}{
-		{"HTTP/1", upstream.HTTP1, upstream.HTTP1, 4},
-		{"HTTP/2", upstream.HTTP2, upstream.HTTP2, 2},
-		{"ALPN", upstream.Unknown, upstream.HTTP2, 2},
+		{"HTTP/1", exchange.HTTP1, exchange.HTTP1, 4},
+		{"HTTP/2", exchange.HTTP2, exchange.HTTP2, 2},
+		{"ALPN", exchange.Unknown, exchange.HTTP2, 2},
 	} {
 		testsupport.RunBubble(t, c.name, func(t *testing.T) {
 			s := endpointsSSP(t, 1)
 			all := addressesOfA(8)
-			s.addrs = []upstream.Address{all[0], all[2], all[4], all[6]}
+			s.addrs = []exchange.Address{all[0], all[2], all[4], all[6]}
 			s.set(func(d dialCall) dialResult {
 				if !d.offer {
 					return dialResult{after: msec}
@@ -82,7 +82,7 @@ func TestNewAddressesGetConnections(t *testing.T) {
 			serve(t, p, 1, msec, nil)
 			s.locked(func() { s.addrs = all })
 			pass(2 * lookPeriod)
-			seen := map[upstream.Address]int{}
+			seen := map[exchange.Address]int{}
 			for _, conn := range s.openTo(names[0])[1:] {
 				seen[conn.addr]++
 				testsupport.Equal(t, conn.protocol, c.protocol, "a connection uses %v")

@@ -7,7 +7,7 @@ import (
 
 	"adbuffer/internal/ssp/balancer"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // startWithBEjected starts a pool of two endpoints, and makes requests until b is ejected.
@@ -23,8 +23,8 @@ func startWithBEjected(t *testing.T) (*fakeSSP, *Pool) {
 // Only the end of the probe decides whether an ejected endpoint returns. While the pool ignores
 // ejection, the endpoint's connections carry other requests too.
 func TestOtherRequestsDoNotDecideForTheProbe(t *testing.T) {
-	withEndpoints(t, 2, func(o *Options) { withWeights(1, 1)(o); o.Protocol = upstream.HTTP2 }, func(t *testing.T, s *fakeSSP, p *Pool) {
-		s.always(dialResult{after: msec, protocol: upstream.HTTP2})
+	withEndpoints(t, 2, func(o *Options) { withWeights(1, 1)(o); o.Protocol = exchange.HTTP2 }, func(t *testing.T, s *fakeSSP, p *Pool) {
+		s.always(dialResult{after: msec, protocol: exchange.HTTP2})
 		serve(t, p, 50, msec, failing("b:80"))
 		p.SetEndpointState("a:80", balancer.Draining) // b is the only endpoint left, so it gets requests
 		before := acquire(t, p)
@@ -32,7 +32,7 @@ func TestOtherRequestsDoNotDecideForTheProbe(t *testing.T) {
 		probe := acquire(t, p)
 		testsupport.MustEqual(t, before.conn(), probe.conn(), "the probe has its own connection: %v")
 		finish(before, true)
-		testsupport.Equal(t, before.conn().CloseReason(), upstream.NotClosed, "another request's failure closed the connection of the probe: %v")
+		testsupport.Equal(t, before.conn().CloseReason(), exchange.NotClosed, "another request's failure closed the connection of the probe: %v")
 		testsupport.MustEqual(t, stateOf(p, "b:80"), "ejected", "b is %s before the probe has ended")
 		finish(probe, false)
 		testsupport.Equal(t, stateOf(p, "b:80"), "enabled", "b is %s after a probe that succeeded")
@@ -101,7 +101,7 @@ func TestSlowStartAfterRefusals(t *testing.T) {
 // A retry and a hedge go to another endpoint than the first attempt. The shares of the other
 // requests stay exact.
 func TestSecondAttemptsGoToAnotherEndpoint(t *testing.T) {
-	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
+	for _, protocol := range []exchange.Protocol{exchange.HTTP1, exchange.HTTP2} {
 		withEndpoints(t, 2, func(o *Options) { withWeights(3, 1)(o); o.Protocol = protocol }, func(t *testing.T, s *fakeSSP, p *Pool) {
 			s.always(dialResult{after: msec, protocol: protocol})
 			serve(t, p, 40, msec, nil)
@@ -122,7 +122,7 @@ func TestSecondAttemptsGoToAnotherEndpoint(t *testing.T) {
 // serveOne acquires a place for a request that avoids an endpoint. It returns the endpoint of the
 // place.
 func serveOne(t *testing.T, p *Pool, avoid string) string {
-	ex := &upstream.Exchange{Deadline: time.Now().Add(sec), Avoid: avoid}
+	ex := &exchange.Exchange{Deadline: time.Now().Add(sec), Avoid: avoid}
 	place, err := p.Acquire(ex)
 	testsupport.NoError(t, err)
 	place.Release(ex)
@@ -132,7 +132,7 @@ func serveOne(t *testing.T, p *Pool, avoid string) string {
 // A second attempt that waits in the queue prefers another endpoint too: places at the endpoint that
 // it avoids go to the requests behind it.
 func TestSecondAttemptsThatWaitPreferAnotherEndpoint(t *testing.T) {
-	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
+	for _, protocol := range []exchange.Protocol{exchange.HTTP1, exchange.HTTP2} {
 		testsupport.Bubble(t, func(t *testing.T) {
 			p, at := fullPool(t, protocol)
 			second, behind := askAvoiding(t, p, "a:80"), askAvoiding(t, p, "")
@@ -149,7 +149,7 @@ func TestSecondAttemptsThatWaitPreferAnotherEndpoint(t *testing.T) {
 // use the place, or if no other endpoint is active. It also takes one after mostYields places have
 // gone to other requests.
 func TestRequestsThatAvoidAnEndpointAreNotStarved(t *testing.T) {
-	for _, protocol := range []upstream.Protocol{upstream.HTTP1, upstream.HTTP2} {
+	for _, protocol := range []exchange.Protocol{exchange.HTTP1, exchange.HTTP2} {
 		testsupport.Bubble(t, func(t *testing.T) {
 			p, at := fullPool(t, protocol)
 			alone := askAvoiding(t, p, "a:80")
@@ -183,7 +183,7 @@ func TestRequestsThatAvoidAnEndpointAreNotStarved(t *testing.T) {
 
 // fullPool returns a pool with one place at each of the endpoints a and b, and the requests that
 // have these places.
-func fullPool(t *testing.T, protocol upstream.Protocol) (*Pool, map[string]*request) {
+func fullPool(t *testing.T, protocol exchange.Protocol) (*Pool, map[string]*request) {
 	s := endpointsSSP(t, 2)
 	s.always(dialResult{after: msec, protocol: protocol, places: 1})
 	p := start(t, s, func(o *Options) {
@@ -201,7 +201,7 @@ func fullPool(t *testing.T, protocol upstream.Protocol) (*Pool, map[string]*requ
 
 // askAvoiding starts a request that avoids an endpoint, and waits until it has a place or waits.
 func askAvoiding(t testing.TB, p *Pool, name string) *request {
-	return askFor(t, p, &upstream.Exchange{Deadline: time.Now().Add(sec), Avoid: name})
+	return askFor(t, p, &exchange.Exchange{Deadline: time.Now().Add(sec), Avoid: name})
 }
 
 // wantEndpoint checks that the request got a place at an endpoint.

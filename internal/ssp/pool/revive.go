@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"adbuffer/internal/ssp/balancer"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // reviveLocked finds out whether endpoints that get no requests work again: it dials each endpoint
@@ -69,7 +69,7 @@ func (p *Pool) dialForLocked(e *endpoint, now time.Time) bool {
 // share.
 func (p *Pool) dialPassedOverLocked(e *endpoint, now time.Time) {
 	c := &p.conns
-	multiplexed := c.next() > upstream.HTTP1
+	multiplexed := c.next() > exchange.HTTP1
 	if e.dialing > 0 && (multiplexed || float64(e.open+e.dialing) >= c.endpoints.Share(e.Endpoint, c.inUse)) {
 		return
 	}
@@ -80,7 +80,7 @@ func (p *Pool) dialPassedOverLocked(e *endpoint, now time.Time) {
 // e's addresses allow it.
 func (p *Pool) dialWorkingLocked(e *endpoint, now time.Time) bool {
 	shared := &p.conns.shared
-	if p.conns.next() > upstream.HTTP1 && p.growth.sharedFull() && (e.open > 0 || shared.spare() == nil) {
+	if p.conns.next() > exchange.HTTP1 && p.growth.sharedFull() && (e.open > 0 || shared.spare() == nil) {
 		return false
 	}
 	return !p.governor.dialableAt(e, now).After(now) && p.dialForLocked(e, now)
@@ -112,6 +112,6 @@ func (p *Pool) makeRoomLocked(e *endpoint) {
 		}
 	}
 	if from != nil {
-		c.drain(from.idle.popOldest(), upstream.ClosedDrain)
+		c.drain(from.idle.popOldest(), exchange.ClosedDrain)
 	}
 }

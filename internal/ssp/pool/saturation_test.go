@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 func wantSaturation(t *testing.T, p *Pool, inUse, possible int) {
@@ -46,8 +46,8 @@ func TestSaturationFollowsTheProtocolLastNegotiated(t *testing.T) {
 }
 
 func TestSaturationOfPipelinedConnections(t *testing.T) {
-	inBubble(t, func(o *Options) { o.Protocol, o.MaxConns = upstream.HTTP1Pipelined, 4 }, func(t *testing.T, s *fakeSSP, p *Pool) {
-		s.always(dialResult{protocol: upstream.HTTP1Pipelined})
+	inBubble(t, func(o *Options) { o.Protocol, o.MaxConns = exchange.HTTP1Pipelined, 4 }, func(t *testing.T, s *fakeSSP, p *Pool) {
+		s.always(dialResult{protocol: exchange.HTTP1Pipelined})
 		wantSaturation(t, p, 0, 32)
 		acquire(t, p)
 		wantSaturation(t, p, 1, 32)
@@ -58,7 +58,7 @@ func TestDrainingConnectionCountsOnlyPlacesInUse(t *testing.T) {
 	overHTTP2(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		a, b := acquire(t, p), acquire(t, p)
 		wantSaturation(t, p, 2, 30)
-		s.conn(0).goAway(upstream.ClosedGoaway)
+		s.conn(0).goAway(exchange.ClosedGoaway)
 		wantSaturation(t, p, 2, 32)
 		a.do()
 		b.do()
@@ -100,7 +100,7 @@ func TestSaturationAtArrivalExcludesTheArrivingRequest(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxPending = 0 }, func(t *testing.T, _ *fakeSSP, p *Pool) {
 		all := acquireAll(t, p, 4)
 		over := ask(t, p, sec) // at arrival 4 of 4 are in use; the request is refused
-		over.wantErr(upstream.PendingFull, 0)
+		over.wantErr(exchange.PendingFull, 0)
 		h := observed(t, p.stats.atArrival)
 		testsupport.True(t, h.GetSampleCount() == 5 && h.GetSampleSum() == 0+0.25+0.5+0.75+1, "%d arrivals found %v in sum, want 5 and 2.5", h.GetSampleCount(), h.GetSampleSum())
 		useAll(all)

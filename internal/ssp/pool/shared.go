@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // sharedList holds the multiplexed connections that take new requests. Guarded by Pool.mu.
@@ -104,6 +104,6 @@ func (s *sharedList) remove(m *member) {
 		m.aging = false
 		s.aging--
 	}
-	planned := m.why == upstream.ClosedIdle || m.why == upstream.ClosedDrain
+	planned := m.why == exchange.ClosedIdle || m.why == exchange.ClosedDrain
 	s.replace = s.replace || !planned && time.Since(m.used) < replaceWithin
 }

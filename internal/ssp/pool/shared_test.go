@@ -6,16 +6,16 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // multiplexed configures a pool of HTTP/2 connections with ten places each.
 func multiplexed(o *Options) {
-	o.Protocol, o.MaxStreams, o.MaxHTTP2Conns, o.MaxConns = upstream.HTTP2, 10, 3, 8
+	o.Protocol, o.MaxStreams, o.MaxHTTP2Conns, o.MaxConns = exchange.HTTP2, 10, 3, 8
 }
 
 func newHTTP2SSP(t testing.TB) *fakeSSP {
-	return newFakeSSP(t, dialResult{after: 10 * msec, protocol: upstream.HTTP2, places: 10})
+	return newFakeSSP(t, dialResult{after: 10 * msec, protocol: exchange.HTTP2, places: 10})
 }
 
 // overHTTP2 runs test in a bubble, with a multiplexed pool whose settings change may change.
@@ -65,11 +65,11 @@ func TestConnectionWithTheFewestRequestsIsUsedAndLoadSpreadsEvenly(t *testing.T)
 }
 
 func TestConnectionIsOpenedWhenAllHaveHalfTheirPlacesInUse(t *testing.T) {
-	for _, protocol := range []upstream.Protocol{upstream.HTTP2, upstream.HTTP1Pipelined} {
+	for _, protocol := range []exchange.Protocol{exchange.HTTP2, exchange.HTTP1Pipelined} {
 		runInBubble(t, protocol.String(), func(o *Options) {
 			multiplexed(o)
 			o.Protocol, o.PipelineDepth = protocol, 10
-			if protocol == upstream.HTTP1Pipelined {
+			if protocol == exchange.HTTP1Pipelined {
 				o.MaxConns = 3 // max_http2_conns does not apply
 			}
 		}, func(t *testing.T, s *fakeSSP, p *Pool) {
@@ -87,7 +87,7 @@ func TestConnectionIsOpenedWhenAllHaveHalfTheirPlacesInUse(t *testing.T) {
 			}
 			over := ask(t, p, 20*msec)
 			pass(30 * msec)
-			over.wantErr(upstream.Deadline, 20*msec)
+			over.wantErr(exchange.Deadline, 20*msec)
 			doAll(all)
 			testsupport.True(t, p.conns.surplus() <= 0 && s.dialCount() == 3, "%d dials, want 3", s.dialCount())
 		})
@@ -124,14 +124,14 @@ func TestPlacesMayRiseAndFallBelowThoseInUse(t *testing.T) {
 
 func TestGrowthExpectsThePlacesThatTheSSPOffers(t *testing.T) {
 	inBubble(t, func(o *Options) {
-		o.Protocol, o.MaxStreams, o.MaxHTTP2Conns, o.MaxConns, o.MaxPending = upstream.HTTP2, 100, 4, 8, 2
+		o.Protocol, o.MaxStreams, o.MaxHTTP2Conns, o.MaxConns, o.MaxPending = exchange.HTTP2, 100, 4, 8, 2
 	}, func(t *testing.T, s *fakeSSP, p *Pool) {
-		s.always(dialResult{after: 10 * msec, protocol: upstream.HTTP2, places: 1})
+		s.always(dialResult{after: 10 * msec, protocol: exchange.HTTP2, places: 1})
 		all := askAll(t, p, 7, sec)
 		pass(10 * msec)
 		// The pool expected 100 streams and got one: it dials three more connections, and two
 		// requests are pending.
-		all[6].wantErr(upstream.PendingFull, 10*msec)
+		all[6].wantErr(exchange.PendingFull, 10*msec)
 		if snap := p.Snapshot(); snap.Dialing != 3 || snap.PlacesLimit != 4 || snap.WaitingForDials != 3 || snap.Pending != 2 {
 			t.Errorf("the pool is %+v, want 3 dials and 4 places, with 3 requests waiting for dials and 2 pending", snap)
 		}
@@ -143,16 +143,16 @@ func TestGrowthExpectsThePlacesThatTheSSPOffers(t *testing.T) {
 func TestGoawayIsReplacedBeforeItIsNeeded(t *testing.T) {
 	overHTTP2(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		held := acquire(t, p)
-		s.conn(0).goAway(upstream.ClosedGoaway)
+		s.conn(0).goAway(exchange.ClosedGoaway)
 		pass(10 * msec)
 		testsupport.MustEqual(t, s.dialCount(), 2, "%d dials, want a second one, without a request")
 		r := acquire(t, p)
 		testsupport.True(t, r.conn().n == 1 && r.took == 0, "got connection %d after %v, want 1 at once", r.conn().n, r.took)
 		snap := p.Snapshot()
-		testsupport.True(t, snap.Draining[upstream.HTTP2] == 1 && snap.Active[upstream.HTTP2] == 1 && snap.PlacesInUse == 2, "the pool is %+v", snap)
+		testsupport.True(t, snap.Draining[exchange.HTTP2] == 1 && snap.Active[exchange.HTTP2] == 1 && snap.PlacesInUse == 2, "the pool is %+v", snap)
 		held.do() // the outstanding exchange continues
 		r.do()
-		testsupport.Equal(t, p.stats.closedBy[upstream.ClosedGoaway].Load(), 1, "%d connections closed for goaway")
+		testsupport.Equal(t, p.stats.closedBy[exchange.ClosedGoaway].Load(), 1, "%d connections closed for goaway")
 	})
 }
 
@@ -160,7 +160,7 @@ func TestGoawayIsReplacedBeforeItIsNeeded(t *testing.T) {
 func TestReplacementThatClosesIdleIsNotReplaced(t *testing.T) {
 	overHTTP2(t, func(o *Options) { o.IdleTimeout = 10 * sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		acquire(t, p).do()
-		s.conn(0).goAway(upstream.ClosedGoaway)
+		s.conn(0).goAway(exchange.ClosedGoaway)
 		pass(60 * sec)
 		testsupport.True(t, s.dialCount() == 2 && s.openCount() == 0, "%d dials and %d open connections, want 2 and none", s.dialCount(), s.openCount())
 	})
@@ -187,7 +187,7 @@ func TestConnectionUnusedForLongIsNotReplaced(t *testing.T) {
 	overHTTP2(t, func(o *Options) { o.IdleTimeout = 0 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		acquire(t, p).do()
 		pass(2 * replaceWithin)
-		s.conn(0).goAway(upstream.ClosedByPeer)
+		s.conn(0).goAway(exchange.ClosedByPeer)
 		pass(sec)
 		testsupport.Equal(t, s.dialCount(), 1, "%d dials: there was no request for two minutes")
 	})
@@ -197,7 +197,7 @@ func TestConnectionUnusedForLongIsNotReplaced(t *testing.T) {
 func TestLostConnectionIsReplacedAtOnce(t *testing.T) {
 	overHTTP2(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		a, b := acquire(t, p), acquire(t, p)
-		s.conn(0).closeItself(upstream.ClosedError)
+		s.conn(0).closeItself(exchange.ClosedError)
 		a.do()
 		pass(10 * msec)
 		testsupport.Equal(t, s.dialCount(), 2, "%d dials")
@@ -215,7 +215,7 @@ func TestMaxRequestsHoldsForABurstOnANewConnection(t *testing.T) {
 		for _, c := range s.conns {
 			testsupport.True(t, c.done <= 4, "connection %d carried %d requests, want 4 at most", c.n, c.done)
 		}
-		testsupport.Equal(t, p.stats.closedBy[upstream.ClosedMaxRequests].Load(), 2, "%d connections closed for max_requests")
+		testsupport.Equal(t, p.stats.closedBy[exchange.ClosedMaxRequests].Load(), 2, "%d connections closed for max_requests")
 	})
 }
 
@@ -224,7 +224,7 @@ func TestMaxRequestsHoldsForABurstOnANewConnection(t *testing.T) {
 func TestAConnectionThatRefusedARequestIsAvoidedForAMoment(t *testing.T) {
 	overHTTP2(t, func(o *Options) { o.MinIdle = 2 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		testsupport.NoError(t, p.Warm(t.Context()))
-		s.do = func(*fakeConn, *upstream.Exchange) error { return errFakeRefused }
+		s.do = func(*fakeConn, *exchange.Exchange) error { return errFakeRefused }
 		first := acquire(t, p)
 		refused := first.conn()
 		_ = first.place.Do(first.ex)
@@ -249,7 +249,7 @@ func TestAConnectionThatRefusedARequestIsAvoidedForAMoment(t *testing.T) {
 func TestConnectionsThatAllRefusedRequestsShareTheNextOnes(t *testing.T) {
 	overHTTP2(t, func(o *Options) { o.MinIdle = 2 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		testsupport.NoError(t, p.Warm(t.Context()))
-		s.do = func(*fakeConn, *upstream.Exchange) error { return errFakeRefused }
+		s.do = func(*fakeConn, *exchange.Exchange) error { return errFakeRefused }
 		for range 2 {
 			r := acquire(t, p)
 			_ = r.place.Do(r.ex)

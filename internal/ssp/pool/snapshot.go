@@ -4,16 +4,16 @@ import (
 	"encoding/json"
 	"time"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // byProtocol is a number of connections for each protocol.
-type byProtocol [upstream.Protocols]int
+type byProtocol [exchange.Protocols]int
 
 // MarshalJSON writes an object with a number for each protocol.
 func (b byProtocol) MarshalJSON() ([]byte, error) {
 	byName := make(map[string]int, len(b))
-	for pr := upstream.HTTP1; pr < upstream.Protocols; pr++ {
+	for pr := exchange.HTTP1; pr < exchange.Protocols; pr++ {
 		byName[pr.String()] = b[pr]
 	}
 	return json.Marshal(byName)
@@ -23,7 +23,7 @@ func (b byProtocol) MarshalJSON() ([]byte, error) {
 type Snapshot struct {
 	SSP string `json:"ssp"`
 	// Protocol is the protocol of the last connection.
-	Protocol     upstream.Protocol `json:"-"`
+	Protocol     exchange.Protocol `json:"-"`
 	ProtocolName string            `json:"protocol"`
 
 	// Connections by state. The protocol of a dial is unknown until the dial ends.

@@ -7,7 +7,7 @@ import (
 
 	"adbuffer/internal/ssp/balancer"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // withPriorities configures endpoints a, b, c, … with these priorities.
@@ -78,7 +78,7 @@ func TestPrimariesServeAgainWhenTheSpareCannot(t *testing.T) {
 		"unreachable": func(p *Pool, s *fakeSSP) {
 			s.refuseAt("c:80")
 			for _, c := range s.openTo("c:80") {
-				c.goAway(upstream.ClosedByPeer)
+				c.goAway(exchange.ClosedByPeer)
 			}
 		},
 	} {
@@ -98,16 +98,16 @@ func TestPrimariesServeAgainWhenTheSpareCannot(t *testing.T) {
 func TestFailureAsideIsReported(t *testing.T) {
 	withEndpoints(t, 2, withPriorities(0, 1), func(t *testing.T, _ *fakeSSP, p *Pool) {
 		held := acquireAll(t, p, 3)
-		ended := func(r *request, result upstream.Result) bool {
+		ended := func(r *request, result exchange.Result) bool {
 			r.ex.Times.Done = time.Now()
 			r.do()
 			return r.place.Ended(0, result, 0, &r.ex.Times)
 		}
-		testsupport.True(t, !ended(held[0], upstream.Failure) && p.Left() == 0, "a failure of an endpoint that serves was reported as aside")
+		testsupport.True(t, !ended(held[0], exchange.Failure) && p.Left() == 0, "a failure of an endpoint that serves was reported as aside")
 		serve(t, p, 4, 10*msec, failing("a:80"))
 		testsupport.Equal(t, p.Left(), 1, "%d endpoints have left")
-		testsupport.True(t, ended(held[1], upstream.Failure) && !ended(held[2], upstream.Success), "a late failure of an ejected endpoint was not reported as aside, or a success was")
+		testsupport.True(t, ended(held[1], exchange.Failure) && !ended(held[2], exchange.Success), "a late failure of an ejected endpoint was not reported as aside, or a success was")
 		p.SetEndpointState("b:80", balancer.Disabled)
-		testsupport.True(t, !ended(acquire(t, p), upstream.Failure), "a failure of the only endpoint that serves was reported as aside")
+		testsupport.True(t, !ended(acquire(t, p), exchange.Failure), "a failure of the only endpoint that serves was reported as aside")
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"adbuffer/internal/machine/metrics"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // acquireOutcome says how a request got its place, or why it got none. It is the label `outcome` of
@@ -51,17 +51,17 @@ func dialErrorKind(err error) dialError {
 	switch {
 	case isLocal(err):
 		return dialLocal
-	case errors.Is(err, upstream.ErrALPN):
+	case errors.Is(err, exchange.ErrALPN):
 		return dialALPN
 	case errors.As(err, &dns):
 		return dialDNS
-	case errors.Is(err, os.ErrDeadlineExceeded), upstream.IsTimeout(err):
+	case errors.Is(err, os.ErrDeadlineExceeded), exchange.IsTimeout(err):
 		return dialTimeout
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return dialRefused
 	case errors.Is(err, syscall.ECONNRESET):
 		return dialReset
-	case upstream.AsError(err).Outcome == upstream.TLSFailed:
+	case exchange.AsError(err).Outcome == exchange.TLSFailed:
 		return dialTLS
 	default:
 		return dialOther
@@ -77,8 +77,8 @@ type stats struct {
 	requestsPerConn prometheus.Histogram
 	dns, tcp, tls   prometheus.Histogram
 
-	openedBy [upstream.Protocols]atomic.Uint64
-	closedBy [upstream.CloseReasons]atomic.Uint64
+	openedBy [exchange.Protocols]atomic.Uint64
+	closedBy [exchange.CloseReasons]atomic.Uint64
 
 	arrivals   *metrics.Counter
 	successes  *metrics.Counter
@@ -131,7 +131,7 @@ func (s *stats) arrived(l load) {
 // refused counts a request that was queued at the given time and got an error.
 func (s *stats) refused(err error, queued time.Time) {
 	o := timedOut
-	if upstream.AsError(err).Outcome == upstream.PendingFull {
+	if exchange.AsError(err).Outcome == exchange.PendingFull {
 		o = full
 	}
 	s.acquired(o, time.Since(queued))
@@ -140,7 +140,7 @@ func (s *stats) refused(err error, queued time.Time) {
 // closed counts a removed member. The connection's own reason takes precedence over the pool's.
 func (s *stats) closed(m *member) {
 	why := m.conn.CloseReason()
-	if why == upstream.NotClosed {
+	if why == exchange.NotClosed {
 		why = m.why
 	}
 	s.closedBy[why].Add(1)

@@ -12,26 +12,26 @@ import (
 	"go.uber.org/goleak"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // stress is a burst of goroutines, without synctest, against an SSP with many kinds of errors.
 type stress struct {
 	change  func(*Options)
-	speaks  upstream.Protocol // Unknown: HTTP/2 or HTTP/1, if both are offered
+	speaks  exchange.Protocol // Unknown: HTTP/2 or HTTP/1, if both are offered
 	mayFail bool              // dials sometimes fail
 }
 
 func TestBurstOfTenTimesThePlacesKeepsEveryBound(t *testing.T) {
 	for name, c := range map[string]stress{
-		"http1":           {speaks: upstream.HTTP1},
-		"http1 no queue":  {speaks: upstream.HTTP1, change: func(o *Options) { o.MaxPending = 0 }},
-		"pipelined":       {speaks: upstream.HTTP1Pipelined},
-		"http2":           {speaks: upstream.HTTP2},
-		"mixed":           {speaks: upstream.Unknown},
-		"fair":            {speaks: upstream.HTTP1, change: func(o *Options) { o.Fair = true }},
-		"failing":         {speaks: upstream.HTTP1, mayFail: true},
-		"unlimited queue": {speaks: upstream.HTTP1, change: func(o *Options) { o.MaxPending = -1 }},
+		"http1":           {speaks: exchange.HTTP1},
+		"http1 no queue":  {speaks: exchange.HTTP1, change: func(o *Options) { o.MaxPending = 0 }},
+		"pipelined":       {speaks: exchange.HTTP1Pipelined},
+		"http2":           {speaks: exchange.HTTP2},
+		"mixed":           {speaks: exchange.Unknown},
+		"fair":            {speaks: exchange.HTTP1, change: func(o *Options) { o.Fair = true }},
+		"failing":         {speaks: exchange.HTTP1, mayFail: true},
+		"unlimited queue": {speaks: exchange.HTTP1, change: func(o *Options) { o.MaxPending = -1 }},
 	} {
 		t.Run(name, func(t *testing.T) { c.run(t) })
 	}
@@ -44,10 +44,10 @@ func (c stress) run(t *testing.T) {
 	s.addrs = addresses(3)
 	s.set(func(d dialCall) dialResult {
 		r := dialResult{after: time.Duration(rand.IntN(2000)) * time.Microsecond, protocol: c.speaks}
-		if c.speaks == upstream.Unknown && d.offer && rand.IntN(2) == 0 {
-			r.protocol = upstream.HTTP2
+		if c.speaks == exchange.Unknown && d.offer && rand.IntN(2) == 0 {
+			r.protocol = exchange.HTTP2
 		}
-		if r.protocol == upstream.HTTP2 || r.protocol == upstream.HTTP1Pipelined {
+		if r.protocol == exchange.HTTP2 || r.protocol == exchange.HTTP1Pipelined {
 			r.places = 1 + rand.IntN(8)
 		}
 		if c.mayFail && rand.IntN(3) == 0 {
@@ -66,7 +66,7 @@ func (c stress) run(t *testing.T) {
 	p := New(o, s)
 
 	var given, back atomic.Int64
-	s.do = func(f *fakeConn, ex *upstream.Exchange) error {
+	s.do = func(f *fakeConn, ex *exchange.Exchange) error {
 		defer back.Add(1)
 		if rand.IntN(4) == 0 {
 			time.Sleep(time.Duration(rand.IntN(500)) * time.Microsecond)
@@ -75,14 +75,14 @@ func (c stress) run(t *testing.T) {
 		}
 		switch rand.IntN(60) {
 		case 0:
-			f.closeItself(upstream.ClosedError)
+			f.closeItself(exchange.ClosedError)
 			return errFakeLost
 		case 1:
-			if f.protocol == upstream.HTTP2 {
-				f.goAway(upstream.ClosedGoaway)
+			if f.protocol == exchange.HTTP2 {
+				f.goAway(exchange.ClosedGoaway)
 			}
 		case 2:
-			if f.protocol != upstream.HTTP1 {
+			if f.protocol != exchange.HTTP1 {
 				f.setPlaces(rand.IntN(9))
 			}
 		}
@@ -100,7 +100,7 @@ func (c stress) run(t *testing.T) {
 	}
 	testsupport.True(t, given.Load() == back.Load(), "%d places were acquired, %d were released", given.Load(), back.Load())
 	testsupport.AtLeast(t, given.Load(), 100, "only %d requests were served: %v", outcomes)
-	testsupport.True(t, outcomes[upstream.Internal] <= 0, "outcomes %v", outcomes)
+	testsupport.True(t, outcomes[exchange.Internal] <= 0, "outcomes %v", outcomes)
 	total := uint64(0)
 	for _, h := range p.stats.acquire {
 		total += h.Count()
@@ -112,11 +112,11 @@ func (c stress) run(t *testing.T) {
 
 // burst acquires places for a while, with ten times as many goroutines as places, and checks the
 // pool all the time.
-func (c stress) burst(t *testing.T, p *Pool, s *fakeSSP, given, back *atomic.Int64) map[upstream.Outcome]int {
+func (c stress) burst(t *testing.T, p *Pool, s *fakeSSP, given, back *atomic.Int64) map[exchange.Outcome]int {
 	var (
 		clients, watcher sync.WaitGroup
 		mu               sync.Mutex
-		outcomes         = map[upstream.Outcome]int{}
+		outcomes         = map[exchange.Outcome]int{}
 		over             = make(chan struct{})
 	)
 	watcher.Go(func() {
@@ -136,16 +136,16 @@ func (c stress) burst(t *testing.T, p *Pool, s *fakeSSP, given, back *atomic.Int
 	for range 320 {
 		clients.Go(func() {
 			for range 25 {
-				ex := &upstream.Exchange{Deadline: time.Now().Add(time.Duration(1+rand.IntN(60)) * msec), FairKey: rand.Uint64N(20)}
+				ex := &exchange.Exchange{Deadline: time.Now().Add(time.Duration(1+rand.IntN(60)) * msec), FairKey: rand.Uint64N(20)}
 				cancel := context.CancelFunc(func() {})
 				if rand.IntN(8) == 0 {
 					ex.Context, cancel = context.WithTimeout(t.Context(), time.Duration(rand.IntN(5000))*time.Microsecond)
 				}
 				place, err := p.Acquire(ex)
 				cancel()
-				outcome := upstream.Fill
+				outcome := exchange.Fill
 				if err != nil {
-					outcome = upstream.AsError(err).Outcome
+					outcome = exchange.AsError(err).Outcome
 				}
 				mu.Lock()
 				outcomes[outcome]++

@@ -3,7 +3,7 @@ package pool
 import (
 	"slices"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // aim says where a dial should go.
@@ -15,11 +15,11 @@ type aim struct {
 
 // target is the address of a dial, and its state when the dial began.
 type target struct {
-	addr     upstream.Address
+	addr     exchange.Address
 	endpoint *endpoint
 	failures int
 	onTrial  bool
-	others   []upstream.Address // the dial tries these if addr fails or is slow
+	others   []exchange.Address // the dial tries these if addr fails or is slow
 }
 
 // nth returns the n-th address of the dial; 0 is the first.
@@ -36,7 +36,7 @@ const maxOthers = 3
 // othersOf returns the addresses that a dial may try if e.addrs[at] fails or is slow. They
 // alternate between the other family and the same one, and their last dial did not fail. So a
 // failing address gets no more dials than the governor allows.
-func (g *governor) othersOf(e *endpoint, at int) (others []upstream.Address) {
+func (g *governor) othersOf(e *endpoint, at int) (others []exchange.Address) {
 	last := e.addrs[at]
 	for len(others) < maxOthers {
 		other, same := -1, -1 // next index of the other family, and of the same family

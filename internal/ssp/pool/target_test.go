@@ -7,26 +7,26 @@ import (
 
 	"adbuffer/internal/ssp/balancer"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
-var errSilent = &upstream.Error{Outcome: upstream.ConnectFailed, Err: timeoutError{}}
+var errSilent = &exchange.Error{Outcome: exchange.ConnectFailed, Err: timeoutError{}}
 
 // dualStack returns the addresses of one endpoint, alternating between both families.
-func dualStack(each int) []upstream.Address {
-	var all []upstream.Address
+func dualStack(each int) []exchange.Address {
+	var all []exchange.Address
 	for i := range each {
 		all = append(all, address4(i), address6(i))
 	}
 	return all
 }
 
-func address4(i int) upstream.Address {
-	return upstream.Address{Endpoint: upstream.Endpoint{Host: "ssp.test", Authority: "ssp.test"}, AddrPort: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, byte(i + 1)}), 80)}
+func address4(i int) exchange.Address {
+	return exchange.Address{Endpoint: exchange.Endpoint{Host: "ssp.test", Authority: "ssp.test"}, AddrPort: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, byte(i + 1)}), 80)}
 }
 
-func address6(i int) upstream.Address {
-	return upstream.Address{Endpoint: upstream.Endpoint{Host: "ssp.test", Authority: "ssp.test"}, AddrPort: netip.AddrPortFrom(netip.AddrFrom16([16]byte{0: 0xfd, 15: byte(i + 1)}), 80)}
+func address6(i int) exchange.Address {
+	return exchange.Address{Endpoint: exchange.Endpoint{Host: "ssp.test", Authority: "ssp.test"}, AddrPort: netip.AddrPortFrom(netip.AddrFrom16([16]byte{0: 0xfd, 15: byte(i + 1)}), 80)}
 }
 
 // A dial alternates between both families. It tries at most four addresses, and none whose last
@@ -34,21 +34,21 @@ func address6(i int) upstream.Address {
 func TestDialTriesBothFamiliesByTurns(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		addrs  []upstream.Address
+		addrs  []exchange.Address
 		at     int
-		failed []upstream.Address
-		want   []upstream.Address
+		failed []exchange.Address
+		want   []exchange.Address
 	}{
-		{"one address", []upstream.Address{address4(0)}, 0, nil, nil},
-		{"one of each", dualStack(1), 1, nil, []upstream.Address{address4(0)}},
-		{"three of each", dualStack(3), 0, nil, []upstream.Address{address6(0), address4(1), address6(1)}},
-		{"from the middle", dualStack(2), 3, nil, []upstream.Address{address4(0), address6(0), address4(1)}},
-		{"one family", []upstream.Address{address4(0), address4(1), address4(2)}, 1, nil, []upstream.Address{address4(2), address4(0)}},
-		{"more of one family", []upstream.Address{address6(0), address6(1), address6(2), address4(0)}, 0, nil, []upstream.Address{address4(0), address6(1), address6(2)}},
-		{"one failed", dualStack(2), 0, []upstream.Address{address6(0)}, []upstream.Address{address6(1), address4(1)}},
-		{"all other ones failed", dualStack(1), 0, []upstream.Address{address6(0)}, nil},
+		{"one address", []exchange.Address{address4(0)}, 0, nil, nil},
+		{"one of each", dualStack(1), 1, nil, []exchange.Address{address4(0)}},
+		{"three of each", dualStack(3), 0, nil, []exchange.Address{address6(0), address4(1), address6(1)}},
+		{"from the middle", dualStack(2), 3, nil, []exchange.Address{address4(0), address6(0), address4(1)}},
+		{"one family", []exchange.Address{address4(0), address4(1), address4(2)}, 1, nil, []exchange.Address{address4(2), address4(0)}},
+		{"more of one family", []exchange.Address{address6(0), address6(1), address6(2), address4(0)}, 0, nil, []exchange.Address{address4(0), address6(1), address6(2)}},
+		{"one failed", dualStack(2), 0, []exchange.Address{address6(0)}, []exchange.Address{address6(1), address4(1)}},
+		{"all other ones failed", dualStack(1), 0, []exchange.Address{address6(0)}, nil},
 	} {
-		g := governor{states: make(map[upstream.Address]*addressState)}
+		g := governor{states: make(map[exchange.Address]*addressState)}
 		for _, a := range c.failed {
 			g.stateOf(a).failures = 1
 		}
@@ -96,7 +96,7 @@ func TestAddressThatLosesEjectsNothing(t *testing.T) {
 func TestAddressThatLosesIsOnTrial(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxRequests = 8, 8, 1 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.addrs = dualStack(2)
-		dead := func(a upstream.Address) bool { return a.AddrPort.Addr().Is6() }
+		dead := func(a exchange.Address) bool { return a.AddrPort.Addr().Is6() }
 		s.blackHole()
 		for i := range 1000 {
 			r := askAfterLearning(t, p, i)

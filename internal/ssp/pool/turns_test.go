@@ -9,19 +9,19 @@ import (
 
 	"adbuffer/internal/ssp/balancer"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // shares makes n requests from clients that each send their next request pause after a response, and returns how
 // many requests each endpoint served. Durations of responses vary, so that the clients do not stay in step.
 func shares(t testing.TB, s *fakeSSP, p *Pool, clients, n int, pause time.Duration, closes bool) map[string]int {
-	s.do = func(c *fakeConn, _ *upstream.Exchange) error {
+	s.do = func(c *fakeConn, _ *exchange.Exchange) error {
 		s.mu.Lock()
 		took := time.Duration(3+c.done%5+c.n%3) * msec
 		s.mu.Unlock()
 		time.Sleep(took)
 		if closes {
-			c.closeItself(upstream.ClosedByPeer)
+			c.closeItself(exchange.ClosedByPeer)
 		}
 		return nil
 	}
@@ -33,7 +33,7 @@ func shares(t testing.TB, s *fakeSSP, p *Pool, clients, n int, pause time.Durati
 	for range clients {
 		wg.Go(func() {
 			for left.Add(-1) >= 0 {
-				ex := &upstream.Exchange{Deadline: time.Now().Add(10 * sec), Redials: 1}
+				ex := &exchange.Exchange{Deadline: time.Now().Add(10 * sec), Redials: 1}
 				place, err := p.Acquire(ex)
 				if err != nil {
 					t.Errorf("no place: %v", err)
@@ -76,7 +76,7 @@ func TestSharesHoldWithoutIdleConnections(t *testing.T) {
 		{name: "Connection: close, min_idle 1", change: func(o *Options) { o.MinIdle = 1 }, closes: true},
 		{name: "max_requests_per_conn 1", change: func(o *Options) { o.MaxRequests = 1 }},
 		{name: "max_requests_per_conn 1, min_idle 1", change: func(o *Options) { o.MaxRequests, o.MinIdle = 1, 1 }},
-		{name: "max_requests_per_conn 1, HTTP/2", change: func(o *Options) { o.MaxRequests, o.Protocol = 1, upstream.HTTP2 }},
+		{name: "max_requests_per_conn 1, HTTP/2", change: func(o *Options) { o.MaxRequests, o.Protocol = 1, exchange.HTTP2 }},
 		{name: "max_idle 0", change: func(o *Options) { o.MaxIdle = 0 }},
 		{name: "less often than idle_timeout", change: func(o *Options) { o.IdleTimeout = 100 * msec }, pause: 150 * msec},
 	}
@@ -104,8 +104,8 @@ func TestSharesHoldWithoutIdleConnections(t *testing.T) {
 // closesEach is withEndpoints with an SSP that closes each connection after a response.
 func closesEach(t *testing.T, n int, change func(*Options), test func(t *testing.T, s *fakeSSP, p *Pool)) {
 	withEndpoints(t, n, func(o *Options) { withWeights(1, 1, 1)(o); o.Endpoints = o.Endpoints[:n]; change(o) }, func(t *testing.T, s *fakeSSP, p *Pool) {
-		s.do = func(c *fakeConn, _ *upstream.Exchange) error {
-			c.closeItself(upstream.ClosedByPeer)
+		s.do = func(c *fakeConn, _ *exchange.Exchange) error {
+			c.closeItself(exchange.ClosedByPeer)
 			return nil
 		}
 		test(t, s, p)

@@ -4,14 +4,14 @@ import (
 	"context"
 	"time"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // enqueueLocked puts ex into its queue. again says that ex had a place on a stale connection.
-func (p *Pool) enqueueLocked(ex *upstream.Exchange, isolated, again bool) (*waiter, error) {
+func (p *Pool) enqueueLocked(ex *exchange.Exchange, isolated, again bool) (*waiter, error) {
 	now := time.Now()
 	if !now.Before(ex.Deadline) {
-		return nil, upstream.ErrDeadlineNotSent
+		return nil, exchange.ErrDeadlineNotSent
 	}
 	w := p.waiters.Get().(*waiter)
 	w.begin(ex, again, &p.opts, now)
@@ -28,7 +28,7 @@ func (p *Pool) enqueueLocked(ex *upstream.Exchange, isolated, again bool) (*wait
 }
 
 // wait waits for the place of ex, and releases w.
-func (p *Pool) wait(w *waiter, ex *upstream.Exchange) (*lease, acquireOutcome, error) {
+func (p *Pool) wait(w *waiter, ex *exchange.Exchange) (*lease, acquireOutcome, error) {
 	defer p.waiters.Put(w)
 	r := p.await(w, ex.Context)
 	ex.Redials = w.redials

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 const sec = time.Second
@@ -53,7 +53,7 @@ func TestFullQueueRefusesAndSaysWhatIsFull(t *testing.T) {
 		pass(20 * time.Millisecond)
 		waiting := askAll(t, p, 3, sec)
 		over := ask(t, p, sec)
-		e := over.wantErr(upstream.PendingFull, 0)
+		e := over.wantErr(exchange.PendingFull, 0)
 		want := "2 of 2 places in use on 2 of 2 connections, 3 of 3 requests waiting in the queue; see pool.max_conns and pool.max_pending"
 		testsupport.Equal(t, e.Detail, want, "the error says\n%s\nwant\n%s", want)
 		testsupport.Equal(t, p.Snapshot().Pending, 3, "%d are pending")
@@ -68,10 +68,10 @@ func TestFullQueueRefusesAndSaysWhatIsFull(t *testing.T) {
 }
 
 func TestPendingTimeoutNamesTheSettingsOfTheProtocol(t *testing.T) {
-	for protocol, settings := range map[upstream.Protocol]string{
-		upstream.HTTP1:          "pool.max_conns",
-		upstream.HTTP2:          "pool.max_http2_conns, pool.max_streams_per_conn",
-		upstream.HTTP1Pipelined: "pool.max_conns, pool.pipeline_depth",
+	for protocol, settings := range map[exchange.Protocol]string{
+		exchange.HTTP1:          "pool.max_conns",
+		exchange.HTTP2:          "pool.max_http2_conns, pool.max_streams_per_conn",
+		exchange.HTTP1Pipelined: "pool.max_conns, pool.pipeline_depth",
 	} {
 		inBubble(t, func(o *Options) { o.Protocol, o.MaxConns, o.MaxHTTP2Conns = protocol, 1, 1 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 			s.always(dialResult{protocol: protocol, places: 1})
@@ -79,7 +79,7 @@ func TestPendingTimeoutNamesTheSettingsOfTheProtocol(t *testing.T) {
 			b := ask(t, p, sec)
 			pass(50 * msec)
 			want := "no place was free within 50ms; see " + settings + " and pool.pending_timeout"
-			e := b.wantErr(upstream.PendingTimeout, 50*msec)
+			e := b.wantErr(exchange.PendingTimeout, 50*msec)
 			testsupport.True(t, e.Detail == want, "the error says\n%s\nwant\n%s", e.Detail, want)
 			a.do()
 			acquire(t, p).do()
@@ -99,7 +99,7 @@ func TestPendingTimeoutNamesTheCauseIfDialsPause(t *testing.T) {
 		}
 		r := ask(t, p, sec)
 		pass(100 * msec)
-		e := r.wantErr(upstream.PendingTimeout, 50*msec)
+		e := r.wantErr(exchange.PendingTimeout, 50*msec)
 		testsupport.True(t, strings.Contains(e.Error(), errRefused.Error()), "the error is %v, want the cause %v", e, errRefused)
 	})
 }
@@ -111,7 +111,7 @@ func TestWithoutAQueueThePoolStillGrowsToItsLimit(t *testing.T) {
 		snap := p.Snapshot()
 		testsupport.True(t, snap.Pending == 0 && snap.WaitingForDials == 40, "%d wait for a place and %d for dials, want 0 and 40", snap.Pending, snap.WaitingForDials)
 		over := ask(t, p, sec)
-		over.wantErr(upstream.PendingFull, 0)
+		over.wantErr(exchange.PendingFull, 0)
 		pass(100 * time.Millisecond) // ten rounds of four dials
 		seen := map[*fakeConn]bool{}
 		for _, r := range all {
@@ -120,7 +120,7 @@ func TestWithoutAQueueThePoolStillGrowsToItsLimit(t *testing.T) {
 		}
 		testsupport.Equal(t, len(seen), 40, "%d connections")
 		over = ask(t, p, sec)
-		over.wantErr(upstream.PendingFull, 0)
+		over.wantErr(exchange.PendingFull, 0)
 		doAll(all)
 		acquire(t, p).do()
 	})
@@ -154,7 +154,7 @@ func TestWaitEndedByTheDeadlineIsDeadline(t *testing.T) {
 			acquire(t, p)
 			r := ask(t, p, deadline)
 			pass(60 * time.Millisecond)
-			r.wantErr(upstream.Deadline, deadline)
+			r.wantErr(exchange.Deadline, deadline)
 		})
 	}
 }
@@ -162,7 +162,7 @@ func TestWaitEndedByTheDeadlineIsDeadline(t *testing.T) {
 func TestRequestAfterItsDeadlineCausesNoDial(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		r := ask(t, p, 0)
-		r.wantErr(upstream.Deadline, 0)
+		r.wantErr(exchange.Deadline, 0)
 		testsupport.Equal(t, s.dialCount(), 0, "%d dials")
 	})
 }
@@ -172,13 +172,13 @@ func TestRequestAfterItsDeadlineCausesNoDial(t *testing.T) {
 func TestEarlierTimesQueuedDoesNotMoveTheDeadline(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxConns, o.PendingTimeout = 1, sec }, func(t *testing.T, _ *fakeSSP, p *Pool) {
 		acquire(t, p)
-		ex := &upstream.Exchange{Deadline: time.Now().Add(100 * time.Millisecond)}
+		ex := &exchange.Exchange{Deadline: time.Now().Add(100 * time.Millisecond)}
 		ex.Times.Queued = time.Now()
 		pass(60 * time.Millisecond)
 		began := time.Now()
 		_, err := p.Acquire(ex)
 		took := time.Since(began)
-		testsupport.True(t, took == 40*time.Millisecond && upstream.AsError(err).Outcome == upstream.Deadline, "got %v after %v, want the deadline after 40ms", err, took)
+		testsupport.True(t, took == 40*time.Millisecond && exchange.AsError(err).Outcome == exchange.Deadline, "got %v after %v, want the deadline after 40ms", err, took)
 	})
 }
 
@@ -189,8 +189,8 @@ func TestWaitForADialIsBoundedByTheDialsTimeouts(t *testing.T) {
 		s.set(func(c dialCall) dialResult { <-block; return dialResult{} })
 		short, long := ask(t, p, 300*time.Millisecond), ask(t, p, 5*sec)
 		pass(sec)
-		short.wantErr(upstream.Deadline, 300*time.Millisecond)
-		e := long.wantErr(upstream.ConnectFailed, 770*time.Millisecond)
+		short.wantErr(exchange.Deadline, 300*time.Millisecond)
+		e := long.wantErr(exchange.ConnectFailed, 770*time.Millisecond)
 		testsupport.True(t, strings.Contains(e.Detail, "timeouts.connect"), "the error says %q", e.Detail)
 		close(block)
 	})
@@ -208,12 +208,12 @@ func TestWaitsWhoseDialsFailCountAsPending(t *testing.T) {
 		pass(40 * time.Millisecond) // another dial follows the first failure
 		all[0].wantWaits()
 		for _, r := range all[1:] {
-			e := r.wantErr(upstream.PendingFull, 40*time.Millisecond)
+			e := r.wantErr(exchange.PendingFull, 40*time.Millisecond)
 			testsupport.True(t, e.Err == errRefused, "the error does not say why no connection is opened: %v", e)
 		}
 		testsupport.Equal(t, p.Snapshot().Pending, 1, "%d are pending")
 		pass(60 * time.Millisecond)
-		all[0].wantErr(upstream.PendingTimeout, 90*time.Millisecond) // 40 ms for the dials, 50 ms for the place
+		all[0].wantErr(exchange.PendingTimeout, 90*time.Millisecond) // 40 ms for the dials, 50 ms for the place
 	})
 }
 
@@ -226,7 +226,7 @@ func TestPendingTimesAddUp(t *testing.T) {
 		r := ask(t, p, 10*sec)
 		pass(sec)
 		// The pause of 100 ms, most of the pause of 200 ms (±20 %), and four dials between.
-		r.wantErr(upstream.PendingTimeout, 280*time.Millisecond)
+		r.wantErr(exchange.PendingTimeout, 280*time.Millisecond)
 	})
 }
 
@@ -239,7 +239,7 @@ func TestDialOfACancelledRequestServesTheNextOne(t *testing.T) {
 		stays := ask(t, p, sec)
 		pass(10 * time.Millisecond)
 		cancel()
-		leaves.wantErr(upstream.Cancelled, 10*time.Millisecond)
+		leaves.wantErr(exchange.Cancelled, 10*time.Millisecond)
 		testsupport.Equal(t, p.Snapshot().Pending, 0, "%d are pending: the dial serves the request that stays")
 		pass(sec)
 		stays.wantConn(1, 200*time.Millisecond) // a wait for a dial may be longer than pending_timeout
@@ -258,7 +258,7 @@ func TestWaitingRequestIsDialledForAfterEachBackOff(t *testing.T) {
 			}
 			return dialResult{after: 150 * msec}
 		})
-		r := askFor(t, p, &upstream.Exchange{Deadline: time.Now().Add(10 * sec), Resent: true})
+		r := askFor(t, p, &exchange.Exchange{Deadline: time.Now().Add(10 * sec), Resent: true})
 		for s.dialCount() < 5 {
 			pass(10 * msec)
 		}
@@ -293,7 +293,7 @@ func TestCancelledRequestLeavesTheQueue(t *testing.T) {
 		next = ask(t, p, sec)
 		pass(time.Millisecond)
 		cancel()
-		lost.wantErr(upstream.Cancelled, time.Millisecond)
+		lost.wantErr(exchange.Cancelled, time.Millisecond)
 		testsupport.Equal(t, p.Snapshot().Pending, 1, "%d are pending")
 		held.do()
 		next.wantConn(0, time.Millisecond)

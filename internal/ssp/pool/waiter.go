@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"adbuffer/internal/machine/lag"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/fairqueue"
-	"adbuffer/internal/wire/upstream"
 )
 
 // waiter is a request in the queue.
@@ -20,11 +20,11 @@ type waiter struct {
 	queued     bool
 	pending    bool   // no dial is expected to serve it; see queue
 	front      bool   // had a place before
-	alone      bool   // see upstream.Exchange
+	alone      bool   // see exchange.Exchange
 	isolated   bool   // waits in isolation.queue
-	resent     bool   // see upstream.Exchange
-	redials    int    // see upstream.Exchange
-	avoid      string // see upstream.Exchange
+	resent     bool   // see exchange.Exchange
+	redials    int    // see exchange.Exchange
+	avoid      string // see exchange.Exchange
 	elsewhere  bool   // it is in queue.elsewhere, and not in the queue
 	yields     int    // places that went to requests behind it; see queue.yield
 	key        uint64 // Exchange.FairKey
@@ -43,7 +43,7 @@ type waiter struct {
 // waitResult is the result of a wait. If it holds neither a place nor an error, full says why.
 type waitResult struct {
 	lease  *lease
-	by     upstream.Payer // of the lease
+	by     exchange.Payer // of the lease
 	err    error
 	full   queueFull
 	dialed bool // the pool just opened the connection
@@ -59,7 +59,7 @@ func newWaiter() *waiter {
 }
 
 // begin prepares w for the wait of ex. again says that ex had a place on a stale connection.
-func (w *waiter) begin(ex *upstream.Exchange, again bool, o *Options, now time.Time) {
+func (w *waiter) begin(ex *exchange.Exchange, again bool, o *Options, now time.Time) {
 	w.deadline, w.since, w.armed = ex.Deadline, o.Lag.Begin(now), false
 	w.alone, w.isolated, w.resent, w.redials = ex.Alone || ex.Isolated, false, ex.Resent, ex.Redials
 	w.avoid, w.yields, w.key = ex.Avoid, 0, ex.FairKey
@@ -111,16 +111,16 @@ func (w *waiter) arm(now time.Time) {
 func (w *waiter) overdue(o *Options, placeSettings string, cause error, now time.Time) error {
 	switch {
 	case !now.Before(w.deadline):
-		return upstream.ErrDeadlineNotSent
+		return exchange.ErrDeadlineNotSent
 	case w.left(now) > 0:
 		return nil
 	case w.pending:
-		e := upstream.Errorf(upstream.PendingTimeout, upstream.NotSent,
+		e := exchange.Errorf(exchange.PendingTimeout, exchange.NotSent,
 			"no place was free within %v; see %s and pool.pending_timeout", o.PendingTimeout, placeSettings)
 		e.Err = cause
 		return e
 	default: // w waited for as long as a dial may take
-		return upstream.Errorf(upstream.ConnectFailed, upstream.NotSent,
+		return exchange.Errorf(exchange.ConnectFailed, exchange.NotSent,
 			"no connection was ready within %v; see timeouts.connect and timeouts.tls_handshake", o.dialLimit())
 	}
 }

@@ -9,21 +9,21 @@ import (
 
 	"adbuffer/internal/ssp/pool"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // quietConn is a connection that responds at once, and a dialer of such connections.
-type quietConn struct{ owner upstream.Owner }
+type quietConn struct{ owner exchange.Owner }
 
-func (*quietConn) Addresses(context.Context) ([]upstream.Address, error) { return quietAddresses, nil }
+func (*quietConn) Addresses(context.Context) ([]exchange.Address, error) { return quietAddresses, nil }
 
-var quietAddresses = []upstream.Address{{Endpoint: upstream.Endpoint{Authority: "rtb.openx.example"}}}
+var quietAddresses = []exchange.Address{{Endpoint: exchange.Endpoint{Authority: "rtb.openx.example"}}}
 
-func (*quietConn) Dial(_ context.Context, _ upstream.Address, _ []upstream.Address, _ bool, owner upstream.Owner) (pool.Dialed, error) {
+func (*quietConn) Dial(_ context.Context, _ exchange.Address, _ []exchange.Address, _ bool, owner exchange.Owner) (pool.Dialed, error) {
 	return pool.Dialed{Conn: &quietConn{owner}}, nil
 }
 
-func (c *quietConn) Do(ex *upstream.Exchange) error {
+func (c *quietConn) Do(ex *exchange.Exchange) error {
 	ex.Response.Status = 200
 	ex.Response.Fields = append(ex.Response.Fields, "Content-Type: application/json\r\n"...)
 	ex.Response.Body = append(ex.Response.Body, `{"seatbid":[{"bid":[{}]}]}`...)
@@ -33,28 +33,28 @@ func (c *quietConn) Do(ex *upstream.Exchange) error {
 	return nil
 }
 
-func (*quietConn) Protocol() upstream.Protocol       { return upstream.HTTP1 }
+func (*quietConn) Protocol() exchange.Protocol       { return exchange.HTTP1 }
 func (*quietConn) Places() int                       { return 1 }
 func (*quietConn) Idle() bool                        { return true }
-func (*quietConn) Close(upstream.CloseReason)        {}
-func (*quietConn) CloseReason() upstream.CloseReason { return upstream.NotClosed }
-func (*quietConn) IdleLimit() time.Duration          { return upstream.NoIdleLimit }
+func (*quietConn) Close(exchange.CloseReason)        {}
+func (*quietConn) CloseReason() exchange.CloseReason { return exchange.NotClosed }
+func (*quietConn) IdleLimit() time.Duration          { return exchange.NoIdleLimit }
 
 // newQuietClient returns a client of an SSP on a pool whose connections respond at once.
 func newQuietClient(t testing.TB, with func(o *Options)) *client {
 	p := pool.New(pool.Options{
 		SSP: "openx", MaxConns: 64, MaxHTTP2Conns: 1, MaxIdle: 64, MaxPending: -1, PendingTimeout: time.Hour, MaxDials: 64,
-		BackoffMin: time.Second, BackoffMax: time.Second, ConnectTimeout: time.Hour, Protocol: upstream.HTTP1,
+		BackoffMin: time.Second, BackoffMax: time.Second, ConnectTimeout: time.Hour, Protocol: exchange.HTTP1,
 	}, new(quietConn))
 	t.Cleanup(func() { p.Close(context.Background()) })
-	c := &client{t: t, ssp: New(options(with), p), budget: upstream.NewBudget(1 << 20)}
+	c := &client{t: t, ssp: New(options(with), p), budget: exchange.NewBudget(1 << 20)}
 	c.head("Host: ads.example\r\nUser-Agent: phone\r\nAccept: */*\r\nContent-Type: application/json\r\n\r\n")
 	return c
 }
 
 // alloc sends one request on one exchange.
-func (c *client) alloc(ex *upstream.Exchange, r *Request) {
-	ex.Times = upstream.Times{Queued: r.Received}
+func (c *client) alloc(ex *exchange.Exchange, r *Request) {
+	ex.Times = exchange.Times{Queued: r.Received}
 	ex.ReleaseBody()
 	ex.Response.Reset()
 	if _, err := c.ssp.Do(r, ex, 0); err != nil {
@@ -77,7 +77,7 @@ func TestSingleRequestAllocatesNothing(t *testing.T) {
 	} {
 		c := newQuietClient(t, with)
 		r := c.withTmax("300")
-		ex := upstream.AcquireExchange()
+		ex := exchange.AcquireExchange()
 		for _, which := range []string{"itself", "a successor"} {
 			n := testing.AllocsPerRun(1000, func() { c.alloc(ex, r) })
 			testsupport.True(t, n == 0, "%s, %s: %v allocations a request, want none", name, which, n)
@@ -88,18 +88,18 @@ func TestSingleRequestAllocatesNothing(t *testing.T) {
 }
 
 // refusing are SSPs whose limits refuse requests: all, or most of them.
-var refusing = map[upstream.Outcome]func(s *SSP){
-	upstream.BreakerOpen: func(s *SSP) {
+var refusing = map[exchange.Outcome]func(s *SSP){
+	exchange.BreakerOpen: func(s *SSP) {
 		for range 100000 {
 			s.breaker.record(0, sameClient, true)
 		}
 	},
-	upstream.SSPBackoff: func(s *SSP) { s.pause.until.Store(int64(time.Hour)) },
-	upstream.Overloaded: func(s *SSP) {
+	exchange.SSPBackoff: func(s *SSP) { s.pause.until.Store(int64(time.Hour)) },
+	exchange.Overloaded: func(s *SSP) {
 		s.inFlight.SetLimit(1)
 		s.inFlight.Acquire()
 	},
-	upstream.QPSLimit: func(s *SSP) {
+	exchange.QPSLimit: func(s *SSP) {
 		s.qps.init(QPSOptions{Limit: 1e-3, Burst: 1}, s.made)
 		s.qps.take(0)
 	},
@@ -110,12 +110,12 @@ func TestRefusedRequestAllocatesNothing(t *testing.T) {
 	for want, prepare := range refusing {
 		c := newQuietClient(t, nil)
 		prepare(c.ssp)
-		r := c.request(upstream.GET)
+		r := c.request(exchange.GET)
 		r.Received = c.ssp.made
-		ex := upstream.AcquireExchange()
+		ex := exchange.AcquireExchange()
 		refused := 0
 		n := testing.AllocsPerRun(1000, func() {
-			ex.Times = upstream.Times{Queued: r.Received}
+			ex.Times = exchange.Times{Queued: r.Received}
 			ex.ReleaseBody()
 			ex.Response.Reset()
 			if got, err := c.ssp.Do(r, ex, 0); got == want && err.Detail != "" {
@@ -129,6 +129,6 @@ func TestRefusedRequestAllocatesNothing(t *testing.T) {
 
 func TestCountingAResponseAllocatesNothing(t *testing.T) {
 	s := newSSP(options(func(o *Options) { o.NoBidBody = NoBidOpenRTB }), &fakePool{})
-	r, a := &Request{Method: upstream.GET}, &upstream.Response{Status: 200, Body: []byte(`{"nbr":2}`)}
+	r, a := &Request{Method: exchange.GET}, &exchange.Response{Status: 200, Body: []byte(`{"nbr":2}`)}
 	testsupport.Equal(t, testing.AllocsPerRun(100, func() { s.classify(r, a) }), 0, "%v allocations")
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"adbuffer/internal/machine/rates"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/syntax"
-	"adbuffer/internal/wire/upstream"
 )
 
 // backoff refuses requests to an SSP that asked for a pause. Times are since the SSP was made. It
@@ -34,14 +34,14 @@ type retryAfters struct{ paused, ignored atomic.Uint64 }
 // SSP, if share is not 0.
 const minThrottled = 3
 
-func (b *backoff) refuse(now time.Duration) *upstream.Error {
+func (b *backoff) refuse(now time.Duration) *exchange.Error {
 	left := b.left(now)
 	if left == 0 {
 		return nil
 	}
 	left = (left + refusalStep - 1).Truncate(refusalStep) // a request that comes then must be admitted
-	return b.refusal.err(left, func() *upstream.Error {
-		e := upstream.Errorf(upstream.SSPBackoff, upstream.NotSent,
+	return b.refusal.err(left, func() *exchange.Error {
+		e := exchange.Errorf(exchange.SSPBackoff, exchange.NotSent,
 			"it asked for a pause with Retry-After, which lasts %v more; see ssps[].retry_after_max (%v) and ssps[].retry_after_share (%v)", left, time.Duration(b.max.Load()), b.share)
 		e.RetryAfter = left
 		return e
@@ -63,7 +63,7 @@ func (b *backoff) left(now time.Duration) time.Duration {
 //
 // A 429 or 503 may be meant for one client or for all clients. So it pauses the SSP for all clients
 // only if other clients get such responses too, and a 429 only if many responses are 429.
-func (b *backoff) observe(res *upstream.Response, client rates.Group, at time.Time, now time.Duration) bool {
+func (b *backoff) observe(res *exchange.Response, client rates.Group, at time.Time, now time.Duration) bool {
 	longest := time.Duration(b.max.Load())
 	if longest <= 0 {
 		return false

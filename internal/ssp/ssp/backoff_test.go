@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 func TestRetryAfterIsParsedInAllItsForms(t *testing.T) {
@@ -70,15 +70,15 @@ func TestRetryAfterPausesTheSSP(t *testing.T) {
 			c := newClient(t, p, nil)
 			res := c.get()
 			testsupport.MustTrue(t, res.status == status && res.body == "busy", "the response is %d %q (%v), want the SSP's own", res.status, res.body, res.err)
-			refused := c.get().want(upstream.SSPBackoff)
+			refused := c.get().want(exchange.SSPBackoff)
 			refused.wantDetail("Retry-After", "2s", "retry_after_max", "30s")
-			after := upstream.AsError(refused.err).RetryAfter
+			after := exchange.AsError(refused.err).RetryAfter
 			testsupport.True(t, after == 2*time.Second, "the client may come back after %v, want 2s", after)
 			time.Sleep(2*time.Second - 1)
-			c.get().want(upstream.SSPBackoff)
+			c.get().want(exchange.SSPBackoff)
 			testsupport.Equal(t, c.ssp.Snapshot().BackoffSeconds, 1e-9, "%v s of the pause are left, want 1 ns")
 			time.Sleep(time.Nanosecond)
-			c.get().want(upstream.Fill)
+			c.get().want(exchange.Fill)
 			c.wantSent(p, 2)
 			c.wantIdle()
 		})
@@ -89,11 +89,11 @@ func TestPauseIsNoLongerThanRetryAfterMax(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		date := time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)
 		c := newClient(t, &fakePool{steps: []step{response(503, "", "Retry-After: "+date), fill()}}, nil)
-		c.get().want(upstream.ServerError)
+		c.get().want(exchange.ServerError)
 		time.Sleep(30*time.Second - 1)
-		c.get().want(upstream.SSPBackoff)
+		c.get().want(exchange.SSPBackoff)
 		time.Sleep(time.Nanosecond)
-		c.get().want(upstream.Fill)
+		c.get().want(exchange.Fill)
 	})
 }
 
@@ -103,10 +103,10 @@ func TestShorterPauseDoesNotShortenALongerOne(t *testing.T) {
 		c := newClient(t, p, nil)
 		results := c.start(2)
 		for range 2 {
-			(<-results).want(upstream.ServerError)
+			(<-results).want(exchange.ServerError)
 		}
 		time.Sleep(9 * time.Second)
-		c.get().want(upstream.SSPBackoff)
+		c.get().want(exchange.SSPBackoff)
 	})
 }
 
@@ -126,7 +126,7 @@ func TestResponsesThatDoNotPause(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			cl := newClient(t, &fakePool{steps: []step{c.step, fill()}}, func(o *Options) { o.RetryAfterMax = c.max })
 			cl.get()
-			cl.get().want(upstream.Fill)
+			cl.get().want(exchange.Fill)
 		})
 	}
 }

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strconv"
 
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/openrtb"
-	"adbuffer/internal/wire/upstream"
 )
 
 // bodyCopy is a body that rewrite_tmax, remove or gzip_request changes. It is at the start of the
@@ -27,7 +27,7 @@ const (
 // makeBody copies r's body into ex.Block if it must be changed: without the members that s does not
 // get, with the remaining time, and compressed. It writes the time for each attempt, and otherwise makes
 // the body once per call. A body that compression does not shorten stays uncompressed.
-func (s *SSP) makeBody(r *Request, ex *upstream.Exchange, c *bodyCopy) *upstream.Error {
+func (s *SSP) makeBody(r *Request, ex *exchange.Exchange, c *bodyCopy) *exchange.Error {
 	rewrite := s.opts.RewriteTmax && r.TmaxEnd > r.TmaxStart
 	edit := s.opts.Remove != nil && len(r.Body) > 0
 	compress := s.compresses(r)
@@ -46,7 +46,7 @@ func (s *SSP) makeBody(r *Request, ex *upstream.Exchange, c *bodyCopy) *upstream
 	}
 	b, plain, start, end := ex.Block[:0], r.Body, r.TmaxStart, r.TmaxEnd
 	if edit {
-		var err *upstream.Error
+		var err *exchange.Error
 		b, err = s.appendEdited(b, r.Body)
 		if err != nil {
 			return err
@@ -76,12 +76,12 @@ func (s *SSP) makeBody(r *Request, ex *upstream.Exchange, c *bodyCopy) *upstream
 var findTmax = openrtb.NewFinder(openrtb.Path{"tmax"})
 
 // appendEdited appends body without the members that s does not get.
-func (s *SSP) appendEdited(b, body []byte) ([]byte, *upstream.Error) {
+func (s *SSP) appendEdited(b, body []byte) ([]byte, *exchange.Error) {
 	f := openrtb.AcquireFacts()
 	defer f.Release()
 	b, changed := s.opts.Remove.Apply(b, body, f)
 	if f.Reason != openrtb.Readable {
-		return b, upstream.Errorf(upstream.Filtered, upstream.NotSent, "ssps[].remove cannot read the body: %s", f.Reason.Text())
+		return b, exchange.Errorf(exchange.Filtered, exchange.NotSent, "ssps[].remove cannot read the body: %s", f.Reason.Text())
 	}
 	if !changed {
 		b = append(b, body...)
@@ -95,12 +95,12 @@ func (s *SSP) compresses(r *Request) bool {
 }
 
 // reserveCopy reserves the bytes of so many copies of the body, once for a call.
-func (s *SSP) reserveCopy(r *Request, c *bodyCopy, copies int) *upstream.Error {
+func (s *SSP) reserveCopy(r *Request, c *bodyCopy, copies int) *exchange.Error {
 	if c.reserved > 0 {
 		return nil
 	}
 	n := int64(copies*len(r.Body) + maxTmaxDigits)
-	if err := upstream.ReserveForRequest(s.buffered, r.Budget, n, "a copy of the body (rewrite_tmax, remove, gzip_request)"); err != nil {
+	if err := exchange.ReserveForRequest(s.buffered, r.Budget, n, "a copy of the body (rewrite_tmax, remove, gzip_request)"); err != nil {
 		return err
 	}
 	c.reserved = n
@@ -108,7 +108,7 @@ func (s *SSP) reserveCopy(r *Request, c *bodyCopy, copies int) *upstream.Error {
 }
 
 // remaining returns the milliseconds until the deadline, at least 1.
-func remaining(ex *upstream.Exchange) int64 {
+func remaining(ex *exchange.Exchange) int64 {
 	return min(max(ex.Deadline.Sub(ex.Times.Acquired).Milliseconds(), 1), maxTmax)
 }
 

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/openrtb"
-	"adbuffer/internal/wire/upstream"
 )
 
 // gunzip uses the standard library, not the library that compressed the body.
@@ -29,7 +29,7 @@ func gunzip(t *testing.T, s string) string {
 
 // withTmax is a request whose body has the given tmax.
 func (c *client) withTmax(tmax string) *Request {
-	r := c.request(upstream.POST)
+	r := c.request(exchange.POST)
 	before, behind := `{"id":"1","imp":[{"tmax":7}],"tmax": `, ` ,"at":1}`
 	r.Body = []byte(before + tmax + behind)
 	r.TmaxStart, r.TmaxEnd = len(before), len(before)+len(tmax)
@@ -48,12 +48,12 @@ func TestTmaxBecomesTheRemainingTimeAndNoOtherByteChanges(t *testing.T) {
 		{"fractions are cut", "300", "9", 10 * msec, msec / 2},
 	} {
 		testsupport.RunBubble(t, c.name, func(t *testing.T) {
-			p := &fakePool{acquire: func(int, *upstream.Exchange) error { time.Sleep(c.wait); return nil }}
+			p := &fakePool{acquire: func(int, *exchange.Exchange) error { time.Sleep(c.wait); return nil }}
 			cl := newClient(t, p, func(o *Options) { o.RewriteTmax = true })
 			r := cl.withTmax(c.tmax)
 			before := string(r.Body)
 			r.Deadline = r.Received.Add(c.deadline)
-			cl.do(r).want(upstream.Fill)
+			cl.do(r).want(exchange.Fill)
 			want := before[:r.TmaxStart] + c.want + before[r.TmaxEnd:]
 			got := p.requests()[0].body
 			testsupport.True(t, got == want && json.Valid([]byte(got)), "sent\n%s\nwant\n%s", got, want)
@@ -77,11 +77,11 @@ func TestBodyIsUnchangedWithoutAnythingToRewrite(t *testing.T) {
 			if !c.tmax {
 				r.TmaxStart, r.TmaxEnd = 0, 0
 			}
-			p.steps = []step{func(ex *upstream.Exchange) error {
+			p.steps = []step{func(ex *exchange.Exchange) error {
 				testsupport.Equal(t, &ex.Request.Body[0], &r.Body[0], "the body was copied: %v")
 				return fill()(ex)
 			}}
-			cl.do(r).want(upstream.Fill)
+			cl.do(r).want(exchange.Fill)
 		})
 	}
 }
@@ -112,9 +112,9 @@ func TestWhichBodiesAreCompressed(t *testing.T) {
 			p := &fakePool{}
 			cl := newClient(t, p, func(o *Options) { o.Gzip = c.o })
 			cl.head("Host: ads.example\r\nContent-Type: application/json\r\n" + c.head + "\r\n")
-			r := cl.request(upstream.POST)
+			r := cl.request(exchange.POST)
 			r.Body = []byte(c.body)
-			cl.do(r).want(upstream.Fill)
+			cl.do(r).want(exchange.Fill)
 			sent := p.requests()[0]
 			if got := strings.HasSuffix(sent.head, line); got != c.want || strings.Count(sent.head, "Content-Encoding") > 1 {
 				t.Fatalf("sent %d of %d bytes with fields\n%s", len(sent.body), len(c.body), sent.head)
@@ -132,12 +132,12 @@ func TestWhichBodiesAreCompressed(t *testing.T) {
 func TestBodyIsCompressedOncePerLeg(t *testing.T) {
 	p := &fakePool{steps: []step{fail(notProcessed), fail(notSent), fill()}}
 	c := newClient(t, p, func(o *Options) { o.Gzip.Enabled = true })
-	r := c.request(upstream.POST)
+	r := c.request(exchange.POST)
 	r.Body = bytes.Repeat([]byte("body "), 1000)
 	var first *byte
 	for i := range p.steps {
 		then := p.steps[i]
-		p.steps[i] = func(ex *upstream.Exchange) error {
+		p.steps[i] = func(ex *exchange.Exchange) error {
 			if b := ex.Request.Body; first == nil {
 				first = &b[0]
 				r.Body[0] = 'B' // a second copy would contain this byte
@@ -145,7 +145,7 @@ func TestBodyIsCompressedOncePerLeg(t *testing.T) {
 			return then(ex)
 		}
 	}
-	c.do(r).want(upstream.Fill)
+	c.do(r).want(exchange.Fill)
 	sent := p.requests()
 	for i := range sent {
 		testsupport.True(t, sent[i].body == sent[0].body && sent[i].head == sent[0].head, "attempt %d differs from the first", i)
@@ -157,9 +157,9 @@ func TestBodyIsCompressedOncePerLeg(t *testing.T) {
 func TestBodyCopyOverTheBudgetIsRefused(t *testing.T) {
 	p := &fakePool{}
 	c := newClient(t, p, func(o *Options) { o.RewriteTmax = true })
-	c.budget = upstream.NewBudget(50)
+	c.budget = exchange.NewBudget(50)
 	r := c.withTmax("300")
-	c.do(r).want(upstream.Overloaded).wantDetail("50", "server.max_buffered_bytes")
+	c.do(r).want(exchange.Overloaded).wantDetail("50", "server.max_buffered_bytes")
 	testsupport.True(t, p.returned == 1 && len(p.requests()) == 0, "%d sent, %d places released unused", len(p.requests()), p.returned)
 	c.wantIdle()
 }
@@ -168,12 +168,12 @@ func TestBodyCopyIsReservedAsLongAsTheLeg(t *testing.T) {
 	p := &fakePool{}
 	c := newClient(t, p, func(o *Options) { o.RewriteTmax = true })
 	r := c.withTmax("300")
-	p.steps = []step{func(ex *upstream.Exchange) error {
+	p.steps = []step{func(ex *exchange.Exchange) error {
 		got, want := c.budget.Used(), int64(len(r.Body))
 		testsupport.True(t, got >= want && got <= want+10, "%d bytes are held for a copy of %d", got, want)
 		return fail(notProcessed)(ex)
 	}, fill()}
-	c.do(r).want(upstream.Fill)
+	c.do(r).want(exchange.Fill)
 	c.wantIdle()
 }
 
@@ -186,8 +186,8 @@ func TestLegsOfOneRequestDoNotShareABodyCopy(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for range 50 {
-				ex := upstream.AcquireExchange()
-				if o, err := c.ssp.Do(r, ex, 0); o == upstream.Internal {
+				ex := exchange.AcquireExchange()
+				if o, err := c.ssp.Do(r, ex, 0); o == exchange.Internal {
 					t.Error(err)
 				}
 				ex.Release()
@@ -235,7 +235,7 @@ func TestEachAttemptHasItsBody(t *testing.T) {
 		"hedged, retried": func(*client) []step { return []step{after(20*msec, fail(stale)), fail(cutMidResponse), fill()} },
 		"not hedged, then hedged": func(c *client) []step {
 			late := c.ssp.lateAfter.value.Swap(0)
-			return []step{func(ex *upstream.Exchange) error {
+			return []step{func(ex *exchange.Exchange) error {
 				c.ssp.lateAfter.value.Store(late)
 				return fail(stale)(ex)
 			}, never(), fill()}
@@ -259,19 +259,19 @@ func TestEachAttemptHasItsBody(t *testing.T) {
 					want = without
 				}
 				for _, then := range steps(c) {
-					p.steps = append(p.steps, func(ex *upstream.Exchange) error {
+					p.steps = append(p.steps, func(ex *exchange.Exchange) error {
 						testsupport.Between(t, c.budget.Used(), least, most, "%[2]s: %[1]d bytes are held for copies", name)
 						return then(ex)
 					})
 				}
-				r := c.request(upstream.GET)
+				r := c.request(exchange.GET)
 				if name == "retried" {
-					r.Method = upstream.POST // it is not hedged
+					r.Method = exchange.POST // it is not hedged
 				}
 				r.Body = []byte(original)
 				r.TmaxStart = strings.Index(original, "300")
 				r.TmaxEnd = r.TmaxStart + 3
-				c.do(r).want(upstream.Fill)
+				c.do(r).want(exchange.Fill)
 				testsupport.Equal(t, string(r.Body), original, "%[2]s: the body that all legs share became %[1]s", name)
 				for i, s := range p.requests() {
 					got, tmax := s.body, 300
@@ -298,10 +298,10 @@ func TestABodyInIdentityIsNotCompressedBesideRemove(t *testing.T) {
 		o.Gzip = GzipOptions{Enabled: true}
 	})
 	c.head("Host: ads.example\r\nContent-Encoding: identity\r\n\r\n")
-	r := c.request(upstream.POST)
+	r := c.request(exchange.POST)
 	rest := `"b":"` + strings.Repeat("b", 500) + `"}`
 	r.Body = []byte(`{"a":1,` + rest)
-	c.do(r).want(upstream.Fill)
+	c.do(r).want(exchange.Fill)
 	sent := p.requests()[0]
 	testsupport.True(t, sent.body == "{"+rest && strings.Count(sent.head, "Content-Encoding") == 1, "sent %q with fields\n%s", sent.body, sent.head)
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"adbuffer/internal/machine/rates"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // breaker refuses (sheds) a share of the requests to an SSP that fails. It has no open and closed
@@ -40,7 +40,7 @@ type breaker struct {
 type shedCounts struct{ shed, wouldShed atomic.Uint64 }
 
 // refuse decides at random whether a request may pass, and returns an error if not.
-func (b *breaker) refuse(now time.Duration) *upstream.Error {
+func (b *breaker) refuse(now time.Duration) *exchange.Error {
 	if !b.opts.Enabled {
 		return nil
 	}
@@ -59,13 +59,13 @@ func (b *breaker) refuse(now time.Duration) *upstream.Error {
 		return nil
 	}
 	b.shed.Add(1)
-	return b.refusal.err(b.Step(), func() *upstream.Error {
+	return b.refusal.err(b.Step(), func() *exchange.Error {
 		requests, failures := b.Tally()
 		counted := ""
 		if float64(failures)/float64(requests)-ratio > 0.01 {
 			counted = fmt.Sprintf(" (%.0f %% without the clients whose requests fail most)", 100*ratio)
 		}
-		return upstream.Errorf(upstream.BreakerOpen, upstream.NotSent,
+		return exchange.Errorf(exchange.BreakerOpen, exchange.NotSent,
 			"%d of the %d requests to it in the last %v failed%s, and up to %.0f %% may fail; %.0f %% of the requests are shed; see ssps[].breaker",
 			failures, requests, b.opts.Window, counted, 100*b.opts.FailureRatio, 100*share)
 	})

@@ -9,7 +9,7 @@ import (
 
 	"adbuffer/internal/machine/rates"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // init makes b a breaker with its own window.
@@ -86,7 +86,7 @@ func TestDryRunOfTheBreakerOnlyCounts(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{steps: []step{response(500, "")}}, func(o *Options) { o.Breaker.DryRun = true })
 		for range 1000 {
-			c.get().want(upstream.ServerError)
+			c.get().want(exchange.ServerError)
 		}
 		testsupport.AtLeast(t, c.ssp.breaker.wouldShed.Load(), 700, "%d were counted, want about 880")
 		testsupport.Equal(t, c.ssp.breaker.shed.Load(), 0, "%d were counted as shed")
@@ -100,10 +100,10 @@ func TestFailingSSPIsShedAndTheErrorSaysWhy(t *testing.T) {
 		p := &fakePool{steps: []step{response(500, "")}}
 		c := newClient(t, p, nil)
 		for range 1000 {
-			if res := c.get(); res.outcome == upstream.BreakerOpen {
+			if res := c.get(); res.outcome == exchange.BreakerOpen {
 				res.wantDetail("failed", "10s", "50 %", "ssps[].breaker")
 			} else {
-				res.want(upstream.ServerError)
+				res.want(exchange.ServerError)
 			}
 		}
 		requests, failures := c.ssp.breaker.Tally()
@@ -119,7 +119,7 @@ func TestFailingSSPIsShedAndTheErrorSaysWhy(t *testing.T) {
 			time.Sleep(10 * msec)
 		}
 		for range 100 {
-			c.get().want(upstream.Fill)
+			c.get().want(exchange.Fill)
 		}
 	})
 }
@@ -127,7 +127,7 @@ func TestFailingSSPIsShedAndTheErrorSaysWhy(t *testing.T) {
 func TestOutcomesThatCountForTheBreaker(t *testing.T) {
 	type want string
 	const failed, worked, neither want = "failure", "success", "nothing"
-	later := func(e *upstream.Error) step { return after(time.Millisecond, fail(*e)) }
+	later := func(e *exchange.Error) step { return after(time.Millisecond, fail(*e)) }
 	for _, c := range []struct {
 		name    string
 		step    step
@@ -148,20 +148,20 @@ func TestOutcomesThatCountForTheBreaker(t *testing.T) {
 		{"a timeout after a long deadline", never(), nil, 0, failed},
 		{"a timeout that began a little late", never(), nil, 285 * msec, failed},
 		{"a timeout after a short deadline", never(), nil, 200 * msec, neither},
-		{"no place in time", nil, upstream.ErrDeadlineNotSent, 0, neither},
+		{"no place in time", nil, exchange.ErrDeadlineNotSent, 0, neither},
 		{"cannot connect", nil, &refused, 0, failed},
-		{"no TLS", nil, &upstream.Error{Outcome: upstream.TLSFailed}, 0, failed},
+		{"no TLS", nil, &exchange.Error{Outcome: exchange.TLSFailed}, 0, failed},
 		{"connection lost", later(&cutMidResponse), nil, 0, failed},
-		{"malformed response", later(&upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed}), nil, 0, failed},
-		{"response over our limit", later(&upstream.Error{Outcome: upstream.ResponseTooLarge, Progress: upstream.MaybeProcessed}), nil, 0, worked},
-		{"response over our budget", later(&upstream.Error{Outcome: upstream.Overloaded, Progress: upstream.MaybeProcessed}), nil, 0, neither},
-		{"queue full", nil, &upstream.Error{Outcome: upstream.PendingFull}, 0, neither},
-		{"queue slow", nil, &upstream.Error{Outcome: upstream.PendingTimeout}, 0, neither},
-		{"draining", nil, &upstream.Error{Outcome: upstream.Draining}, 0, neither},
-		{"cancelled", later(upstream.ErrCancelled), nil, 0, neither},
+		{"malformed response", later(&exchange.Error{Outcome: exchange.BadResponse, Progress: exchange.MaybeProcessed}), nil, 0, failed},
+		{"response over our limit", later(&exchange.Error{Outcome: exchange.ResponseTooLarge, Progress: exchange.MaybeProcessed}), nil, 0, worked},
+		{"response over our budget", later(&exchange.Error{Outcome: exchange.Overloaded, Progress: exchange.MaybeProcessed}), nil, 0, neither},
+		{"queue full", nil, &exchange.Error{Outcome: exchange.PendingFull}, 0, neither},
+		{"queue slow", nil, &exchange.Error{Outcome: exchange.PendingTimeout}, 0, neither},
+		{"draining", nil, &exchange.Error{Outcome: exchange.Draining}, 0, neither},
+		{"cancelled", later(exchange.ErrCancelled), nil, 0, neither},
 	} {
 		testsupport.RunBubble(t, c.name, func(t *testing.T) {
-			p := &fakePool{steps: []step{c.step}, acquire: func(int, *upstream.Exchange) error { return c.acquire }}
+			p := &fakePool{steps: []step{c.step}, acquire: func(int, *exchange.Exchange) error { return c.acquire }}
 			cl := newClient(t, p, func(o *Options) { o.RetryMax = 0 })
 			cl.getIn(t.Context(), c.timeout)
 			requests, failures := cl.ssp.breaker.Tally()
@@ -180,12 +180,12 @@ func TestOutcomesThatCountForTheBreaker(t *testing.T) {
 func TestTimeoutCountsIfTheSSPHadItsRequestTimeout(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{steps: []step{never()}}, func(o *Options) { o.RequestTimeout = 50 * msec })
-		c.get().want(upstream.Deadline)
+		c.get().want(exchange.Deadline)
 		_, failures := c.ssp.breaker.Tally()
 		testsupport.True(t, failures == 1, "a timeout by timeouts.request does not count")
-		r := c.request(upstream.GET)
+		r := c.request(exchange.GET)
 		r.Deadline = r.Received.Add(20 * msec)
-		c.do(r).want(upstream.Deadline)
+		c.do(r).want(exchange.Deadline)
 		requests, _ := c.ssp.breaker.Tally()
 		testsupport.True(t, requests == 1, "a timeout that came earlier counts")
 	})
@@ -207,7 +207,7 @@ func TestFailuresOfEndpointsThatAreOutShedNothing(t *testing.T) {
 		p.left.Add(1)
 		p.aside.Store(true)
 		for range 40 {
-			testsupport.MustEqual(t, c.get().outcome, upstream.ServerError, "a request ended as %v")
+			testsupport.MustEqual(t, c.get().outcome, exchange.ServerError, "a request ended as %v")
 		}
 		testsupport.Equal(t, c.ssp.Snapshot().BreakerShedRatio, 0, "%v are shed for failures of endpoints that are out")
 		p.aside.Store(false)

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"strings"
 
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/openrtb"
 	"adbuffer/internal/wire/syntax"
-	"adbuffer/internal/wire/upstream"
 )
 
 // NoBidBody says how a body distinguishes a no-bid from a fill.
@@ -22,39 +22,39 @@ const (
 const maxScan = 64 << 10
 
 // classify returns the outcome of a response, and counts the response.
-func (s *SSP) classify(r *Request, res *upstream.Response) upstream.Outcome {
+func (s *SSP) classify(r *Request, res *exchange.Response) exchange.Outcome {
 	s.stats.codes.add(res.Status)
 	o, why := s.outcomeOf(r, res)
-	if o == upstream.NoBid && s.opts.NoBidBody == NoBidOpenRTB {
+	if o == exchange.NoBid && s.opts.NoBidBody == NoBidOpenRTB {
 		s.stats.noBids[why].Add(1)
 	}
 	return o
 }
 
 // outcomeOf returns the outcome of a response, and the SSP's reason for a no-bid if it gives one.
-func (s *SSP) outcomeOf(r *Request, res *upstream.Response) (upstream.Outcome, noBidReason) {
+func (s *SSP) outcomeOf(r *Request, res *exchange.Response) (exchange.Outcome, noBidReason) {
 	switch {
 	case res.Status >= 500:
-		return upstream.ServerError, nbrNone
+		return exchange.ServerError, nbrNone
 	case res.Status >= 400:
-		return upstream.ClientError, nbrNone
+		return exchange.ClientError, nbrNone
 	case res.Status >= 300:
-		return upstream.Redirect, nbrNone
-	case res.Status == 204, r.Method != upstream.HEAD && len(res.Body) == 0:
-		return upstream.NoBid, nbrNone
-	case r.Method == upstream.HEAD, s.opts.NoBidBody != NoBidVAST && s.opts.NoBidBody != NoBidOpenRTB:
-		return upstream.Fill, nbrNone
+		return exchange.Redirect, nbrNone
+	case res.Status == 204, r.Method != exchange.HEAD && len(res.Body) == 0:
+		return exchange.NoBid, nbrNone
+	case r.Method == exchange.HEAD, s.opts.NoBidBody != NoBidVAST && s.opts.NoBidBody != NoBidOpenRTB:
+		return exchange.Fill, nbrNone
 	}
 	filled, why := s.opts.NoBidBody.filled(res)
 	if filled {
-		return upstream.Fill, nbrNone
+		return exchange.Fill, nbrNone
 	}
-	return upstream.NoBid, why
+	return exchange.NoBid, why
 }
 
 // filled reports whether the body, which may be compressed, holds an ad, and the reason if it holds
 // none.
-func (n NoBidBody) filled(res *upstream.Response) (bool, noBidReason) {
+func (n NoBidBody) filled(res *exchange.Response) (bool, noBidReason) {
 	coding, fields := identity, 0
 	for name, value := range syntax.Fields(res.Fields) {
 		if syntax.EqualFold(name, "Content-Encoding") {

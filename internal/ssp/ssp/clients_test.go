@@ -9,18 +9,18 @@ import (
 
 	"adbuffer/internal/machine/rates"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/httpheader"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
+	"adbuffer/internal/wire/header"
 )
 
 // identitiesOf returns the identities of n clients, each in a group of its own.
-func identitiesOf(t testing.TB, c *client, n int) []*httpheader.Identity {
-	var all []*httpheader.Identity
+func identitiesOf(t testing.TB, c *client, n int) []*header.Identity {
+	var all []*header.Identity
 	seen := map[rates.Group]bool{}
 	for i := uint32(1); len(all) < n; i++ {
 		var a [4]byte
 		binary.BigEndian.PutUint32(a[:], 198<<24|51<<16|i)
-		id := new(httpheader.Identity)
+		id := new(header.Identity)
 		id.Resolve(&c.fields, netip.AddrFrom4(a), false, nil, false)
 		if g := id.Group(); !seen[g] {
 			seen[g] = true
@@ -34,7 +34,7 @@ func identitiesOf(t testing.TB, c *client, n int) []*httpheader.Identity {
 // scriptedByQuery responds to a request whose query is one of a key's with the step of that key, and
 // with a fill to other requests.
 func scriptedByQuery(steps map[string]step) step {
-	return func(ex *upstream.Exchange) error {
+	return func(ex *exchange.Exchange) error {
 		for q, s := range steps {
 			if bytes.HasSuffix(ex.Request.Target, []byte(q)) {
 				return s(ex)
@@ -45,8 +45,8 @@ func scriptedByQuery(steps map[string]step) step {
 }
 
 // getAs sends a request of a client.
-func (c *client) getAs(id *httpheader.Identity, query string) result {
-	r := c.request(upstream.GET)
+func (c *client) getAs(id *header.Identity, query string) result {
+	r := c.request(exchange.GET)
 	r.Identity, r.Query = id, []byte(query)
 	return c.do(r)
 }
@@ -61,20 +61,20 @@ var failures = map[string]step{
 
 // One of ten clients provokes failures, with most of the load. No request of the others is refused.
 func TestFailuresThatAClientProvokesShedAndPauseNothingOfOthers(t *testing.T) {
-	for query, of := range map[string]upstream.Outcome{"bad": upstream.ServerError, "busy": upstream.ServerError, "limit": upstream.ClientError} {
+	for query, of := range map[string]exchange.Outcome{"bad": exchange.ServerError, "busy": exchange.ServerError, "limit": exchange.ClientError} {
 		testsupport.RunBubble(t, query, func(t *testing.T) {
 			c := newClient(t, &fakePool{steps: []step{scriptedByQuery(failures)}}, func(o *Options) { o.RetryAfterShare = 0.5 })
 			all := identitiesOf(t, c, 10)
 			for _, id := range all[1:] { // before the first failure
 				for range 3 {
-					c.getAs(id, "").want(upstream.Fill)
+					c.getAs(id, "").want(exchange.Fill)
 				}
 			}
 			for i := range 300 {
 				for range 20 {
 					c.getAs(all[0], query).want(of)
 				}
-				c.getAs(all[1+i%9], "").want(upstream.Fill)
+				c.getAs(all[1+i%9], "").want(exchange.Fill)
 				time.Sleep(100 * msec)
 			}
 			s := c.ssp.Snapshot()
@@ -97,7 +97,7 @@ func TestABrokenSSPIsShedHoweverItsClientsShareTheLoad(t *testing.T) {
 			c := newClient(t, &fakePool{steps: []step{response(500, "")}}, nil)
 			all := identitiesOf(t, c, 10)
 			for n := range 20 {
-				c.getAs(all[clientOf(n)], "").want(upstream.ServerError)
+				c.getAs(all[clientOf(n)], "").want(exchange.ServerError)
 			}
 			testsupport.AtLeast(t, c.ssp.Snapshot().BreakerShedRatio, 0.8999, "%v of the requests are shed after 20 failures")
 		})
@@ -136,11 +136,11 @@ func TestA503WithRetryAfterPausesOnceMostClientsGotIt(t *testing.T) {
 			cl := newClient(t, p, func(o *Options) { o.RetryAfterShare = 0.5 })
 			all := identitiesOf(t, cl, c.clients)
 			for n := range 100 {
-				cl.getAs(all[n%c.clients], "").want(upstream.Fill)
+				cl.getAs(all[n%c.clients], "").want(exchange.Fill)
 			}
 			p.steps = []step{failures["busy"]}
 			n := 0
-			for ; n < 100 && cl.getAs(all[n%c.clients], "").outcome == upstream.ServerError; n++ {
+			for ; n < 100 && cl.getAs(all[n%c.clients], "").outcome == exchange.ServerError; n++ {
 			}
 			testsupport.Equal(t, n, c.most, "with %[2]d clients, %[1]d responses paused the SSP", c.clients)
 			cl.wantPauses(1, n-1)
@@ -154,16 +154,16 @@ func TestOnlyRecentResponsesDecideAboutAPause(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{steps: []step{scriptedByQuery(failures)}}, func(o *Options) { o.RetryAfterShare = 0.5 })
 		all := identitiesOf(t, c, 3)
-		c.getAs(all[0], "").want(upstream.Fill)
-		c.getAs(all[1], "").want(upstream.Fill)
-		c.getAs(all[1], "busy").want(upstream.ServerError)
+		c.getAs(all[0], "").want(exchange.Fill)
+		c.getAs(all[1], "").want(exchange.Fill)
+		c.getAs(all[1], "busy").want(exchange.ServerError)
 		time.Sleep(recently + msec)
-		c.getAs(all[0], "").want(upstream.Fill)
-		c.getAs(all[2], "busy").want(upstream.ServerError)
-		c.getAs(all[0], "").want(upstream.Fill) // all[1] was asked too long ago
+		c.getAs(all[0], "").want(exchange.Fill)
+		c.getAs(all[2], "busy").want(exchange.ServerError)
+		c.getAs(all[0], "").want(exchange.Fill) // all[1] was asked too long ago
 		time.Sleep(recently + msec)
-		c.getAs(all[2], "busy").want(upstream.ServerError)
-		c.getAs(all[0], "").want(upstream.SSPBackoff)
+		c.getAs(all[2], "busy").want(exchange.ServerError)
+		c.getAs(all[0], "").want(exchange.SSPBackoff)
 	})
 }
 
@@ -174,7 +174,7 @@ func TestRequestsOfOneClientMoveNeitherHedgesNorRetriesOfOthers(t *testing.T) {
 	steps := map[string]step{
 		"slow":  after(30*msec, fill()),
 		"fast":  after(msec/10, fill()),
-		"reset": fail(upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotSent}),
+		"reset": fail(exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.NotSent}),
 		"ok":    after(10*msec, fill()),
 	}
 	for _, query := range []string{"slow", "fast"} {
@@ -185,7 +185,7 @@ func TestRequestsOfOneClientMoveNeitherHedgesNorRetriesOfOthers(t *testing.T) {
 				for range 3 {
 					c.getAs(all[0], query)
 				}
-				c.getAs(all[1+i%9], "ok").want(upstream.Fill)
+				c.getAs(all[1+i%9], "ok").want(exchange.Fill)
 			}
 			testsupport.Between(t, c.ssp.lateAfter.get(), 10*msec, 11*msec, "an attempt is late after %v, want 10ms and a little more")
 		})
@@ -194,12 +194,12 @@ func TestRequestsOfOneClientMoveNeitherHedgesNorRetriesOfOthers(t *testing.T) {
 		c := newClient(t, &fakePool{steps: []step{scriptedByQuery(steps)}}, func(o *Options) { o.RetryMax, o.Breaker.Enabled = 1, false })
 		all := identitiesOf(t, c, 10)
 		for range 100 {
-			c.getAs(all[0], "reset").want(upstream.ConnLost)
+			c.getAs(all[0], "reset").want(exchange.ConnLost)
 		}
 		retried := c.ssp.stats.retries[retryNotSent].Load()
 		testsupport.Equal(t, retried, 29, "%d of the client's 100 requests were retried, want ten and a fifth of the others")
 		for i := range 5 {
-			c.getAs(all[1+i], "reset").want(upstream.ConnLost)
+			c.getAs(all[1+i], "reset").want(exchange.ConnLost)
 		}
 		testsupport.Equal(t, c.ssp.stats.retries[retryNotSent].Load()-retried, 5, "%d of the others' 5 requests were retried")
 	})

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // gzipped compresses body with the standard library, in two pieces with a flush between them, like a
@@ -37,13 +37,13 @@ const (
 	bidJSON   = `{"id":"1","seatbid":[{"bid":[{"id":"2"}]}]}`
 )
 
-func classifyCoded(by NoBidBody, body []byte, codings ...string) upstream.Outcome {
+func classifyCoded(by NoBidBody, body []byte, codings ...string) exchange.Outcome {
 	s := newSSP(options(func(o *Options) { o.NoBidBody = by }), &fakePool{})
-	a := &upstream.Response{Status: 200, Body: body}
+	a := &exchange.Response{Status: 200, Body: body}
 	for _, c := range codings {
 		a.Fields = append(a.Fields, "content-encoding: "+c+"\r\n"...)
 	}
-	return s.classify(&Request{Method: upstream.GET}, a)
+	return s.classify(&Request{Method: exchange.GET}, a)
 }
 
 // Once, a compressed no-bid counted as an ad, and ended the waterfall.
@@ -52,16 +52,16 @@ func TestCompressedNoBidIsANoBid(t *testing.T) {
 	for _, c := range []struct {
 		by   NoBidBody
 		body string
-		want upstream.Outcome
+		want exchange.Outcome
 	}{
-		{NoBidVAST, noAdVAST, upstream.NoBid},
-		{NoBidVAST, adVAST, upstream.Fill},
-		{NoBidOpenRTB, noBidJSON, upstream.NoBid},
-		{NoBidOpenRTB, bidJSON, upstream.Fill},
-		{"", noBidJSON, upstream.Fill},
-		{NoBidVAST, noAdVAST + blanks, upstream.NoBid},
-		{NoBidVAST, noAdVAST + blanks + " ", upstream.Fill},
-		{NoBidVAST, "", upstream.NoBid},
+		{NoBidVAST, noAdVAST, exchange.NoBid},
+		{NoBidVAST, adVAST, exchange.Fill},
+		{NoBidOpenRTB, noBidJSON, exchange.NoBid},
+		{NoBidOpenRTB, bidJSON, exchange.Fill},
+		{"", noBidJSON, exchange.Fill},
+		{NoBidVAST, noAdVAST + blanks, exchange.NoBid},
+		{NoBidVAST, noAdVAST + blanks + " ", exchange.Fill},
+		{NoBidVAST, "", exchange.NoBid},
 	} {
 		coded := gzipped(t, c.body)
 		testsupport.MustTrue(t, len(coded) <= maxCodedScan, "%d bytes are %d compressed", len(c.body), len(coded))
@@ -72,7 +72,7 @@ func TestCompressedNoBidIsANoBid(t *testing.T) {
 		testsupport.MustTrue(t, bytes.Equal(coded, before), "the search changed the body")
 		// A body that cannot be decoded to its end may hold an ad.
 		for _, n := range []int{1, len(coded) / 2, len(coded) - 1} {
-			testsupport.Equal(t, classifyCoded(c.by, coded[:n], "gzip"), upstream.Fill, "the first %[2]d of %[3]d bytes of %.60[4]s are %[1]v", n, len(coded), c.body)
+			testsupport.Equal(t, classifyCoded(c.by, coded[:n], "gzip"), exchange.Fill, "the first %[2]d of %[3]d bytes of %.60[4]s are %[1]v", n, len(coded), c.body)
 		}
 	}
 }
@@ -101,10 +101,10 @@ func TestBodiesThatAreNotDecoded(t *testing.T) {
 		{"a wrong checksum", wrong, []string{"gzip"}},
 	} {
 		got := classifyCoded(NoBidOpenRTB, c.body, c.codings...)
-		testsupport.True(t, got == upstream.Fill, "%s: %v, want fill", c.name, got)
+		testsupport.True(t, got == exchange.Fill, "%s: %v, want fill", c.name, got)
 	}
 	members := append(gzipped(t, `{"id":"1",`), gzipped(t, `"seatbid":[]}`)...)
-	testsupport.Equal(t, classifyCoded(NoBidOpenRTB, members, "gzip"), upstream.NoBid, "two members of gzip: %v, want no_bid")
+	testsupport.Equal(t, classifyCoded(NoBidOpenRTB, members, "gzip"), exchange.NoBid, "two members of gzip: %v, want no_bid")
 }
 
 // Node's encoder is the C library that servers use.
@@ -118,9 +118,9 @@ for (const text of process.argv.slice(1)) for (const level of [0, 1, 6, 9])
 	for i, line := range lines {
 		body, err := base64.StdEncoding.DecodeString(line)
 		testsupport.NoError(t, err)
-		want := upstream.NoBid
+		want := exchange.NoBid
 		if i >= len(lines)/2 {
-			want = upstream.Fill
+			want = exchange.Fill
 		}
 		testsupport.Equal(t, classifyCoded(NoBidOpenRTB, body, "gzip"), want, "%[2]s: %[1]v", line)
 	}

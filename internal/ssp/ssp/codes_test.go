@@ -7,14 +7,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 func TestResponsesAreCountedByTheirStatus(t *testing.T) {
 	s := newSSP(options(nil), &fakePool{})
-	r := &Request{Method: upstream.GET}
+	r := &Request{Method: exchange.GET}
 	for _, status := range []int{200, 200, 204, 503, 599, 302} {
-		s.classify(r, &upstream.Response{Status: status, Body: []byte("x")})
+		s.classify(r, &exchange.Response{Status: status, Body: []byte("x")})
 	}
 	wantMetrics(t, registry(t, s), `
 # HELP adbuffer_ssp_responses_total Responses of an SSP by their exact status. If an SSP sends more than 40 different statuses, the rest count as other.
@@ -68,12 +68,12 @@ func TestNoBidsAreCountedByTheReasonThatTheSSPGives(t *testing.T) {
 		{`{"nbr":2}`, "gzip", "2"},
 	} {
 		s := newSSP(options(func(o *Options) { o.NoBidBody = NoBidOpenRTB }), &fakePool{})
-		a := &upstream.Response{Status: 200, Body: []byte(c.body)}
+		a := &exchange.Response{Status: 200, Body: []byte(c.body)}
 		if c.coding != "" {
 			a.Body = gzipped(t, c.body)
 			a.Fields = []byte("Content-Encoding: " + c.coding + "\r\n")
 		}
-		testsupport.Equal(t, s.classify(&Request{Method: upstream.GET}, a), upstream.NoBid, "%[2]q counts as %[1]v", c.body)
+		testsupport.Equal(t, s.classify(&Request{Method: exchange.GET}, a), exchange.NoBid, "%[2]q counts as %[1]v", c.body)
 		for i, name := range noBidReasonNames {
 			want := uint64(0)
 			if name == c.want {

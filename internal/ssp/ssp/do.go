@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"adbuffer/internal/machine/rates"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/tracing"
-	"adbuffer/internal/wire/upstream"
 )
 
 // call is one Do: a request at one SSP, with its attempts.
@@ -16,7 +16,7 @@ type call struct {
 	start   time.Time
 	client  rates.Group // of the client
 	body    bodyCopy
-	outcome upstream.Outcome // of the last ended attempt
+	outcome exchange.Outcome // of the last ended attempt
 	paused  bool             // its response paused the SSP
 	aside   bool             // it failed at an endpoint that is out while others serve
 	sent    int              // attempts sent
@@ -32,7 +32,7 @@ type call struct {
 // ex must be new. The caller sets its Context if the call can be cancelled, and Times.Queued if it
 // has just read the clock. timeout is the call's own limit, 0 for none. Afterwards, Times.Queued is
 // when the call began, and Times.Done when it failed; the other Times are those of the last attempt.
-func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upstream.Outcome, *upstream.Error) {
+func (s *SSP) Do(r *Request, ex *exchange.Exchange, timeout time.Duration) (exchange.Outcome, *exchange.Error) {
 	start := ex.Times.Queued
 	if start.IsZero() {
 		start = time.Now()
@@ -59,8 +59,8 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 	}()
 	s.budget.earn(c.client)
 	err := s.send(r, ex, &c)
-	if err != nil && err.Outcome == upstream.Cancelled && r.Context != nil && r.Context.Err() != nil {
-		err = &upstream.Error{Outcome: upstream.ClientGone, Progress: err.Progress}
+	if err != nil && err.Outcome == exchange.Cancelled && r.Context != nil && r.Context.Err() != nil {
+		err = &exchange.Error{Outcome: exchange.ClientGone, Progress: err.Progress}
 	}
 	ex.Times.Queued, ex.Attempts = start, c.sent
 	if err != nil || ex.Times.Done.IsZero() { // a hedge, or a pause before a retry, may have gone on after the attempt
@@ -69,7 +69,7 @@ func (s *SSP) Do(r *Request, ex *upstream.Exchange, timeout time.Duration) (upst
 	outcome := c.outcome
 	if err != nil {
 		outcome, c.paused = err.Outcome, false
-		if outcome == upstream.Deadline {
+		if outcome == exchange.Deadline {
 			err = s.overDeadline(err, r, start, timeout)
 		}
 	} else {
@@ -103,12 +103,12 @@ func (s *SSP) deadline(r *Request, start time.Time, timeout time.Duration) (at t
 }
 
 // overDeadline returns e, the error of a call that its deadline ended, with that deadline and its origin.
-func (s *SSP) overDeadline(e *upstream.Error, r *Request, start time.Time, timeout time.Duration) *upstream.Error {
+func (s *SSP) overDeadline(e *exchange.Error, r *Request, start time.Time, timeout time.Duration) *exchange.Error {
 	_, limit, see := s.deadline(r, start, timeout)
 	if see == r.DeadlineFrom {
 		see += " and deadline.reserve"
 	}
-	if e.Progress == upstream.NotSent {
+	if e.Progress == exchange.NotSent {
 		see += ", and pool.max_conns"
 	}
 	over := *e
@@ -118,7 +118,7 @@ func (s *SSP) overDeadline(e *upstream.Error, r *Request, start time.Time, timeo
 
 // admit counts a request as in flight and its bytes as held, or returns the error of the limit that
 // it exceeds.
-func (s *SSP) admit(r *Request, now time.Duration) *upstream.Error {
+func (s *SSP) admit(r *Request, now time.Duration) *exchange.Error {
 	if s.lender.Refusing() {
 		return errDisabled
 	}
@@ -134,30 +134,30 @@ func (s *SSP) admit(r *Request, now time.Duration) *upstream.Error {
 	if !s.inFlight.Acquire() {
 		return s.overloaded()
 	}
-	if err := upstream.ReserveForRequest(s.buffered, nil, r.Held, "the request"); err != nil {
+	if err := exchange.ReserveForRequest(s.buffered, nil, r.Held, "the request"); err != nil {
 		s.inFlight.Release()
 		return err
 	}
 	return nil
 }
 
-func (s *SSP) overloaded() *upstream.Error {
+func (s *SSP) overloaded() *exchange.Error {
 	limit := s.inFlight.Limit()
-	return s.overloads.err(limit, func() *upstream.Error {
-		return upstream.Errorf(upstream.Overloaded, upstream.NotSent, "%d of %d requests to it are in flight; see ssps[].max_in_flight", limit, limit)
+	return s.overloads.err(limit, func() *exchange.Error {
+		return exchange.Errorf(exchange.Overloaded, exchange.NotSent, "%d of %d requests to it are in flight; see ssps[].max_in_flight", limit, limit)
 	})
 }
 
 // send makes attempts until one gets a response, or until a retry is not allowed.
-func (s *SSP) send(r *Request, ex *upstream.Exchange, c *call) *upstream.Error {
-	var failed *upstream.Error // the error that is being retried
+func (s *SSP) send(r *Request, ex *exchange.Exchange, c *call) *exchange.Error {
+	var failed *exchange.Error // the error that is being retried
 	why := firstAttempt
 	for {
 		err := s.attemptOrHedge(r, ex, c, why)
 		if err == nil {
 			return nil
 		}
-		e := upstream.AsError(err)
+		e := exchange.AsError(err)
 		if failed != nil && preventedRetry(failed, e) {
 			return failed
 		}
@@ -166,17 +166,17 @@ func (s *SSP) send(r *Request, ex *upstream.Exchange, c *call) *upstream.Error {
 			return c.retries.lastError(e, c.sent)
 		}
 		why, failed = again, e
-		if e.Progress != upstream.NotSent || e.Isolate != upstream.IsolateNext { // else its endpoint is as good as the others
+		if e.Progress != exchange.NotSent || e.Isolate != exchange.IsolateNext { // else its endpoint is as good as the others
 			ex.Avoid = cmp.Or(ex.Endpoint, ex.Avoid) // an attempt without a place has no endpoint
 		}
 		ex.ReleaseBody()
 		ex.Response.Reset()
-		ex.Times = upstream.Times{} // the pool sets Queued to the begin of the attempt
+		ex.Times = exchange.Times{} // the pool sets Queued to the begin of the attempt
 	}
 }
 
 // attemptOrHedge makes an attempt, and a hedge beside it if the attempt may be hedged and is late.
-func (s *SSP) attemptOrHedge(r *Request, ex *upstream.Exchange, c *call, why retryKind) error {
+func (s *SSP) attemptOrHedge(r *Request, ex *exchange.Exchange, c *call, why retryKind) error {
 	if s.opts.Hedge.Enabled && !c.hedged && r.Method.Idempotent() {
 		if after := s.lateAfter.get(); after > 0 {
 			return s.hedged(r, ex, c, why, after)
@@ -186,7 +186,7 @@ func (s *SSP) attemptOrHedge(r *Request, ex *upstream.Exchange, c *call, why ret
 }
 
 // attempt makes one attempt, and records its end if the call is traced.
-func (s *SSP) attempt(r *Request, ex *upstream.Exchange, c *call, why retryKind, h *hedge) error {
+func (s *SSP) attempt(r *Request, ex *exchange.Exchange, c *call, why retryKind, h *hedge) error {
 	if c.trace == nil {
 		return s.acquireAndSend(r, ex, c, why, h)
 	}
@@ -194,7 +194,7 @@ func (s *SSP) attempt(r *Request, ex *upstream.Exchange, c *call, why retryKind,
 	before := c.sent
 	err := s.acquireAndSend(r, ex, c, why, h)
 	if sent := c.sent > before; err != nil {
-		e := upstream.AsError(err)
+		e := exchange.AsError(err)
 		c.attempt.Ended(ex, sent, e.Outcome, e)
 	} else {
 		c.attempt.Ended(ex, sent, c.outcome, nil)
@@ -204,7 +204,7 @@ func (s *SSP) attempt(r *Request, ex *upstream.Exchange, c *call, why retryKind,
 
 // acquireAndSend acquires a place, builds the call's header, and runs the exchange. If h is not nil,
 // it arms h when the exchange begins.
-func (s *SSP) acquireAndSend(r *Request, ex *upstream.Exchange, c *call, why retryKind, h *hedge) error {
+func (s *SSP) acquireAndSend(r *Request, ex *exchange.Exchange, c *call, why retryKind, h *hedge) error {
 	// pipeline_methods: a request with side effects waits for no other response, and no other
 	// request waits for its response.
 	ex.Alone = !s.opts.PipelineAll && !r.Method.Idempotent()
@@ -217,9 +217,9 @@ func (s *SSP) acquireAndSend(r *Request, ex *upstream.Exchange, c *call, why ret
 	switch {
 	case err != nil:
 		return err
-	case c.retries.overHTTP1 && place.Protocol() == upstream.HTTP2:
+	case c.retries.overHTTP1 && place.Protocol() == exchange.HTTP2:
 		place.Release(ex)
-		return upstream.ErrOnlyHTTP2
+		return exchange.ErrOnlyHTTP2
 	}
 	if err := s.prepare(r, ex, c, why); err != nil {
 		place.Release(ex)
@@ -245,14 +245,14 @@ func (s *SSP) acquireAndSend(r *Request, ex *upstream.Exchange, c *call, why ret
 	return err
 }
 
-func (s *SSP) attempted(r *Request, ex *upstream.Exchange, c *call, pl place, err error) {
+func (s *SSP) attempted(r *Request, ex *exchange.Exchange, c *call, pl place, err error) {
 	t := &ex.Times
 	if t.Done.IsZero() {
 		t.Done = time.Now()
 	}
-	var failed *upstream.Error
+	var failed *exchange.Error
 	if err != nil {
-		failed = upstream.AsError(err)
+		failed = exchange.AsError(err)
 		c.outcome, c.paused = failed.Outcome, false
 	} else {
 		c.outcome = s.classify(r, &ex.Response)
@@ -261,13 +261,13 @@ func (s *SSP) attempted(r *Request, ex *upstream.Exchange, c *call, pl place, er
 	c.aside = pl.Ended(c.outcome, s.resultOf(ex, c, c.outcome, failed), c.client, t)
 }
 
-var errDisabled = upstream.Errorf(upstream.SSPDisabled, upstream.NotSent,
+var errDisabled = exchange.Errorf(exchange.SSPDisabled, exchange.NotSent,
 	"an operator has drained or disabled it, or all its endpoints; see adbuffer ssp list")
 
 // prepare runs after the acquisition of a place and before its use.
-func (s *SSP) prepare(r *Request, ex *upstream.Exchange, c *call, why retryKind) *upstream.Error {
+func (s *SSP) prepare(r *Request, ex *exchange.Exchange, c *call, why retryKind) *exchange.Error {
 	if r.Gone != nil && why != retryHedge && ex.Times.Acquired.Sub(c.start) > goneAfter && r.Gone() {
-		return upstream.ErrClientGone
+		return exchange.ErrClientGone
 	}
 	if err := s.makeBody(r, ex, &c.body); err != nil {
 		return err
@@ -281,7 +281,7 @@ const goneAfter = time.Millisecond
 
 // write builds the request in ex.Block, behind the copy of the body: target, authority, then the
 // fields that cross.
-func (s *SSP) write(r *Request, ex *upstream.Exchange, c *call, place place) {
+func (s *SSP) write(r *Request, ex *exchange.Exchange, c *call, place place) {
 	body := &c.body
 	b := append(ex.Block[:body.n], s.opts.Path...)
 	sep := byte('?')
@@ -307,7 +307,7 @@ func (s *SSP) write(r *Request, ex *upstream.Exchange, c *call, place place) {
 	if body.gzipped {
 		b = append(b, "Content-Encoding: gzip\r\n"...)
 	}
-	if r.Fields.TakesTrailers() && place.Protocol() == upstream.HTTP2 && !policy.Drops("Te") {
+	if r.Fields.TakesTrailers() && place.Protocol() == exchange.HTTP2 && !policy.Drops("Te") {
 		b = append(b, "Te: trailers\r\n"...)
 	}
 	if _, n := r.Fields.GRPCTimeout(); n > 0 && !policy.Drops("Grpc-Timeout") {
@@ -318,7 +318,7 @@ func (s *SSP) write(r *Request, ex *upstream.Exchange, c *call, place place) {
 		b = appendTrace(b, authority, c.attempt, policy)
 	}
 	ex.Block = b
-	ex.Request = upstream.Request{
+	ex.Request = exchange.Request{
 		Method: r.Method, Scheme: s.opts.Scheme, Target: b[body.n:target:target], Authority: b[target:authority:authority],
 		Fields: b[authority:], Body: r.Body,
 	}

@@ -5,8 +5,8 @@ import (
 	"hash/maphash"
 	"strings"
 
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/openrtb"
-	"adbuffer/internal/wire/upstream"
 )
 
 // FairnessKey says which part of a request decides whose share of the places it uses, while requests
@@ -64,7 +64,7 @@ func queryValue(query []byte, name string) []byte {
 // fairSeed prevents that a client chooses its fair queues.
 var fairSeed = maphash.MakeSeed()
 
-// FairKey implements upstream.Keyer. All requests without a value have the same key.
+// FairKey implements exchange.Keyer. All requests without a value have the same key.
 func (r *Request) FairKey() uint64 {
 	k := r.Fairness
 	if *k == (FairnessKey{}) {
@@ -74,7 +74,7 @@ func (r *Request) FairKey() uint64 {
 }
 
 // keyer returns r if its FairKey counts, else nil.
-func (r *Request) keyer() upstream.Keyer {
+func (r *Request) keyer() exchange.Keyer {
 	if r.Fairness == nil {
 		return nil
 	}

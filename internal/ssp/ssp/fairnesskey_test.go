@@ -5,13 +5,13 @@ import (
 	"testing"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/header"
 )
 
 func TestFairnessKeyIsReadFromTheRequest(t *testing.T) {
-	request := func(client, header, query, body string) *Request {
-		r := &Request{Fields: new(httpheader.RequestFields), Identity: new(httpheader.Identity), Query: []byte(query), Body: []byte(body)}
-		testsupport.NoError(t, r.Fields.Scan([]byte("Host: a\r\n"+header+"\r\n")))
+	request := func(client, fields, query, body string) *Request {
+		r := &Request{Fields: new(header.RequestFields), Identity: new(header.Identity), Query: []byte(query), Body: []byte(body)}
+		testsupport.NoError(t, r.Fields.Scan([]byte("Host: a\r\n"+fields+"\r\n")))
 		r.Identity.Resolve(r.Fields, netip.MustParseAddr(client), false, nil, true)
 		return r
 	}

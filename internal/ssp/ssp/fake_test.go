@@ -11,8 +11,8 @@ import (
 
 	"adbuffer/internal/machine/rates"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/httpheader"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
+	"adbuffer/internal/wire/header"
 )
 
 func TestMain(m *testing.M) { testsupport.Main(m) }
@@ -20,22 +20,22 @@ func TestMain(m *testing.M) { testsupport.Main(m) }
 const msec = time.Millisecond
 
 // step is the result of one exchange on a place.
-type step func(ex *upstream.Exchange) error
+type step func(ex *exchange.Exchange) error
 
 // fakePool is a pool whose places run the steps of a test. The first attempt runs the first of
 // steps, and so on; the last step repeats.
 type fakePool struct {
 	steps   []step
-	acquire func(n int, ex *upstream.Exchange) error // runs before the n-th place is acquired, from 0; nil: at once
+	acquire func(n int, ex *exchange.Exchange) error // runs before the n-th place is acquired, from 0; nil: at once
 	host    string
 	// protocol is the protocol of its connections.
-	protocol upstream.Protocol
+	protocol exchange.Protocol
 
 	mu       sync.Mutex
 	acquired int
 	returned int
 	sent     []sentRequest
-	ended    []upstream.Result
+	ended    []exchange.Result
 	refusing atomic.Bool
 	left     atomic.Uint64 // of Left
 	aside    atomic.Bool   // of Ended
@@ -45,14 +45,14 @@ type fakePool struct {
 
 // sentRequest is a request that a place had to send.
 type sentRequest struct {
-	method                          upstream.Method
+	method                          exchange.Method
 	scheme, target, authority, head string
 	body, avoided                   string
-	ex                              *upstream.Exchange
+	ex                              *exchange.Exchange
 	at                              time.Time
 }
 
-func (p *fakePool) Acquire(ex *upstream.Exchange) (place, error) {
+func (p *fakePool) Acquire(ex *exchange.Exchange) (place, error) {
 	if ex.Times.Queued.IsZero() {
 		ex.Times.Queued = time.Now()
 	}
@@ -79,24 +79,24 @@ func (p *fakePool) Refusing() bool { return p.refusing.Load() }
 
 func (p *fakePool) Left() uint64 { return p.left.Load() }
 
-func (pl *fakePlace) Ended(_ upstream.Outcome, v upstream.Result, _ rates.Group, _ *upstream.Times) bool {
+func (pl *fakePlace) Ended(_ exchange.Outcome, v exchange.Result, _ rates.Group, _ *exchange.Times) bool {
 	pl.pool.mu.Lock()
 	defer pl.pool.mu.Unlock()
 	pl.pool.ended = append(pl.pool.ended, v)
-	return v == upstream.Failure && pl.pool.aside.Load()
+	return v == exchange.Failure && pl.pool.aside.Load()
 }
 
 func (pl *fakePlace) Host() string { return pl.pool.host }
 
-func (pl *fakePlace) Protocol() upstream.Protocol { return pl.pool.protocol }
+func (pl *fakePlace) Protocol() exchange.Protocol { return pl.pool.protocol }
 
-func (pl *fakePlace) Release(*upstream.Exchange) {
+func (pl *fakePlace) Release(*exchange.Exchange) {
 	pl.pool.mu.Lock()
 	defer pl.pool.mu.Unlock()
 	pl.pool.returned++
 }
 
-func (pl *fakePlace) Do(ex *upstream.Exchange) error {
+func (pl *fakePlace) Do(ex *exchange.Exchange) error {
 	p, r := pl.pool, &ex.Request
 	p.mu.Lock()
 	p.sent = append(p.sent, sentRequest{r.Method, r.Scheme, string(r.Target), string(r.Authority), string(r.Fields), string(r.Body), ex.Avoid, ex, time.Now()})
@@ -118,7 +118,7 @@ func (p *fakePool) requests() []sentRequest {
 
 // response responds at once. fields are lines without their line ends.
 func response(status int, body string, fields ...string) step {
-	return func(ex *upstream.Exchange) error {
+	return func(ex *exchange.Exchange) error {
 		if err := ex.Reserve(len(body)); err != nil {
 			return err
 		}
@@ -136,13 +136,13 @@ func response(status int, body string, fields ...string) step {
 func fill() step { return response(200, "an ad") }
 
 // fail ends the exchange with a copy of e.
-func fail(e upstream.Error) step {
-	return func(*upstream.Exchange) error { return &e }
+func fail(e exchange.Error) step {
+	return func(*exchange.Exchange) error { return &e }
 }
 
 // after waits for d before the step then, unless the deadline or the context ends first.
 func after(d time.Duration, then step) step {
-	return func(ex *upstream.Exchange) error {
+	return func(ex *exchange.Exchange) error {
 		if err := sleep(ex, d); err != nil {
 			return err
 		}
@@ -151,7 +151,7 @@ func after(d time.Duration, then step) step {
 }
 
 // sleep waits for d, unless the exchange's deadline or context ends first.
-func sleep(ex *upstream.Exchange, d time.Duration) error {
+func sleep(ex *exchange.Exchange, d time.Duration) error {
 	timer, deadline := time.NewTimer(d), time.NewTimer(time.Until(ex.Deadline))
 	defer timer.Stop()
 	defer deadline.Stop()
@@ -163,9 +163,9 @@ func sleep(ex *upstream.Exchange, d time.Duration) error {
 	case <-timer.C:
 		return nil
 	case <-deadline.C:
-		return upstream.ErrDeadline
+		return exchange.ErrDeadline
 	case <-cancelled:
-		return upstream.ErrCancelled
+		return exchange.ErrCancelled
 	}
 }
 
@@ -174,18 +174,18 @@ func never() step { return after(time.Hour, fill()) }
 
 // These errors end an attempt.
 var (
-	notSent        = upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotSent, Detail: "scripted"}
-	notProcessed   = upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed, Detail: "scripted"}
-	stale          = upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Stale: true, Detail: "scripted"}
-	cutMidResponse = upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, Detail: "scripted"}
-	refused        = upstream.Error{Outcome: upstream.ConnectFailed, Progress: upstream.NotSent, Err: errors.New("connection refused")}
+	notSent        = exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.NotSent, Detail: "scripted"}
+	notProcessed   = exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.NotProcessed, Detail: "scripted"}
+	stale          = exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.MaybeProcessed, Stale: true, Detail: "scripted"}
+	cutMidResponse = exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.MaybeProcessed, Detail: "scripted"}
+	refused        = exchange.Error{Outcome: exchange.ConnectFailed, Progress: exchange.NotSent, Err: errors.New("connection refused")}
 )
 
 // options are the defaults of config/reference.yaml, as changed by with.
 func options(with func(o *Options)) Options {
 	o := Options{
 		Name: "openx", Scheme: "https", Path: "/bid", Query: "v=2",
-		Policy:     httpheader.NewPolicy(httpheader.PolicyOptions{Identity: httpheader.None}),
+		Policy:     header.NewPolicy(header.PolicyOptions{Identity: header.None}),
 		BlameAfter: 295 * msec, RetryMax: 1, RetryAfterMax: 30 * time.Second, MaxBufferedBytes: 1 << 20,
 		Breaker: BreakerOptions{Enabled: true, Window: 10 * time.Second, MinRequests: 20, FailureRatio: 0.5, MinProbe: 0.1},
 		Hedge:   HedgeOptions{Quantile: 0.95},
@@ -198,15 +198,15 @@ func options(with func(o *Options)) Options {
 }
 
 // sameClient is the group of the client with which tests send requests.
-var sameClient = new(httpheader.Identity).Group()
+var sameClient = new(header.Identity).Group()
 
 // client sends requests to one SSP.
 type client struct {
 	t      testing.TB
 	ssp    *SSP
-	fields httpheader.RequestFields
-	id     httpheader.Identity
-	budget *upstream.Budget
+	fields header.RequestFields
+	id     header.Identity
+	budget *exchange.Budget
 	held   int64 // Held of its requests
 }
 
@@ -217,7 +217,7 @@ func newClient(t *testing.T, p *fakePool, with func(o *Options)) *client {
 	if len(p.steps) == 0 {
 		p.steps = []step{fill()}
 	}
-	c := &client{t: t, ssp: newSSP(options(with), p), budget: upstream.NewBudget(1 << 20), held: 1000}
+	c := &client{t: t, ssp: newSSP(options(with), p), budget: exchange.NewBudget(1 << 20), held: 1000}
 	c.head("Host: ads.example\r\nUser-Agent: phone\r\n\r\n")
 	return c
 }
@@ -228,7 +228,7 @@ func (c *client) head(raw string) {
 }
 
 // request returns a request that has just arrived and has a deadline of 295 ms.
-func (c *client) request(m upstream.Method) *Request {
+func (c *client) request(m exchange.Method) *Request {
 	now := time.Now()
 	return &Request{Method: m, Fields: &c.fields, Identity: &c.id, Received: now, Deadline: now.Add(295 * msec), Budget: c.budget, Held: c.held}
 }
@@ -236,22 +236,22 @@ func (c *client) request(m upstream.Method) *Request {
 // result is how Do ended.
 type result struct {
 	t       testing.TB
-	outcome upstream.Outcome
-	err     *upstream.Error
+	outcome exchange.Outcome
+	err     *exchange.Error
 	status  int
 	body    string
-	times   upstream.Times
+	times   exchange.Times
 	took    time.Duration
 }
 
 // do sends r on its own exchange.
 func (c *client) do(r *Request) result {
-	ex := upstream.AcquireExchange()
+	ex := exchange.AcquireExchange()
 	defer ex.Release()
 	return c.doOn(ex, r, 0)
 }
 
-func (c *client) doOn(ex *upstream.Exchange, r *Request, timeout time.Duration) result {
+func (c *client) doOn(ex *exchange.Exchange, r *Request, timeout time.Duration) result {
 	ex.Times.Queued = r.Received
 	start := time.Now()
 	o, err := c.ssp.Do(r, ex, timeout)
@@ -260,10 +260,10 @@ func (c *client) doOn(ex *upstream.Exchange, r *Request, timeout time.Duration) 
 
 // getIn is get in a context, with a timeout of the call's own, 0 for none.
 func (c *client) getIn(ctx context.Context, timeout time.Duration) result {
-	ex := upstream.AcquireExchange()
+	ex := exchange.AcquireExchange()
 	defer ex.Release()
 	ex.Context = ctx
-	return c.doOn(ex, c.request(upstream.GET), timeout)
+	return c.doOn(ex, c.request(exchange.GET), timeout)
 }
 
 // start gets n times at once.
@@ -281,9 +281,9 @@ func (c *client) spendBudget() {
 	}
 }
 
-func (c *client) get() result { return c.do(c.request(upstream.GET)) }
+func (c *client) get() result { return c.do(c.request(exchange.GET)) }
 
-func (r result) want(o upstream.Outcome) result {
+func (r result) want(o exchange.Outcome) result {
 	r.t.Helper()
 	testsupport.MustTrue(r.t, r.outcome == o && (r.err == nil) == o.HasResponse(), "outcome %v (%v), want %v", r.outcome, r.err, o)
 	testsupport.MustTrue(r.t, r.err == nil || r.err.Outcome == o, "the error is %v, want %v", r.err, o)

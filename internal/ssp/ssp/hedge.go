@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"adbuffer/internal/machine/rates"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // hedge is a second attempt beside a late first one. Late means slower than most attempts (Dean and
@@ -25,10 +25,10 @@ import (
 type hedge struct {
 	ssp     *SSP
 	request *Request
-	caller  *upstream.Exchange
+	caller  *exchange.Exchange
 	after   time.Duration
 
-	first, second             *upstream.Exchange // second: nil until it starts
+	first, second             *exchange.Exchange // second: nil until it starts
 	cancelFirst, cancelSecond context.CancelFunc
 	secondCtx                 context.Context
 	timer                     *time.Timer // nil until armed
@@ -41,7 +41,7 @@ type hedge struct {
 }
 
 // hedged makes an attempt, and a hedge if the attempt takes longer than after.
-func (s *SSP) hedged(r *Request, ex *upstream.Exchange, c *call, why retryKind, after time.Duration) error {
+func (s *SSP) hedged(r *Request, ex *exchange.Exchange, c *call, why retryKind, after time.Duration) error {
 	h := &hedge{ssp: s, request: r, caller: ex, after: after, done: make(chan struct{})}
 	defer h.stop()
 	parent := parentOf(ex)
@@ -102,7 +102,7 @@ func (h *hedge) stop() {
 	if h.started() {
 		<-h.done
 	}
-	for _, ex := range [...]*upstream.Exchange{h.first, h.second} {
+	for _, ex := range [...]*exchange.Exchange{h.first, h.second} {
 		if ex != nil {
 			ex.ReleaseBytes()
 		}
@@ -110,8 +110,8 @@ func (h *hedge) stop() {
 }
 
 // exchange returns a new exchange with the limits of the caller's.
-func (h *hedge) exchange(ctx context.Context) *upstream.Exchange {
-	ex := upstream.AcquireExchange()
+func (h *hedge) exchange(ctx context.Context) *exchange.Exchange {
+	ex := exchange.AcquireExchange()
 	ex.Deadline, ex.UsualTimeout, ex.Span, ex.Budget, ex.Share = h.caller.Deadline, h.caller.UsualTimeout, h.caller.Span, h.caller.Budget, h.caller.Share
 	ex.Context, ex.Avoid = ctx, h.caller.Avoid
 	return ex
@@ -152,16 +152,16 @@ func (h *hedge) run() {
 }
 
 // errNotHedged says that there was no second attempt. No caller gets this error.
-var errNotHedged = &upstream.Error{Outcome: upstream.Overloaded, Progress: upstream.NotSent}
+var errNotHedged = &exchange.Error{Outcome: exchange.Overloaded, Progress: exchange.NotSent}
 
 // observeForHedge records the latency of an attempt for client for the hedge delay. The latency of a cancelled
 // attempt is a lower bound; it counts only if the attempt was already late. So it does not count
 // while the hedge delay is unknown.
-func (s *SSP) observeForHedge(ex *upstream.Exchange, client rates.Group, err error) {
+func (s *SSP) observeForHedge(ex *exchange.Exchange, client rates.Group, err error) {
 	took := ex.Times.Done.Sub(ex.Times.Acquired)
 	if err != nil {
-		switch upstream.AsError(err).Outcome {
-		case upstream.Cancelled, upstream.Deadline:
+		switch exchange.AsError(err).Outcome {
+		case exchange.Cancelled, exchange.Deadline:
 		default:
 			return
 		}

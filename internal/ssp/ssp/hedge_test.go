@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // learnt returns a client of an SSP that responds within 10 ms. Enough requests have passed to know
@@ -23,7 +23,7 @@ func learnt(t *testing.T, p *fakePool, with func(o *Options)) *client {
 		}
 	})
 	for range 250 {
-		c.get().want(upstream.Fill)
+		c.get().want(exchange.Fill)
 	}
 	late := c.ssp.lateAfter.get()
 	testsupport.MustTrue(t, late >= 10*msec && late <= 11*msec, "an attempt is late after %v, want 10ms and a little more", late)
@@ -38,8 +38,8 @@ func TestLateRequestIsHedgedAndTheFirstResponseWins(t *testing.T) {
 		p := &fakePool{steps: []step{never(), after(5*msec, response(200, "hedge responds", "X-Second: 1"))}}
 		c := learnt(t, p, nil)
 		late := c.ssp.lateAfter.get()
-		ex := upstream.AcquireExchange()
-		res := c.doOn(ex, c.request(upstream.GET), 0).want(upstream.Fill)
+		ex := exchange.AcquireExchange()
+		res := c.doOn(ex, c.request(exchange.GET), 0).want(exchange.Fill)
 		if res.body != "hedge responds" || string(ex.Response.Fields) != "X-Second: 1\r\n" || res.took != late+5*msec {
 			t.Errorf("%q with fields %q after %v", res.body, ex.Response.Fields, res.took)
 		}
@@ -60,7 +60,7 @@ func TestLateRequestIsHedgedAndTheFirstResponseWins(t *testing.T) {
 func TestResultOfTwoAttempts(t *testing.T) {
 	first := response(200, "of the first")
 	hedge := func(status int) step { return response(status, "of the hedge") }
-	served := func(ex *upstream.Exchange) error {
+	served := func(ex *exchange.Exchange) error {
 		ex.Served = fifthsPerToken
 		return fail(stale)(ex)
 	}
@@ -70,7 +70,7 @@ func TestResultOfTwoAttempts(t *testing.T) {
 		steps    []step
 		noBudget bool          // no token is left
 		cancel   time.Duration // the call is cancelled; 0 = never
-		want     upstream.Outcome
+		want     exchange.Outcome
 		body     string
 		took     time.Duration
 		late     bool // took is after the attempt became late
@@ -78,44 +78,44 @@ func TestResultOfTwoAttempts(t *testing.T) {
 		retries  map[retryKind]uint64
 		won      uint64
 	}{
-		{name: "in time", steps: []step{after(10*msec, first)}, want: upstream.Fill, body: "of the first", took: 10 * msec, sent: 1},
-		{name: "the first is faster", steps: []step{after(20*msec, first), never()}, want: upstream.Fill, body: "of the first", took: 20 * msec, sent: 2, retries: one},
-		{name: "at most one hedge", steps: []step{never()}, want: upstream.Deadline, took: 295 * msec, sent: 2, retries: one},
-		{name: "cancelled", steps: []step{never()}, cancel: 30 * msec, want: upstream.Cancelled, took: 30 * msec, sent: 2, retries: one},
+		{name: "in time", steps: []step{after(10*msec, first)}, want: exchange.Fill, body: "of the first", took: 10 * msec, sent: 1},
+		{name: "the first is faster", steps: []step{after(20*msec, first), never()}, want: exchange.Fill, body: "of the first", took: 20 * msec, sent: 2, retries: one},
+		{name: "at most one hedge", steps: []step{never()}, want: exchange.Deadline, took: 295 * msec, sent: 2, retries: one},
+		{name: "cancelled", steps: []step{never()}, cancel: 30 * msec, want: exchange.Cancelled, took: 30 * msec, sent: 2, retries: one},
 		// A failed hedge must not replace the first attempt's response.
-		{name: "the hedge gets 400", steps: []step{after(50*msec, first), hedge(400)}, want: upstream.Fill, body: "of the first", took: 50 * msec, sent: 2, retries: one},
-		{name: "the hedge gets 429", steps: []step{after(50*msec, first), hedge(429)}, want: upstream.Fill, body: "of the first", took: 50 * msec, sent: 2, retries: one},
-		{name: "the hedge gets 503", steps: []step{after(50*msec, first), hedge(503)}, want: upstream.Fill, body: "of the first", took: 50 * msec, sent: 2, retries: one},
+		{name: "the hedge gets 400", steps: []step{after(50*msec, first), hedge(400)}, want: exchange.Fill, body: "of the first", took: 50 * msec, sent: 2, retries: one},
+		{name: "the hedge gets 429", steps: []step{after(50*msec, first), hedge(429)}, want: exchange.Fill, body: "of the first", took: 50 * msec, sent: 2, retries: one},
+		{name: "the hedge gets 503", steps: []step{after(50*msec, first), hedge(503)}, want: exchange.Fill, body: "of the first", took: 50 * msec, sent: 2, retries: one},
 		{
 			name: "the first fails, the hedge fills", steps: []step{after(20*msec, fail(cutMidResponse)), after(50*msec, hedge(200))},
-			want: upstream.Fill, body: "of the hedge", took: 50 * msec, late: true, sent: 2, retries: one, won: 1,
+			want: exchange.Fill, body: "of the hedge", took: 50 * msec, late: true, sent: 2, retries: one, won: 1,
 		},
 		{
 			name: "the first fails, the hedge gets 404", steps: []step{after(20*msec, fail(cutMidResponse)), after(50*msec, hedge(404))},
-			want: upstream.ClientError, body: "of the hedge", took: 50 * msec, late: true, sent: 2, retries: one, won: 1,
+			want: exchange.ClientError, body: "of the hedge", took: 50 * msec, late: true, sent: 2, retries: one, won: 1,
 		},
 		// If both fail, the first attempt decides outcome and retry. A late retry is not hedged again.
-		{name: "both fail", steps: []step{after(20*msec, fail(cutMidResponse)), fail(notSent)}, want: upstream.ConnLost, took: 20 * msec, sent: 2, retries: one},
+		{name: "both fail", steps: []step{after(20*msec, fail(cutMidResponse)), fail(notSent)}, want: exchange.ConnLost, took: 20 * msec, sent: 2, retries: one},
 		// Once, the log and the histograms had the time until the first one failed.
 		{
 			name: "both fail, the hedge last", steps: []step{after(20*msec, fail(cutMidResponse)), after(50*msec, fail(cutMidResponse))},
-			want: upstream.ConnLost, took: 50 * msec, late: true, sent: 2, retries: one,
+			want: exchange.ConnLost, took: 50 * msec, late: true, sent: 2, retries: one,
 		},
 		{
 			name: "both fail, and the first may be sent again", steps: []step{after(20*msec, fail(stale)), fail(cutMidResponse), after(100*msec, first)},
-			want: upstream.Fill, body: "of the first", took: 120 * msec, sent: 3, retries: map[retryKind]uint64{retryHedge: 1, retryStale: 1},
+			want: exchange.Fill, body: "of the first", took: 120 * msec, sent: 3, retries: map[retryKind]uint64{retryHedge: 1, retryStale: 1},
 		},
 		// A failure before the request is late is retried as without hedging. The retry may be hedged.
 		{
 			name: "the retry is hedged", steps: []step{fail(stale), never(), hedge(200)},
-			want: upstream.Fill, body: "of the hedge", late: true, sent: 3, retries: map[retryKind]uint64{retryHedge: 1, retryStale: 1}, won: 1,
+			want: exchange.Fill, body: "of the hedge", late: true, sent: 3, retries: map[retryKind]uint64{retryHedge: 1, retryStale: 1}, won: 1,
 		},
 		// The responses that a stale connection has carried pay for the retry. Once, the retry of a request
 		// that may be hedged always used the budget. It failed with conn_lost after a restart of an SSP with
 		// more connections than the budget has tokens.
 		{
 			name: "the connection pays for the retry", steps: []step{served, first}, noBudget: true,
-			want: upstream.Fill, body: "of the first", sent: 2, retries: map[retryKind]uint64{retryStale: 1},
+			want: exchange.Fill, body: "of the first", sent: 2, retries: map[retryKind]uint64{retryStale: 1},
 		},
 	} {
 		testsupport.RunBubble(t, tt.name, func(t *testing.T) {
@@ -126,13 +126,13 @@ func TestResultOfTwoAttempts(t *testing.T) {
 			}
 			for tt.noBudget && c.ssp.budget.spend(c.id.Group()) {
 			}
-			ex := upstream.AcquireExchange()
+			ex := exchange.AcquireExchange()
 			if tt.cancel > 0 {
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(tt.cancel, cancel)
 				ex.Context = ctx
 			}
-			res := c.doOn(ex, c.request(upstream.GET), 0).want(tt.want)
+			res := c.doOn(ex, c.request(exchange.GET), 0).want(tt.want)
 			testsupport.True(t, res.body == tt.body && res.took == tt.took, "%q after %v, want %q after %v", res.body, res.took, tt.body, tt.took)
 			testsupport.Equal(t, ex.Times.Done.Sub(ex.Times.Queued), res.took, "its end is recorded after %v")
 			ex.Release()
@@ -148,18 +148,18 @@ func TestResultOfTwoAttempts(t *testing.T) {
 func TestRequestsThatAreNeverHedged(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		method  upstream.Method
+		method  exchange.Method
 		with    func(o *Options)
 		prepare func(c *client)
 	}{
-		{"POST", upstream.POST, nil, nil},
-		{"hedging is off", upstream.GET, nil, func(c *client) { c.ssp.opts.Hedge.Enabled = false }},
-		{"no budget", upstream.GET, nil, func(c *client) {
+		{"POST", exchange.POST, nil, nil},
+		{"hedging is off", exchange.GET, nil, func(c *client) { c.ssp.opts.Hedge.Enabled = false }},
+		{"no budget", exchange.GET, nil, func(c *client) {
 			c.spendBudget()
 		}},
-		{"over max_in_flight", upstream.GET, func(o *Options) { o.MaxInFlight = 1 }, nil},
-		{"too few observations", upstream.GET, nil, func(c *client) { c.ssp.lateAfter.value.Store(0) }},
-		{"late only after the deadline", upstream.GET, nil, func(c *client) { c.ssp.lateAfter.value.Store(int64(295 * msec)) }},
+		{"over max_in_flight", exchange.GET, func(o *Options) { o.MaxInFlight = 1 }, nil},
+		{"too few observations", exchange.GET, nil, func(c *client) { c.ssp.lateAfter.value.Store(0) }},
+		{"late only after the deadline", exchange.GET, nil, func(c *client) { c.ssp.lateAfter.value.Store(int64(295 * msec)) }},
 	} {
 		testsupport.RunBubble(t, c.name, func(t *testing.T) {
 			p := &fakePool{steps: []step{after(100*msec, fill())}}
@@ -167,7 +167,7 @@ func TestRequestsThatAreNeverHedged(t *testing.T) {
 			if c.prepare != nil {
 				c.prepare(cl)
 			}
-			cl.do(cl.request(c.method)).want(upstream.Fill)
+			cl.do(cl.request(c.method)).want(exchange.Fill)
 			cl.wantSent(p, 1)
 			cl.wantRetries(nil)
 			got, want := cl.ssp.stats.overBudget[retryHedge].Load(), c.name == "no budget"
@@ -181,9 +181,9 @@ func TestRequestsThatAreNeverHedged(t *testing.T) {
 func TestHedgeWithoutAPlaceOrATokenIsNotSent(t *testing.T) {
 	for name, kept := range map[string]func(p *fakePool, c *client){
 		"place": func(p *fakePool, c *client) {
-			p.acquire = func(n int, _ *upstream.Exchange) error {
+			p.acquire = func(n int, _ *exchange.Exchange) error {
 				if n == 1 {
-					return &upstream.Error{Outcome: upstream.PendingFull}
+					return &exchange.Error{Outcome: exchange.PendingFull}
 				}
 				return nil
 			}
@@ -194,7 +194,7 @@ func TestHedgeWithoutAPlaceOrATokenIsNotSent(t *testing.T) {
 			p := &fakePool{steps: []step{after(100*msec, fill())}}
 			c := learnt(t, p, nil)
 			kept(p, c)
-			c.get().want(upstream.Fill)
+			c.get().want(exchange.Fill)
 			c.wantSent(p, 1)
 			c.wantRetries(nil)
 			testsupport.Equal(t, c.ssp.budget.groups[c.id.Group()].fifths.Load(), 50, "the budget is %d fifths, want it full")
@@ -214,14 +214,14 @@ func TestCancelledAttemptsDoNotBeginTheHedgeDelay(t *testing.T) {
 		for range 1000 {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(msec, cancel)
-			c.getIn(ctx, 0).want(upstream.Cancelled)
+			c.getIn(ctx, 0).want(exchange.Cancelled)
 		}
 		testsupport.Equal(t, c.ssp.lateAfter.get(), 0, "an attempt is late after %v, but the SSP has never responded")
 	})
 }
 
 // panicWithBytes panics when a part of the response has arrived.
-func panicWithBytes(ex *upstream.Exchange) error {
+func panicWithBytes(ex *exchange.Exchange) error {
 	if err := ex.AppendBody([]byte("a part")); err != nil {
 		return err
 	}
@@ -262,7 +262,7 @@ func TestPanicOfTheFirstAttemptWaitsForTheHedge(t *testing.T) {
 func TestHedgingDoesNotLowerTheHedgeDelay(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		var first atomic.Int64 // duration of the first attempt; the second takes 1 ms
-		p := &fakePool{steps: []step{func(ex *upstream.Exchange) error {
+		p := &fakePool{steps: []step{func(ex *exchange.Exchange) error {
 			d := time.Duration(first.Swap(int64(msec)))
 			return after(d, fill())(ex)
 		}}}
@@ -273,7 +273,7 @@ func TestHedgingDoesNotLowerTheHedgeDelay(t *testing.T) {
 				d = time.Duration(slow) * 50 * msec // 50, 100, 150, 200
 			}
 			first.Store(int64(d))
-			c.get().want(upstream.Fill)
+			c.get().want(exchange.Fill)
 		}
 		testsupport.Between(t, c.ssp.lateAfter.get(), 100*msec, 107*msec, "an attempt is late after %v in the end; without hedging, 9 in 10 latencies are up to 100ms")
 		testsupport.Between(t, c.ssp.stats.retries[retryHedge].Load(), 300, 420, "%d hedges for 4000 requests, want a tenth")

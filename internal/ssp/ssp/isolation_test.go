@@ -6,40 +6,40 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // A request that the SSP's connection does not share, or that may be the reason for a GOAWAY with an error,
 // goes again once on a connection of its own, and not in front of others. What other connections' ends leave
 // out shares a connection until its last retry.
 func TestRequestsAreIsolatedAfterTheirConnectionsEnd(t *testing.T) {
-	large := upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotSent, Isolate: upstream.IsolateNext, Collateral: true}
-	suspect := upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed, Isolate: upstream.IsolateNext}
-	left := upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.NotProcessed, Isolate: upstream.IsolateLast}
+	large := exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.NotSent, Isolate: exchange.IsolateNext, Collateral: true}
+	suspect := exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.NotProcessed, Isolate: exchange.IsolateNext}
+	left := exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.NotProcessed, Isolate: exchange.IsolateLast}
 	for _, row := range []struct {
 		name  string
 		steps []step
 		want  string // of each attempt: s shared, a alone, f in front
-		ends  upstream.Outcome
+		ends  exchange.Outcome
 	}{
-		{"large", []step{fail(large), fill()}, "[s a]", upstream.Fill},
-		{"large, refused", []step{fail(large), fail(upstream.Error{Outcome: upstream.TooLarge, Progress: upstream.MaybeProcessed})}, "[s a]", upstream.TooLarge},
-		{"suspect", []step{fail(suspect), fill()}, "[s a]", upstream.Fill},
-		{"suspect twice", []step{fail(suspect), fail(suspect), fill()}, "[s a]", upstream.ConnLost},
-		{"left out twice", []step{fail(left), fail(left), fill()}, "[s sf af]", upstream.Fill},
-		{"left out three times", []step{fail(left), fail(left), fail(left), fill()}, "[s sf af]", upstream.ConnLost},
-		{"refused twice", []step{fail(notProcessed), fail(notProcessed), fill()}, "[s sf sf]", upstream.Fill},
+		{"large", []step{fail(large), fill()}, "[s a]", exchange.Fill},
+		{"large, refused", []step{fail(large), fail(exchange.Error{Outcome: exchange.TooLarge, Progress: exchange.MaybeProcessed})}, "[s a]", exchange.TooLarge},
+		{"suspect", []step{fail(suspect), fill()}, "[s a]", exchange.Fill},
+		{"suspect twice", []step{fail(suspect), fail(suspect), fill()}, "[s a]", exchange.ConnLost},
+		{"left out twice", []step{fail(left), fail(left), fill()}, "[s sf af]", exchange.Fill},
+		{"left out three times", []step{fail(left), fail(left), fail(left), fill()}, "[s sf af]", exchange.ConnLost},
+		{"refused twice", []step{fail(notProcessed), fail(notProcessed), fill()}, "[s sf sf]", exchange.Fill},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			testsupport.Bubble(t, func(t *testing.T) {
 				var got []string
-				p := &fakePool{steps: row.steps, acquire: func(_ int, ex *upstream.Exchange) error {
+				p := &fakePool{steps: row.steps, acquire: func(_ int, ex *exchange.Exchange) error {
 					how := map[bool]string{false: "s", true: "a"}[ex.Isolated] + map[bool]string{true: "f"}[ex.Resent]
 					got = append(got, how)
 					return nil
 				}}
 				c := newClient(t, p, nil)
-				r := c.request(upstream.POST)
+				r := c.request(exchange.POST)
 				r.Deadline = r.Received.Add(time.Second)
 				c.do(r).want(row.ends)
 				testsupport.Equal(t, fmt.Sprint(got), row.want, "the attempts were %s")
@@ -52,7 +52,7 @@ func TestRequestsAreIsolatedAfterTheirConnectionsEnd(t *testing.T) {
 // A connection ends with a hundred exchanges. The breaker counts one failure and ten responses, and the
 // endpoint one failure.
 func TestTheEndOfASharedConnectionIsOneFailure(t *testing.T) {
-	counted := upstream.Error{Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed}
+	counted := exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.MaybeProcessed}
 	p := &fakePool{}
 	for range 10 {
 		p.steps = append(p.steps, fill())
@@ -60,16 +60,16 @@ func TestTheEndOfASharedConnectionIsOneFailure(t *testing.T) {
 	p.steps = append(p.steps, fail(counted), fail(*counted.AsCollateral()))
 	c := newClient(t, p, nil)
 	for range 10 {
-		c.get().want(upstream.Fill)
+		c.get().want(exchange.Fill)
 	}
 	for range 100 {
-		c.get().want(upstream.ConnLost)
+		c.get().want(exchange.ConnLost)
 	}
 	requests, failures := c.ssp.breaker.Tally()
 	testsupport.True(t, requests == 11 && failures == 1, "the breaker counts %d failures of %d requests, want 1 of 11", failures, requests)
 	failed := 0
 	for _, r := range p.ended {
-		if r == upstream.Failure {
+		if r == exchange.Failure {
 			failed++
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 	"adbuffer/internal/machine/lag"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // starving returns a meter for an SSP in a bubble, and a function that starves the process for a time.
@@ -27,22 +27,22 @@ func starving(t *testing.T) (*lag.Meter, func(time.Duration)) {
 func TestATimeoutUnderLagIsNotTheSSPsFailure(t *testing.T) {
 	for name, c := range map[string]struct {
 		lag  time.Duration
-		want upstream.Result
+		want exchange.Result
 	}{
-		"none":                  {0, upstream.Failure},
-		"a little":              {60 * msec, upstream.Failure},
-		"much":                  {150 * msec, upstream.Neutral},
-		"to the end and beyond": {time.Second, upstream.Neutral},
+		"none":                  {0, exchange.Failure},
+		"a little":              {60 * msec, exchange.Failure},
+		"much":                  {150 * msec, exchange.Neutral},
+		"to the end and beyond": {time.Second, exchange.Neutral},
 	} {
 		testsupport.Bubble(t, func(t *testing.T) {
 			m, starve := starving(t)
 			p := &fakePool{steps: []step{never()}}
 			s := newClient(t, p, func(o *Options) { o.Lag = m })
 			starve(c.lag)
-			s.get().want(upstream.Deadline)
+			s.get().want(exchange.Deadline)
 			testsupport.Equal(t, p.ended[0], c.want, "lag %[2]s: the result for the endpoint is %[1]v", name)
 			_, failures := s.ssp.breaker.Tally()
-			testsupport.True(t, failures > 0 == (c.want == upstream.Failure), "lag %s: %d failures for the breaker, and the result is %v", name, failures, c.want)
+			testsupport.True(t, failures > 0 == (c.want == exchange.Failure), "lag %s: %d failures for the breaker, and the result is %v", name, failures, c.want)
 		})
 	}
 }

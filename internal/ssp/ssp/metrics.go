@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"adbuffer/internal/machine/metrics"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -51,7 +51,7 @@ func NewCollector(ssps func() []*SSP) prometheus.Collector {
 func (s *SSP) collect(to metrics.Sink) {
 	to = to.With(s.Name())
 	now := s.since(time.Now())
-	for o := range upstream.Outcomes {
+	for o := range exchange.Outcomes {
 		to.CounterIf(s.mayEnd(o), descRequests, s.stats.outcomes[o].Load(), o.String())
 	}
 	for k, kind := range retryKindNames {
@@ -89,18 +89,18 @@ func (s *SSP) collect(to metrics.Sink) {
 }
 
 // mayEnd reports whether a request to the SSP can end so with its settings.
-func (s *SSP) mayEnd(o upstream.Outcome) bool {
+func (s *SSP) mayEnd(o exchange.Outcome) bool {
 	switch o {
-	case upstream.BreakerOpen:
+	case exchange.BreakerOpen:
 		return s.opts.Breaker.Enabled && !s.opts.Breaker.DryRun
-	case upstream.QPSLimit:
+	case exchange.QPSLimit:
 		return s.opts.QPS.Limit > 0 && !s.opts.QPS.DryRun
-	case upstream.SSPBackoff:
+	case exchange.SSPBackoff:
 		return s.opts.RetryAfterMax > 0
-	case upstream.TLSFailed:
+	case exchange.TLSFailed:
 		return s.opts.Scheme == "https"
 	}
-	return o.Row().Ends&upstream.AtSSP != 0
+	return o.Row().Ends&exchange.AtSSP != 0
 }
 
 // mayRepeat reports whether a request can be sent again for this reason with the SSP's settings.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,8 +31,8 @@ func TestEverySeriesExistsFromTheStart(t *testing.T) {
 	b := newSSP(options(func(o *Options) { o.Name = "backup"; o.MaxInFlight = 7; o.QPS.Limit = 2.5 }), &fakePool{})
 	reg := registry(t, a, b)
 	outcomes := 0
-	for o := range upstream.Outcomes {
-		if o.Row().Ends&upstream.AtSSP != 0 {
+	for o := range exchange.Outcomes {
+		if o.Row().Ends&exchange.AtSSP != 0 {
 			outcomes++
 		}
 	}

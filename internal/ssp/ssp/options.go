@@ -5,7 +5,7 @@ import (
 
 	"adbuffer/internal/machine/lag"
 	"adbuffer/internal/ssp/fleet"
-	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/openrtb"
 )
 
@@ -18,7 +18,7 @@ type Options struct {
 	// Host is sent instead of the endpoint's host.
 	Host string
 
-	Policy *httpheader.Policy
+	Policy *header.Policy
 
 	RequestTimeout time.Duration // 0 = only the deadline applies
 	// BlameAfter is deadline.default minus deadline.reserve. A timeout counts against the breaker

@@ -1,19 +1,19 @@
 package ssp
 
-import "adbuffer/internal/wire/upstream"
+import "adbuffer/internal/wire/exchange"
 
 // Preview returns r as adbuffer would send it now on a connection to an endpoint with this host. It
 // uses the code that sends. The result is a copy. Times for rewrite_tmax are computed from
 // r.Received.
-func (s *SSP) Preview(r *Request, host string) (upstream.Request, *upstream.Error) {
-	ex := upstream.AcquireExchange()
+func (s *SSP) Preview(r *Request, host string) (exchange.Request, *exchange.Error) {
+	ex := exchange.AcquireExchange()
 	defer ex.Release()
 	ex.Deadline, _, _ = s.deadline(r, r.Received, 0)
 	ex.Times.Acquired = r.Received
 	c := call{start: r.Received}
 	defer s.releaseCopy(r, &c.body)
 	if err := s.makeBody(r, ex, &c.body); err != nil {
-		return upstream.Request{}, err
+		return exchange.Request{}, err
 	}
 	s.write(r, ex, &c, previewPlace{host: host, protocol: s.pool.Options().Protocol})
 	q := ex.Request
@@ -28,9 +28,9 @@ func (s *SSP) Preview(r *Request, host string) (upstream.Request, *upstream.Erro
 type previewPlace struct {
 	place
 	host     string
-	protocol upstream.Protocol
+	protocol exchange.Protocol
 }
 
 func (p previewPlace) Host() string { return p.host }
 
-func (p previewPlace) Protocol() upstream.Protocol { return p.protocol }
+func (p previewPlace) Protocol() exchange.Protocol { return p.protocol }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"adbuffer/internal/machine/rates"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // qps limits all requests that are sent to an SSP: first attempts, retries, hedges. It is safe for
@@ -21,7 +21,7 @@ type qps struct {
 	fleetOffset time.Duration // age of opts.Fleet minus age of the SSP; added to times for it
 
 	limited *atomic.Uint64  // requests refused, or that a dry run would refuse; shared with successors
-	refusal *upstream.Error // allocated once, so that a refusal costs no allocation
+	refusal *exchange.Error // allocated once, so that a refusal costs no allocation
 }
 
 // init sets the limit of an SSP that was made at the given time.
@@ -40,13 +40,13 @@ func (q *qps) init(o QPSOptions, made time.Time) {
 		q.fleetOffset = o.Fleet.Since(made)
 		whose = " for all replicas"
 	}
-	q.refusal = upstream.Errorf(upstream.QPSLimit, upstream.NotSent, "over %v requests a second, %d at once%s; see ssps[].qps", o.Limit, q.opts.Burst, whose)
+	q.refusal = exchange.Errorf(exchange.QPSLimit, exchange.NotSent, "over %v requests a second, %d at once%s; see ssps[].qps", o.Limit, q.opts.Burst, whose)
 	q.refusal.RetryAfter = time.Duration(min(1e9/o.Limit, float64(time.Hour)))
 }
 
 // refuse refuses, and counts, a request for which no token is free now, so that it does not first
 // wait for a place. It takes no token.
-func (q *qps) refuse(now time.Duration) *upstream.Error {
+func (q *qps) refuse(now time.Duration) *exchange.Error {
 	if q.opts.Limit <= 0 || q.opts.DryRun || q.has(now) {
 		return nil
 	}
@@ -56,7 +56,7 @@ func (q *qps) refuse(now time.Duration) *upstream.Error {
 
 // take takes the token of a request that is about to be sent. Without a token it refuses and counts
 // the request; in a dry run it only counts.
-func (q *qps) take(now time.Duration) *upstream.Error {
+func (q *qps) take(now time.Duration) *exchange.Error {
 	if q.opts.Limit <= 0 || q.taken(now) {
 		return nil
 	}

@@ -8,7 +8,7 @@ import (
 
 	"adbuffer/internal/ssp/fleet"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 
 	"go.uber.org/zap"
 )
@@ -80,15 +80,15 @@ func TestRequestOverTheQPSLimitFailsAtOnceAndIsNotSent(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		p := &fakePool{}
 		c := newClient(t, p, func(o *Options) { o.QPS = QPSOptions{Limit: 10, Burst: 2} })
-		c.get().want(upstream.Fill)
-		c.get().want(upstream.Fill)
-		refused := c.get().want(upstream.QPSLimit)
+		c.get().want(exchange.Fill)
+		c.get().want(exchange.Fill)
+		refused := c.get().want(exchange.QPSLimit)
 		refused.wantDetail("10 requests a second", "2 at once", "ssps[].qps")
-		after := upstream.AsError(refused.err).RetryAfter
+		after := exchange.AsError(refused.err).RetryAfter
 		testsupport.True(t, after == 100*msec, "the client may come back after %v, want 100ms", after)
 		testsupport.Equal(t, p.acquired, 2, "%d places were acquired: a request over the limit need not wait for a place")
 		time.Sleep(100 * msec)
-		c.get().want(upstream.Fill)
+		c.get().want(exchange.Fill)
 		testsupport.Equal(t, c.ssp.Snapshot().QPSLimited, 1, "%d were counted")
 		c.wantIdle()
 	})
@@ -99,12 +99,12 @@ func TestRequestOverTheQPSLimitFailsAtOnceAndIsNotSent(t *testing.T) {
 func TestDelayedRequestIsNotOverTheLimit(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{}, func(o *Options) { o.QPS = QPSOptions{Limit: 100, Burst: 2} })
-		late := c.request(upstream.GET)
+		late := c.request(exchange.GET)
 		late.Deadline = late.Received.Add(10 * time.Second)
 		time.Sleep(time.Second)
-		c.get().want(upstream.Fill)
-		c.do(late).want(upstream.Fill)
-		c.do(late).want(upstream.QPSLimit) // the burst is two
+		c.get().want(exchange.Fill)
+		c.do(late).want(exchange.Fill)
+		c.do(late).want(exchange.QPSLimit) // the burst is two
 		testsupport.Equal(t, c.ssp.qps.limited.Load(), 1, "%d were counted")
 	})
 }
@@ -113,14 +113,14 @@ func TestDelayedRequestIsNotOverTheLimit(t *testing.T) {
 // together, only as many are sent as the limit allows.
 func TestQPSLimitCountsSentRequests(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		p := &fakePool{acquire: func(int, *upstream.Exchange) error { time.Sleep(20 * msec); return nil }}
+		p := &fakePool{acquire: func(int, *exchange.Exchange) error { time.Sleep(20 * msec); return nil }}
 		c := newClient(t, p, func(o *Options) { o.QPS = QPSOptions{Limit: 1, Burst: 3} })
 		results := c.start(10)
-		count := map[upstream.Outcome]int{}
+		count := map[exchange.Outcome]int{}
 		for range 10 {
 			count[(<-results).outcome]++
 		}
-		testsupport.True(t, count[upstream.Fill] == 3 && count[upstream.QPSLimit] == 7, "%v, want 3 fills", count)
+		testsupport.True(t, count[exchange.Fill] == 3 && count[exchange.QPSLimit] == 7, "%v, want 3 fills", count)
 		c.wantSent(p, 3)
 		testsupport.True(t, p.returned == 7 && c.ssp.qps.limited.Load() == 7, "%d places were released unused and %d counted, want 7", p.returned, c.ssp.qps.limited.Load())
 		c.wantIdle()
@@ -130,7 +130,7 @@ func TestQPSLimitCountsSentRequests(t *testing.T) {
 func TestRetryOverTheQPSLimitKeepsTheFirstError(t *testing.T) {
 	p := &fakePool{steps: []step{fail(notSent), fill()}}
 	c := newClient(t, p, func(o *Options) { o.QPS = QPSOptions{Limit: 0.01, Burst: 1} })
-	c.get().want(upstream.ConnLost)
+	c.get().want(exchange.ConnLost)
 	c.wantSent(p, 1)
 	c.wantRetries(nil)
 	testsupport.Equal(t, c.ssp.qps.limited.Load(), 1, "%d were counted, want the retry")
@@ -155,12 +155,12 @@ func TestSentRequestsTakeTheFleetsTokens(t *testing.T) {
 		time.Sleep(time.Hour)
 		p := &fakePool{steps: []step{fail(notSent), fill(), fill()}}
 		c := newClient(t, p, func(o *Options) { o.QPS = QPSOptions{Limit: 40, Burst: 8, Fleet: b} })
-		c.get().want(upstream.Fill) // and its retry
+		c.get().want(exchange.Fill) // and its retry
 		c.wantSent(p, 2)
-		c.get().want(upstream.QPSLimit).wantDetail("40 requests a second", "8 at once for all replicas", "ssps[].qps")
+		c.get().want(exchange.QPSLimit).wantDetail("40 requests a second", "8 at once for all replicas", "ssps[].qps")
 		c.wantSent(p, 2)
 		time.Sleep(101 * msec)
-		c.get().want(upstream.Fill)
+		c.get().want(exchange.Fill)
 		testsupport.Equal(t, c.ssp.Snapshot().QPSLimited, 1, "%d were counted")
 		c.wantIdle()
 	})
@@ -173,7 +173,7 @@ func TestDryRunOfTheQPSLimitOnlyCounts(t *testing.T) {
 	} {
 		c := newClient(t, &fakePool{}, func(all *Options) { all.QPS = o })
 		for range 5 {
-			c.get().want(upstream.Fill)
+			c.get().want(exchange.Fill)
 		}
 		testsupport.Equal(t, c.ssp.qps.limited.Load(), over, "%[2]+v: %[1]d were counted", o)
 	}
@@ -185,16 +185,16 @@ func TestSuccessorTakesTokensFromTheConfiguredBucket(t *testing.T) {
 	b := fleetOf(t, 0.001, 1, 1)
 	p := &fakePool{}
 	c := newClient(t, p, func(o *Options) { o.QPS = QPSOptions{Limit: 0.001, Fleet: b} })
-	c.get().want(upstream.QPSLimit)
+	c.get().want(exchange.QPSLimit)
 	o := c.ssp.opts
 	o.RequestTimeout = time.Hour
 	c.ssp = c.ssp.With(o)
-	c.get().want(upstream.QPSLimit)
+	c.get().want(exchange.QPSLimit)
 	o.QPS.Fleet = nil
 	c.ssp = c.ssp.With(o)
-	c.get().want(upstream.Fill)
+	c.get().want(exchange.Fill)
 	o.QPS.Fleet = b
 	c.ssp = c.ssp.With(o)
-	c.get().want(upstream.QPSLimit)
+	c.get().want(exchange.QPSLimit)
 	testsupport.Equal(t, c.ssp.Snapshot().QPSLimited, 3, "%d were counted")
 }

@@ -3,7 +3,7 @@ package ssp
 import (
 	"sync/atomic"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // refusal holds the last error of a limit that may refuse many requests. The error is built once for
@@ -12,11 +12,11 @@ type refusal[K comparable] struct{ last atomic.Pointer[keyedError[K]] }
 
 type keyedError[K comparable] struct {
 	key K
-	err *upstream.Error
+	err *exchange.Error
 }
 
 // err returns the error for key, and builds it if the last one was for another key.
-func (r *refusal[K]) err(key K, build func() *upstream.Error) *upstream.Error {
+func (r *refusal[K]) err(key K, build func() *exchange.Error) *exchange.Error {
 	if last := r.last.Load(); last != nil && last.key == key {
 		return last.err
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"adbuffer/internal/machine/rates"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // retryKind is the reason why a request is sent again. Except for firstAttempt it is the label
@@ -49,8 +49,8 @@ type retries struct {
 // retryable decides whether a request that failed with e is sent again, and counts the retry. It is
 // never sent again after a byte of a response, or after its deadline. retryable may pause before it
 // returns.
-func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, c *call) (retryKind, bool) {
-	if hasEnded(ex) || e.Outcome.Row().Retry != upstream.RetryAllowed {
+func (s *SSP) retryable(r *Request, ex *exchange.Exchange, e *exchange.Error, c *call) (retryKind, bool) {
+	if hasEnded(ex) || e.Outcome.Row().Retry != exchange.RetryAllowed {
 		return 0, false
 	}
 	n := &c.retries
@@ -60,33 +60,33 @@ func (s *SSP) retryable(r *Request, ex *upstream.Exchange, e *upstream.Error, c 
 		ok := !n.overHTTP1
 		n.overHTTP1 = true
 		return retryNotProcessed, ok
-	case e.Isolate == upstream.IsolateNext && n.isolated:
+	case e.Isolate == exchange.IsolateNext && n.isolated:
 		return 0, false
-	case e.Isolate == upstream.IsolateNext && e.Progress == upstream.NotSent:
+	case e.Isolate == exchange.IsolateNext && e.Progress == exchange.NotSent:
 		n.isolated = true
 		return retryNotSent, true
-	case e.Isolate == upstream.IsolateNext:
+	case e.Isolate == exchange.IsolateNext:
 		n.isolated = true
 		return retryNotProcessed, s.mayResend(ex, c, retryNotProcessed, n.resends == 0)
-	case e.Progress == upstream.NotProcessed && e.Unsent:
+	case e.Progress == exchange.NotProcessed && e.Unsent:
 		n.resent = true
 		n.unsent++
 		return retryNotProcessed, pace(ex, c.start, n.unsent)
-	case e.Progress == upstream.NotProcessed && ex.Protocol == upstream.HTTP1Pipelined && ex.Served >= fifthsPerToken && n.closed < mostClosed:
+	case e.Progress == exchange.NotProcessed && ex.Protocol == exchange.HTTP1Pipelined && ex.Served >= fifthsPerToken && n.closed < mostClosed:
 		n.resent = true
 		n.closed++
 		return retryNotProcessed, true
-	case e.Progress == upstream.NotProcessed:
+	case e.Progress == exchange.NotProcessed:
 		n.resent, n.refused = true, true
 		ok := s.mayResend(ex, c, retryNotProcessed, n.resends == 0 || ex.Served >= fifthsPerToken)
-		n.isolated = n.isolated || e.Isolate == upstream.IsolateLast && n.resends > max(1, s.opts.RetryMax)
+		n.isolated = n.isolated || e.Isolate == exchange.IsolateLast && n.resends > max(1, s.opts.RetryMax)
 		return retryNotProcessed, ok
-	case e.Progress == upstream.NotSent && e.Outcome == upstream.ConnLost && ex.Reused:
+	case e.Progress == exchange.NotSent && e.Outcome == exchange.ConnLost && ex.Reused:
 		// The reused connection was closed before the request was sent. The SSP may have closed
 		// many connections at once, and a retry needs no dial.
 		n.unsent++
 		return retryNotSent, pace(ex, c.start, n.unsent)
-	case e.Progress == upstream.NotSent:
+	case e.Progress == exchange.NotSent:
 		return retryNotSent, !repeatsDialError(e) && s.mayRetry(c)
 	case e.Stale:
 		// An SSP that restarts closes all connections at once, more than the budget has tokens for.
@@ -112,7 +112,7 @@ const resendPause = 10 * time.Millisecond
 // retry is free: the first one, or one that the responses of its connection have earned. An SSP that
 // refuses requests is overloaded, and must not get each of them again and again. mayResend waits for the
 // pause, at most until the exchange ends.
-func (s *SSP) mayResend(ex *upstream.Exchange, c *call, why retryKind, free bool) bool {
+func (s *SSP) mayResend(ex *exchange.Exchange, c *call, why retryKind, free bool) bool {
 	n := &c.retries
 	if n.resends > s.opts.RetryMax || !free && !s.pay(c.client, why) {
 		return false
@@ -135,7 +135,7 @@ const (
 )
 
 // pace waits until the attempt after the n-th unsent one may begin, like pauseUntil.
-func pace(ex *upstream.Exchange, start time.Time, n int) bool {
+func pace(ex *exchange.Exchange, start time.Time, n int) bool {
 	if n <= unpacedAttempts {
 		return true
 	}
@@ -145,7 +145,7 @@ func pace(ex *upstream.Exchange, start time.Time, n int) bool {
 
 // pauseUntil waits until next. It returns false if that moment is after the deadline, or if the
 // exchange ends.
-func pauseUntil(ex *upstream.Exchange, next time.Time) bool {
+func pauseUntil(ex *exchange.Exchange, next time.Time) bool {
 	wait := time.Until(next)
 	switch {
 	case wait <= 0:
@@ -164,14 +164,14 @@ func pauseUntil(ex *upstream.Exchange, next time.Time) bool {
 }
 
 // hasEnded reports whether the exchange was cancelled or its deadline has passed.
-func hasEnded(ex *upstream.Exchange) bool {
+func hasEnded(ex *exchange.Exchange) bool {
 	return ex.Context != nil && ex.Context.Err() != nil || !time.Now().Before(ex.Deadline)
 }
 
 // lastError returns the error of a request that is not sent again after e. If the request was sent
 // again before, the error says how often, and names the setting.
-func (n *retries) lastError(e *upstream.Error, sent int) *upstream.Error {
-	if n.resends == 0 || e.Progress != upstream.NotProcessed && !e.Stale {
+func (n *retries) lastError(e *exchange.Error, sent int) *exchange.Error {
+	if n.resends == 0 || e.Progress != exchange.NotProcessed && !e.Stale {
 		return e
 	}
 	last := *e
@@ -181,14 +181,14 @@ func (n *retries) lastError(e *upstream.Error, sent int) *upstream.Error {
 
 // repeatsDialError reports whether e only repeats the error of an earlier dial: every address is
 // backing off, and an immediate retry would fail.
-func repeatsDialError(e *upstream.Error) bool {
-	var earlier *upstream.Error
+func repeatsDialError(e *exchange.Error) bool {
+	var earlier *exchange.Error
 	return isDialError(e) && errors.As(e.Err, &earlier)
 }
 
 // isDialError reports whether e means that no connection could be opened.
-func isDialError(e *upstream.Error) bool {
-	return e.Outcome == upstream.ConnectFailed || e.Outcome == upstream.TLSFailed
+func isDialError(e *exchange.Error) bool {
+	return e.Outcome == exchange.ConnectFailed || e.Outcome == exchange.TLSFailed
 }
 
 func (s *SSP) mayRetry(c *call) bool {
@@ -212,15 +212,15 @@ func (s *SSP) pay(client rates.Group, why retryKind) bool {
 
 // preventedRetry reports whether e prevented the sending of the retry of failed. Then failed is the
 // outcome of the request: e is a limit of adbuffer, or contains no more information than failed.
-func preventedRetry(failed, e *upstream.Error) bool {
-	if e.Outcome.Row().Retry == upstream.RetryPrevented {
-		return e.Progress == upstream.NotSent
+func preventedRetry(failed, e *exchange.Error) bool {
+	if e.Outcome.Row().Retry == exchange.RetryPrevented {
+		return e.Progress == exchange.NotSent
 	}
-	return e == upstream.ErrOnlyHTTP2 || isDialError(failed) && repeatsDialError(e)
+	return e == exchange.ErrOnlyHTTP2 || isDialError(failed) && repeatsDialError(e)
 }
 
 // parentOf returns the context that ends ex early. It is never nil.
-func parentOf(ex *upstream.Exchange) context.Context {
+func parentOf(ex *exchange.Exchange) context.Context {
 	if ex.Context != nil {
 		return ex.Context
 	}

@@ -8,25 +8,25 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 func TestErrorsThatAreRetried(t *testing.T) {
-	get, post := upstream.GET, upstream.POST
-	timeout := *upstream.ErrDeadline
-	notSentTimeout := *upstream.ErrDeadlineNotSent
-	tls := upstream.Error{Outcome: upstream.TLSFailed, Progress: upstream.NotSent}
-	misdirected := upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.NotProcessed}
-	tinyLimit := upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.NotSent}
-	malformed := upstream.Error{Outcome: upstream.BadResponse, Progress: upstream.MaybeProcessed}
-	tooLarge := upstream.Error{Outcome: upstream.ResponseTooLarge, Progress: upstream.MaybeProcessed}
-	headTooLarge := upstream.Error{Outcome: upstream.TooLarge, Progress: upstream.NotSent}
-	overloaded := upstream.Error{Outcome: upstream.Overloaded, Progress: upstream.NotSent}
+	get, post := exchange.GET, exchange.POST
+	timeout := *exchange.ErrDeadline
+	notSentTimeout := *exchange.ErrDeadlineNotSent
+	tls := exchange.Error{Outcome: exchange.TLSFailed, Progress: exchange.NotSent}
+	misdirected := exchange.Error{Outcome: exchange.BadResponse, Progress: exchange.NotProcessed}
+	tinyLimit := exchange.Error{Outcome: exchange.BadResponse, Progress: exchange.NotSent}
+	malformed := exchange.Error{Outcome: exchange.BadResponse, Progress: exchange.MaybeProcessed}
+	tooLarge := exchange.Error{Outcome: exchange.ResponseTooLarge, Progress: exchange.MaybeProcessed}
+	headTooLarge := exchange.Error{Outcome: exchange.TooLarge, Progress: exchange.NotSent}
+	overloaded := exchange.Error{Outcome: exchange.Overloaded, Progress: exchange.NotSent}
 	const no retryKind = firstAttempt
 	for _, c := range []struct {
 		name   string
-		err    upstream.Error
-		method upstream.Method
+		err    exchange.Error
+		method exchange.Method
 		stale  RetryStale
 		why    retryKind // no: not sent again
 	}{
@@ -37,7 +37,7 @@ func TestErrorsThatAreRetried(t *testing.T) {
 		{"POST, over a tiny limit of the SSP", tinyLimit, post, StaleNever, retryNotSent},
 		{"POST, misdirected", misdirected, post, StaleNever, retryNotProcessed},
 		{"GET, stale", stale, get, StaleIdempotent, retryStale},
-		{"HEAD, stale", stale, upstream.HEAD, StaleIdempotent, retryStale},
+		{"HEAD, stale", stale, exchange.HEAD, StaleIdempotent, retryStale},
 		{"POST, stale", stale, post, StaleIdempotent, no},
 		{"POST, stale, all", stale, post, StaleAll, retryStale},
 		{"GET, stale, never", stale, get, StaleNever, no},
@@ -61,7 +61,7 @@ func TestErrorsThatAreRetried(t *testing.T) {
 				cl.wantRetries(nil)
 				return
 			}
-			res.want(upstream.Fill)
+			res.want(exchange.Fill)
 			cl.wantSent(p, 2)
 			cl.wantRetries(map[retryKind]uint64{c.why: 1})
 			first, second := p.requests()[0], p.requests()[1]
@@ -73,13 +73,13 @@ func TestErrorsThatAreRetried(t *testing.T) {
 
 func TestRetryDropsThePartialResponse(t *testing.T) {
 	p := &fakePool{steps: []step{
-		func(ex *upstream.Exchange) error {
+		func(ex *exchange.Exchange) error {
 			_ = response(200, "half of", "X-Old: 1")(ex)
 			return &stale
 		}, fill()}}
 	c := newClient(t, p, nil)
-	ex := upstream.AcquireExchange()
-	res := c.doOn(ex, c.request(upstream.GET), 0).want(upstream.Fill)
+	ex := exchange.AcquireExchange()
+	res := c.doOn(ex, c.request(exchange.GET), 0).want(exchange.Fill)
 	if res.body != "an ad" || len(ex.Response.Fields) > 0 || c.budget.Used() != int64(len("an ad")) {
 		t.Errorf("the response is %q with fields %q, and holds %d bytes", res.body, ex.Response.Fields, c.budget.Used())
 	}
@@ -91,7 +91,7 @@ func TestRetriesEndAtRetryMax(t *testing.T) {
 	for _, max := range []int{0, 1, 3} {
 		p := &fakePool{steps: []step{fail(notSent)}}
 		c := newClient(t, p, func(o *Options) { o.RetryMax = max })
-		c.get().want(upstream.ConnLost)
+		c.get().want(exchange.ConnLost)
 		c.wantSent(p, 1+max)
 		c.wantRetries(map[retryKind]uint64{retryNotSent: uint64(max)})
 	}
@@ -101,19 +101,19 @@ func TestRetriesEndAtRetryMax(t *testing.T) {
 func TestStaleConnectionsUseTheBudgetAndAreTriedOnceMoreThanRetryMax(t *testing.T) {
 	p := &fakePool{steps: []step{fail(stale), fail(notSent), fail(stale), fill()}}
 	c := newClient(t, p, func(o *Options) { o.RetryMax = 1 })
-	c.get().want(upstream.Fill)
+	c.get().want(exchange.Fill)
 	c.wantRetries(map[retryKind]uint64{retryStale: 2, retryNotSent: 1})
 
 	// The bound holds also if each connection pays for its own retry.
-	p = &fakePool{steps: []step{func(ex *upstream.Exchange) error { ex.Served = fifthsPerToken; return &stale }}}
+	p = &fakePool{steps: []step{func(ex *exchange.Exchange) error { ex.Served = fifthsPerToken; return &stale }}}
 	c = newClient(t, p, nil)
-	c.get().want(upstream.ConnLost).wantDetail("it was sent 3 times; see retry.max")
+	c.get().want(exchange.ConnLost).wantDetail("it was sent 3 times; see retry.max")
 	c.wantSent(p, 3)
 
 	p = &fakePool{steps: []step{fail(stale), fill()}}
 	c = newClient(t, p, nil)
 	c.spendBudget()
-	c.get().want(upstream.ConnLost)
+	c.get().want(exchange.ConnLost)
 	c.wantSent(p, 1)
 	wantMetrics(t, registry(t, c.ssp), `
 # HELP adbuffer_retries_refused_total Retries and hedges that the retry budget refused: at most every fifth request to an SSP is sent again.
@@ -125,7 +125,7 @@ adbuffer_retries_refused_total{kind="stale",ssp="openx"} 1
 
 	// The connection's own responses pay for the retry, if there were enough of them.
 	for served, sent := range map[int]int{fifthsPerToken - 1: 1, fifthsPerToken: 2} {
-		p = &fakePool{steps: []step{func(ex *upstream.Exchange) error { ex.Served = served; return &stale }, fill()}}
+		p = &fakePool{steps: []step{func(ex *exchange.Exchange) error { ex.Served = served; return &stale }, fill()}}
 		c = newClient(t, p, nil)
 		c.spendBudget()
 		c.get()
@@ -140,9 +140,9 @@ func TestARefusedRequestIsSentAgainOnceMoreThanRetryMaxAfterPausesThatGrow(t *te
 		testsupport.Bubble(t, func(t *testing.T) {
 			p := &fakePool{steps: []step{fail(notProcessed)}}
 			c := newClient(t, p, func(o *Options) { o.RetryMax = max })
-			r := c.request(upstream.POST)
+			r := c.request(exchange.POST)
 			r.Deadline = r.Received.Add(5 * time.Second)
-			c.do(r).want(upstream.ConnLost).wantDetail(fmt.Sprintf("scripted; it was sent %d times; see retry.max", max+2))
+			c.do(r).want(exchange.ConnLost).wantDetail(fmt.Sprintf("scripted; it was sent %d times; see retry.max", max+2))
 			sent := p.requests()
 			testsupport.MustEqual(t, len(sent), 1+len(pauses), "retry.max %[2]d: sent %[1]d times", max)
 			for i, want := range pauses {
@@ -157,19 +157,19 @@ func TestARefusedRequestIsSentAgainOnceMoreThanRetryMaxAfterPausesThatGrow(t *te
 // three closes in a row ended as conn_lost, and the budget was too small for all.
 func TestConnectionsThatServedWellPayForRequestsBehindTheirClose(t *testing.T) {
 	for _, c := range []struct {
-		protocol     upstream.Protocol
+		protocol     exchange.Protocol
 		served, sent int
 	}{
-		{upstream.HTTP2, fifthsPerToken - 1, 2}, {upstream.HTTP2, fifthsPerToken, 3},
-		{upstream.HTTP1Pipelined, fifthsPerToken - 1, 2}, {upstream.HTTP1Pipelined, fifthsPerToken, 3 + mostClosed},
+		{exchange.HTTP2, fifthsPerToken - 1, 2}, {exchange.HTTP2, fifthsPerToken, 3},
+		{exchange.HTTP1Pipelined, fifthsPerToken - 1, 2}, {exchange.HTTP1Pipelined, fifthsPerToken, 3 + mostClosed},
 	} {
-		p := &fakePool{steps: []step{func(ex *upstream.Exchange) error {
+		p := &fakePool{steps: []step{func(ex *exchange.Exchange) error {
 			ex.Protocol, ex.Served = c.protocol, c.served
 			return &notProcessed
 		}}}
 		k := newClient(t, p, func(o *Options) { o.RetryMax = 1 })
 		k.spendBudget()
-		k.do(k.request(upstream.POST)).want(upstream.ConnLost)
+		k.do(k.request(exchange.POST)).want(exchange.ConnLost)
 		testsupport.Equal(t, len(p.requests()), c.sent, "%[2]v, %[3]d responses for each request: sent %[1]d times", c.protocol, c.served)
 	}
 }
@@ -179,7 +179,7 @@ func TestTheBudgetPaysForARefusedRequestFromItsSecondRetryOn(t *testing.T) {
 	p := &fakePool{steps: []step{fail(notProcessed)}}
 	c := newClient(t, p, nil)
 	c.spendBudget()
-	c.get().want(upstream.ConnLost)
+	c.get().want(exchange.ConnLost)
 	c.wantSent(p, 2)
 	c.wantRetries(map[retryKind]uint64{retryNotProcessed: 1})
 	testsupport.Equal(t, c.ssp.stats.overBudget[retryNotProcessed].Load(), 1, "%d retries were refused by the budget")
@@ -191,16 +191,16 @@ func TestTheBudgetPaysForARefusedRequestFromItsSecondRetryOn(t *testing.T) {
 func TestUnsentRequestsAreTriedUntilTheDeadlineAtABoundedRate(t *testing.T) {
 	unsent := notProcessed
 	unsent.Unsent = true
-	keptAndClosed := func(ex *upstream.Exchange) error { ex.Reused = true; return &notSent }
+	keptAndClosed := func(ex *exchange.Exchange) error { ex.Reused = true; return &notSent }
 	for name, refuses := range map[string]step{"draining connections": fail(unsent), "kept connections closed": keptAndClosed} {
 		for timeout, attempts := range map[time.Duration]int{295 * msec: 42, 5 * time.Second: 66} {
 			testsupport.RunBubble(t, name+" for "+timeout.String(), func(t *testing.T) {
 				p := &fakePool{steps: []step{refuses}}
 				c := newClient(t, p, func(o *Options) { o.RetryMax = 0 })
 				c.spendBudget()
-				r := c.request(upstream.POST)
+				r := c.request(exchange.POST)
 				r.Deadline = r.Received.Add(timeout)
-				c.do(r).want(upstream.ConnLost)
+				c.do(r).want(exchange.ConnLost)
 				sent := p.requests()
 				testsupport.Equal(t, len(sent), attempts, "%d attempts in %v", timeout)
 				for i := range sent[1:] {
@@ -235,7 +235,7 @@ func TestRetryIsMarkedForThePool(t *testing.T) {
 	var got []terms
 	p := &fakePool{
 		steps: []step{fail(notProcessed), fail(notSent), fail(stale), fill()},
-		acquire: func(n int, ex *upstream.Exchange) error {
+		acquire: func(n int, ex *exchange.Exchange) error {
 			got = append(got, terms{ex.Resent, ex.Redials})
 			if n == 0 {
 				ex.Redials-- // it waited through a failed dial
@@ -244,7 +244,7 @@ func TestRetryIsMarkedForThePool(t *testing.T) {
 		},
 	}
 	c := newClient(t, p, func(o *Options) { o.RetryMax = 3 })
-	c.get().want(upstream.Fill)
+	c.get().want(exchange.Fill)
 	want := []terms{{false, 3}, {true, 2}, {false, 1}, {false, 1}}
 	testsupport.True(t, slices.Equal(got, want), "the pool received %v, want %v", got, want)
 	c.wantRetries(map[retryKind]uint64{retryNotSent: 2, retryNotProcessed: 1, retryStale: 1})
@@ -252,24 +252,24 @@ func TestRetryIsMarkedForThePool(t *testing.T) {
 
 // HTTP_1_1_REQUIRED proves only that the SSP wants the request over HTTP/1.
 func TestRequestThatMustUseHTTP1IsRetriedOnlyOverHTTP1(t *testing.T) {
-	required := upstream.Error{
-		Outcome: upstream.ConnLost, Progress: upstream.MaybeProcessed, RefusesHTTP2: true, OverHTTP1: true, Detail: "HTTP_1_1_REQUIRED",
+	required := exchange.Error{
+		Outcome: exchange.ConnLost, Progress: exchange.MaybeProcessed, RefusesHTTP2: true, OverHTTP1: true, Detail: "HTTP_1_1_REQUIRED",
 	}
-	for _, method := range []upstream.Method{upstream.GET, upstream.POST} {
-		p := &fakePool{steps: []step{fail(required), fill()}, protocol: upstream.HTTP2}
+	for _, method := range []exchange.Method{exchange.GET, exchange.POST} {
+		p := &fakePool{steps: []step{fail(required), fill()}, protocol: exchange.HTTP2}
 		c := newClient(t, p, nil)
-		c.do(c.request(method)).want(upstream.ConnLost).wantDetail("HTTP_1_1_REQUIRED")
+		c.do(c.request(method)).want(exchange.ConnLost).wantDetail("HTTP_1_1_REQUIRED")
 		c.wantSent(p, 1)
 		testsupport.Equal(t, p.returned, 1, "%d places were returned")
 		c.wantIdle()
 
-		p = &fakePool{steps: []step{func(*upstream.Exchange) error {
-			p.protocol = upstream.HTTP1 // the pool has switched
+		p = &fakePool{steps: []step{func(*exchange.Exchange) error {
+			p.protocol = exchange.HTTP1 // the pool has switched
 			e := required
 			return &e
-		}, fill()}, protocol: upstream.HTTP2}
+		}, fill()}, protocol: exchange.HTTP2}
 		c = newClient(t, p, nil)
-		c.do(c.request(method)).want(upstream.Fill)
+		c.do(c.request(method)).want(exchange.Fill)
 		c.wantSent(p, 2)
 		c.wantRetries(map[retryKind]uint64{retryNotProcessed: 1})
 	}
@@ -278,44 +278,44 @@ func TestRequestThatMustUseHTTP1IsRetriedOnlyOverHTTP1(t *testing.T) {
 // A request that gets no place is retried only after a failed dial. If its retry gets no place, it ends
 // with the first attempt's error. So it does if every address is in back-off: that says less.
 func TestRequestsThatGetNoPlace(t *testing.T) {
-	full := upstream.Error{Outcome: upstream.PendingFull, Detail: "full"}
-	draining := upstream.Error{Outcome: upstream.Draining, Detail: "a reload has replaced the pool"}
-	untrusted := upstream.Error{Outcome: upstream.TLSFailed, Progress: upstream.NotSent, Detail: "no trusted authority"}
-	backsOff := func(o upstream.Outcome) upstream.Error {
-		return upstream.Error{Outcome: o, Progress: upstream.NotSent, Detail: "every address backs off", Err: &refused}
+	full := exchange.Error{Outcome: exchange.PendingFull, Detail: "full"}
+	draining := exchange.Error{Outcome: exchange.Draining, Detail: "a reload has replaced the pool"}
+	untrusted := exchange.Error{Outcome: exchange.TLSFailed, Progress: exchange.NotSent, Detail: "no trusted authority"}
+	backsOff := func(o exchange.Outcome) exchange.Error {
+		return exchange.Error{Outcome: o, Progress: exchange.NotSent, Detail: "every address backs off", Err: &refused}
 	}
 	for _, tt := range []struct {
 		name    string
-		errs    []upstream.Error // of the first acquisitions; a zero error is none
+		errs    []exchange.Error // of the first acquisitions; a zero error is none
 		steps   []step
-		want    upstream.Outcome
+		want    exchange.Outcome
 		detail  string
 		asked   int // acquisitions
 		retries uint64
 	}{
-		{name: "queue full", errs: []upstream.Error{full}, want: upstream.PendingFull, detail: "full", asked: 1},
-		{name: "waited too long", errs: []upstream.Error{{Outcome: upstream.PendingTimeout}}, want: upstream.PendingTimeout, asked: 1},
-		{name: "deadline", errs: []upstream.Error{*upstream.ErrDeadlineNotSent}, want: upstream.Deadline, asked: 1},
-		{name: "draining", errs: []upstream.Error{draining}, want: upstream.Draining, asked: 1},
-		{name: "every address backs off", errs: []upstream.Error{backsOff(upstream.ConnectFailed)}, want: upstream.ConnectFailed, asked: 1},
-		{name: "its dial failed", errs: []upstream.Error{refused}, want: upstream.Fill, asked: 2, retries: 1},
-		{name: "both dials failed", errs: []upstream.Error{refused, refused}, want: upstream.ConnectFailed, asked: 2},
-		{name: "a retry finds the queue full", errs: []upstream.Error{{}, full}, steps: []step{fail(stale)}, want: upstream.ConnLost, detail: "scripted", asked: 2},
-		{name: "a retry finds the pool draining", errs: []upstream.Error{{}, draining}, steps: []step{fail(stale)}, want: upstream.ConnLost, detail: "scripted", asked: 2},
-		{name: "TLS failed, then connections back off", errs: []upstream.Error{untrusted, backsOff(upstream.ConnectFailed)}, want: upstream.TLSFailed, detail: "no trusted authority", asked: 2},
-		{name: "TLS failed, then TLS backs off", errs: []upstream.Error{untrusted, backsOff(upstream.TLSFailed)}, want: upstream.TLSFailed, detail: "no trusted authority", asked: 2},
-		{name: "refused, then TLS backs off", errs: []upstream.Error{refused, backsOff(upstream.TLSFailed)}, want: upstream.ConnectFailed, detail: "connection refused", asked: 2},
-		{name: "refused, then connections back off", errs: []upstream.Error{refused, backsOff(upstream.ConnectFailed)}, want: upstream.ConnectFailed, detail: "connection refused", asked: 2},
+		{name: "queue full", errs: []exchange.Error{full}, want: exchange.PendingFull, detail: "full", asked: 1},
+		{name: "waited too long", errs: []exchange.Error{{Outcome: exchange.PendingTimeout}}, want: exchange.PendingTimeout, asked: 1},
+		{name: "deadline", errs: []exchange.Error{*exchange.ErrDeadlineNotSent}, want: exchange.Deadline, asked: 1},
+		{name: "draining", errs: []exchange.Error{draining}, want: exchange.Draining, asked: 1},
+		{name: "every address backs off", errs: []exchange.Error{backsOff(exchange.ConnectFailed)}, want: exchange.ConnectFailed, asked: 1},
+		{name: "its dial failed", errs: []exchange.Error{refused}, want: exchange.Fill, asked: 2, retries: 1},
+		{name: "both dials failed", errs: []exchange.Error{refused, refused}, want: exchange.ConnectFailed, asked: 2},
+		{name: "a retry finds the queue full", errs: []exchange.Error{{}, full}, steps: []step{fail(stale)}, want: exchange.ConnLost, detail: "scripted", asked: 2},
+		{name: "a retry finds the pool draining", errs: []exchange.Error{{}, draining}, steps: []step{fail(stale)}, want: exchange.ConnLost, detail: "scripted", asked: 2},
+		{name: "TLS failed, then connections back off", errs: []exchange.Error{untrusted, backsOff(exchange.ConnectFailed)}, want: exchange.TLSFailed, detail: "no trusted authority", asked: 2},
+		{name: "TLS failed, then TLS backs off", errs: []exchange.Error{untrusted, backsOff(exchange.TLSFailed)}, want: exchange.TLSFailed, detail: "no trusted authority", asked: 2},
+		{name: "refused, then TLS backs off", errs: []exchange.Error{refused, backsOff(exchange.TLSFailed)}, want: exchange.ConnectFailed, detail: "connection refused", asked: 2},
+		{name: "refused, then connections back off", errs: []exchange.Error{refused, backsOff(exchange.ConnectFailed)}, want: exchange.ConnectFailed, detail: "connection refused", asked: 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := &fakePool{steps: tt.steps, acquire: func(n int, _ *upstream.Exchange) error {
+			p := &fakePool{steps: tt.steps, acquire: func(n int, _ *exchange.Exchange) error {
 				if n < len(tt.errs) && tt.errs[n].Outcome != 0 {
 					return &tt.errs[n]
 				}
 				return nil
 			}}
 			c := newClient(t, p, nil)
-			res := c.do(c.request(upstream.GET)).want(tt.want)
+			res := c.do(c.request(exchange.GET)).want(tt.want)
 			if tt.detail != "" {
 				res.wantDetail(tt.detail)
 			}
@@ -331,7 +331,7 @@ func TestRetriesAreAFifthOfTheRequests(t *testing.T) {
 	c := newClient(t, p, func(o *Options) { o.RetryMax = 10; o.Breaker.Enabled = false })
 	const requests = 1000
 	for range requests {
-		c.get().want(upstream.ConnLost)
+		c.get().want(exchange.ConnLost)
 	}
 	n := c.ssp.stats.retries[retryNotSent].Load()
 	testsupport.True(t, n <= requests/5+10 && n >= requests/5, "%d retries for %d requests, want a fifth, and ten", n, requests)
@@ -342,7 +342,7 @@ func TestRetriesNeitherShortenNorExtendTheDeadline(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{after(80*msec, fail(notProcessed))}}
 		c := newClient(t, p, func(o *Options) { o.RetryMax = 5 })
-		res := c.get().want(upstream.Deadline)
+		res := c.get().want(exchange.Deadline)
 		testsupport.Equal(t, res.took, 295*msec, "took %v")
 		for _, s := range p.requests() {
 			at := s.at.Sub(res.times.Queued)
@@ -354,24 +354,24 @@ func TestRetriesNeitherShortenNorExtendTheDeadline(t *testing.T) {
 
 func TestNothingIsRetriedAfterItsDeadline(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
-		p := &fakePool{steps: []step{func(ex *upstream.Exchange) error {
+		p := &fakePool{steps: []step{func(ex *exchange.Exchange) error {
 			time.Sleep(time.Until(ex.Deadline))
 			return &stale
 		}, fill()}}
 		c := newClient(t, p, nil)
-		c.get().want(upstream.ConnLost)
+		c.get().want(exchange.ConnLost)
 		c.wantSent(p, 1)
 	})
 }
 
 func TestCancelledLegIsNotRetried(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	p := &fakePool{steps: []step{func(*upstream.Exchange) error {
+	p := &fakePool{steps: []step{func(*exchange.Exchange) error {
 		cancel()
 		return &notProcessed
 	}, fill()}}
 	c := newClient(t, p, nil)
-	c.getIn(ctx, 0).want(upstream.ConnLost)
+	c.getIn(ctx, 0).want(exchange.ConnLost)
 	c.wantSent(p, 1)
 }
 
@@ -379,12 +379,12 @@ func TestCancelledLegIsNotRetried(t *testing.T) {
 func TestEachAttemptIsQueuedWhenItBegins(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		var queued []time.Time
-		p := &fakePool{steps: []step{after(30*msec, fail(stale)), fill()}, acquire: func(_ int, ex *upstream.Exchange) error {
+		p := &fakePool{steps: []step{after(30*msec, fail(stale)), fill()}, acquire: func(_ int, ex *exchange.Exchange) error {
 			queued = append(queued, ex.Times.Queued)
 			return nil
 		}}
 		c := newClient(t, p, nil)
-		res := c.get().want(upstream.Fill)
+		res := c.get().want(exchange.Fill)
 		testsupport.Equal(t, queued[1].Sub(queued[0]), 30*msec, "the retry was queued %v after the first")
 		testsupport.Equal(t, res.times.Queued, queued[0], "the recorded begin of the leg is wrong: %v")
 	})

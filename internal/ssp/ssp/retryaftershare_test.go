@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // A client that provokes 429s must not pause the SSP for all other clients.
@@ -44,18 +44,18 @@ func Test429PausesOnlyAboveTheShare(t *testing.T) {
 			p := &fakePool{steps: append(steps, fill())}
 			cl := newClient(t, p, func(o *Options) { o.RetryAfterShare = c.share })
 			for range c.fills {
-				cl.get().want(upstream.Fill)
+				cl.get().want(exchange.Fill)
 			}
 			for range c.busy {
-				cl.get().want(upstream.ClientError)
+				cl.get().want(exchange.ClientError)
 			}
 			time.Sleep(c.waitBeforeLast)
-			cl.get().want(upstream.ClientError)
+			cl.get().want(exchange.ClientError)
 			if c.paused {
-				cl.get().want(upstream.SSPBackoff).wantDetail("retry_after_share", "retry_after_max")
+				cl.get().want(exchange.SSPBackoff).wantDetail("retry_after_share", "retry_after_max")
 				cl.wantPauses(1, c.busy)
 			} else {
-				cl.get().want(upstream.Fill)
+				cl.get().want(exchange.Fill)
 				cl.wantPauses(0, c.busy+1)
 			}
 		})
@@ -70,12 +70,12 @@ func Test503PausesWithAnyShare(t *testing.T) {
 		}
 		c := newClient(t, &fakePool{steps: append(steps, response(503, "", "Retry-After: 1"), fill())}, func(o *Options) { o.RetryAfterShare = 1 })
 		for range 100 {
-			c.get().want(upstream.Fill)
+			c.get().want(exchange.Fill)
 		}
-		c.get().want(upstream.ServerError)
-		c.get().want(upstream.SSPBackoff)
+		c.get().want(exchange.ServerError)
+		c.get().want(exchange.SSPBackoff)
 		time.Sleep(time.Second)
-		c.get().want(upstream.Fill)
+		c.get().want(exchange.Fill)
 	})
 }
 
@@ -85,7 +85,7 @@ func Test429WithoutAPauseCountsForTheBreaker(t *testing.T) {
 		o.RetryAfterShare = 0.5
 		o.Breaker = BreakerOptions{Enabled: true, Window: time.Minute, MinRequests: 1, FailureRatio: 0.5, MinProbe: 0.1}
 	})
-	c.get().want(upstream.ClientError)
+	c.get().want(exchange.ClientError)
 	s := c.ssp.Snapshot()
 	testsupport.True(t, s.BreakerRequests == 1 && s.BreakerFailures == 0, "%d requests and %d failures, want 1 and 0", s.BreakerRequests, s.BreakerFailures)
 }
@@ -93,14 +93,14 @@ func Test429WithoutAPauseCountsForTheBreaker(t *testing.T) {
 func TestRetryAfterShareChangesInPlace(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{steps: []step{response(429, "", "Retry-After: 1")}}, func(o *Options) { o.RetryAfterShare = 1 })
-		c.get().want(upstream.ClientError)
+		c.get().want(exchange.ClientError)
 		c.becomes(func(o *Options) { o.RetryAfterShare = 0 })
-		c.get().want(upstream.ClientError)
-		c.get().want(upstream.SSPBackoff)
+		c.get().want(exchange.ClientError)
+		c.get().want(exchange.SSPBackoff)
 		time.Sleep(time.Second)
 		c.becomes(func(o *Options) { o.RetryAfterShare = 1 })
-		c.get().want(upstream.ClientError)
-		c.get().want(upstream.ClientError)
+		c.get().want(exchange.ClientError)
+		c.get().want(exchange.ClientError)
 		c.wantPauses(1, 3)
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // All responses of an SSP that are held at once share its limit, even after a reload that changed
@@ -19,21 +19,21 @@ func TestResponsesOfAnSSPReserveAtMostItsShare(t *testing.T) {
 		p := &fakePool{steps: []step{response(200, body), response(200, body), response(200, body), response(200, body), response(200, body)}}
 		c := newClient(t, p, func(o *Options) { o.MaxBufferedBytes = 1000 })
 		c.held = 0
-		first := upstream.AcquireExchange()
-		c.doOn(first, c.request(upstream.GET), 0).want(upstream.Fill)
-		c.get().want(upstream.Overloaded).wantDetail("600 of 1000", "ssps[].max_buffered_bytes")
+		first := exchange.AcquireExchange()
+		c.doOn(first, c.request(exchange.GET), 0).want(exchange.Fill)
+		c.get().want(exchange.Overloaded).wantDetail("600 of 1000", "ssps[].max_buffered_bytes")
 		_, failures := c.ssp.window.Tally()
 		testsupport.True(t, failures == 0, "the breaker counts %d failures", failures)
 		was := c.ssp
 		c.ssp = was.With(options(func(o *Options) { o.MaxBufferedBytes = 1200 }))
-		second := upstream.AcquireExchange()
-		c.doOn(second, c.request(upstream.GET), 0).want(upstream.Fill)
+		second := exchange.AcquireExchange()
+		c.doOn(second, c.request(exchange.GET), 0).want(exchange.Fill)
 		s := c.ssp.Snapshot()
 		testsupport.True(t, s.BufferedBytes == 1200 && s.BufferedBytesLimit == 1200, "%d of %d bytes are held, want all of 1200", s.BufferedBytes, s.BufferedBytesLimit)
 		c.ssp = c.ssp.movedTo(options(func(o *Options) { o.MaxBufferedBytes = 1300 }), p)
-		c.get().want(upstream.Overloaded)
+		c.get().want(exchange.Overloaded)
 		first.Release()
-		c.get().want(upstream.Fill)
+		c.get().want(exchange.Fill)
 		second.Release()
 		c.wantIdle()
 	})
@@ -48,18 +48,18 @@ func TestRequestsOfAnSSPHoldAtMostThreeQuartersOfItsShare(t *testing.T) {
 		p := &fakePool{steps: []step{after(100*msec, ad), after(200*msec, ad)}}
 		c := newClient(t, p, func(o *Options) { o.MaxBufferedBytes = 1000 })
 		c.held = 375
-		var held []*upstream.Exchange
-		done := make(chan *upstream.Exchange, 2)
+		var held []*exchange.Exchange
+		done := make(chan *exchange.Exchange, 2)
 		for range 2 {
 			go func() {
-				ex := upstream.AcquireExchange()
-				c.doOn(ex, c.request(upstream.POST), 0)
+				ex := exchange.AcquireExchange()
+				c.doOn(ex, c.request(exchange.POST), 0)
 				done <- ex
 			}()
 		}
 		synctest.Wait()
 		c.held = 1
-		c.do(c.request(upstream.POST)).want(upstream.Overloaded).wantDetail("the request", "750 of 1000", "ssps[].max_buffered_bytes")
+		c.do(c.request(exchange.POST)).want(exchange.Overloaded).wantDetail("the request", "750 of 1000", "ssps[].max_buffered_bytes")
 		testsupport.Equal(t, c.ssp.inFlight.Now(), 2, "%d requests are in flight, want the first two")
 		c.wantSent(p, 2)
 		for range 2 {
@@ -79,29 +79,29 @@ func TestRequestsOfAnSSPHoldAtMostThreeQuartersOfItsShare(t *testing.T) {
 // attempt has ended. It counts once for all its attempts.
 func TestBodyCountsInTheShareUntilItsRequestEnds(t *testing.T) {
 	for name, tt := range map[string]struct {
-		acquire func(n int, ex *upstream.Exchange) error
+		acquire func(n int, ex *exchange.Exchange) error
 		steps   []step
 		cancel  bool
 		gone    bool
 		with    func(o *Options)
-		want    upstream.Outcome
+		want    exchange.Outcome
 	}{
-		"fill":    {want: upstream.Fill},
-		"no bid":  {steps: []step{response(204, "")}, want: upstream.NoBid},
-		"error":   {steps: []step{response(500, "sorry")}, want: upstream.ServerError},
-		"retry":   {steps: []step{fail(notProcessed), fail(notSent), fill()}, want: upstream.Fill},
-		"lost":    {steps: []step{fail(cutMidResponse)}, want: upstream.ConnLost},
-		"refused": {acquire: func(int, *upstream.Exchange) error { return &refused }, want: upstream.ConnectFailed},
-		"full queue": {acquire: func(int, *upstream.Exchange) error {
-			return upstream.Errorf(upstream.PendingFull, upstream.NotSent, "")
-		}, want: upstream.PendingFull},
-		"waits for long":       {acquire: func(_ int, ex *upstream.Exchange) error { return sleep(ex, time.Hour) }, want: upstream.Deadline},
-		"hangs":                {steps: []step{never()}, want: upstream.Deadline},
-		"cancelled":            {steps: []step{never()}, cancel: true, want: upstream.Cancelled},
-		"client gone":          {acquire: func(_ int, ex *upstream.Exchange) error { return sleep(ex, 10*msec) }, gone: true, want: upstream.ClientGone},
-		"over the share":       {steps: []step{response(200, strings.Repeat("x", 2000))}, with: func(o *Options) { o.MaxBufferedBytes = 2500 }, want: upstream.Overloaded},
-		"no room for its copy": {with: func(o *Options) { o.MaxBufferedBytes, o.RewriteTmax = 1350, true }, want: upstream.Overloaded},
-		"with a copy":          {steps: []step{fail(notProcessed), fill()}, with: func(o *Options) { o.RewriteTmax = true }, want: upstream.Fill},
+		"fill":    {want: exchange.Fill},
+		"no bid":  {steps: []step{response(204, "")}, want: exchange.NoBid},
+		"error":   {steps: []step{response(500, "sorry")}, want: exchange.ServerError},
+		"retry":   {steps: []step{fail(notProcessed), fail(notSent), fill()}, want: exchange.Fill},
+		"lost":    {steps: []step{fail(cutMidResponse)}, want: exchange.ConnLost},
+		"refused": {acquire: func(int, *exchange.Exchange) error { return &refused }, want: exchange.ConnectFailed},
+		"full queue": {acquire: func(int, *exchange.Exchange) error {
+			return exchange.Errorf(exchange.PendingFull, exchange.NotSent, "")
+		}, want: exchange.PendingFull},
+		"waits for long":       {acquire: func(_ int, ex *exchange.Exchange) error { return sleep(ex, time.Hour) }, want: exchange.Deadline},
+		"hangs":                {steps: []step{never()}, want: exchange.Deadline},
+		"cancelled":            {steps: []step{never()}, cancel: true, want: exchange.Cancelled},
+		"client gone":          {acquire: func(_ int, ex *exchange.Exchange) error { return sleep(ex, 10*msec) }, gone: true, want: exchange.ClientGone},
+		"over the share":       {steps: []step{response(200, strings.Repeat("x", 2000))}, with: func(o *Options) { o.MaxBufferedBytes = 2500 }, want: exchange.Overloaded},
+		"no room for its copy": {with: func(o *Options) { o.MaxBufferedBytes, o.RewriteTmax = 1350, true }, want: exchange.Overloaded},
+		"with a copy":          {steps: []step{fail(notProcessed), fill()}, with: func(o *Options) { o.RewriteTmax = true }, want: exchange.Fill},
 	} {
 		testsupport.RunBubble(t, name, func(t *testing.T) {
 			p := &fakePool{steps: tt.steps, acquire: tt.acquire}
@@ -113,7 +113,7 @@ func TestBodyCountsInTheShareUntilItsRequestEnds(t *testing.T) {
 				asked++
 				testsupport.Equal(t, c.ssp.buffered.Used()-c.budget.Used(), r.Held, "%d bytes are held beside the response and copies")
 			}
-			p.acquire = func(n int, ex *upstream.Exchange) error {
+			p.acquire = func(n int, ex *exchange.Exchange) error {
 				look()
 				if tt.acquire != nil {
 					return tt.acquire(n, ex)
@@ -122,9 +122,9 @@ func TestBodyCountsInTheShareUntilItsRequestEnds(t *testing.T) {
 			}
 			for i := range p.steps {
 				then := p.steps[i]
-				p.steps[i] = func(ex *upstream.Exchange) error { look(); return then(ex) }
+				p.steps[i] = func(ex *exchange.Exchange) error { look(); return then(ex) }
 			}
-			ex := upstream.AcquireExchange()
+			ex := exchange.AcquireExchange()
 			if tt.cancel {
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(10*msec, cancel)

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"adbuffer/internal/machine/metrics"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // Snapshot is an SSP at one moment, for the admin page. Counts cover the time since start.
@@ -70,7 +70,7 @@ func (s *SSP) Snapshot() Snapshot {
 	if s.opts.Hedge.Enabled {
 		snap.HedgeAfterSeconds = s.lateAfter.get().Seconds()
 	}
-	for o := range upstream.Outcomes {
+	for o := range exchange.Outcomes {
 		if n := s.stats.outcomes[o].Load(); n > 0 {
 			snap.Outcomes[o.String()] = n
 		}

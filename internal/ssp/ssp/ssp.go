@@ -13,10 +13,10 @@ import (
 
 	"adbuffer/internal/ssp/pool"
 	"adbuffer/internal/wire/cpushare"
-	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/exchange"
+	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/openrtb"
 	"adbuffer/internal/wire/tracing"
-	"adbuffer/internal/wire/upstream"
 )
 
 // SSP sends requests to one SSP. It is safe for concurrent use. Its owner closes the pool.
@@ -29,7 +29,7 @@ type SSP struct {
 	pool       *pool.Pool
 	lender     lender // pool
 	source     []byte
-	uncoded    *httpheader.Policy // opts.Policy, for requests with Plain set
+	uncoded    *header.Policy // opts.Policy, for requests with Plain set
 	blameAfter time.Duration
 	backoff    backoff      // settings, with the state in learned
 	breaker    breaker      // settings, with the state in learned
@@ -79,15 +79,15 @@ func (s *SSP) MaxResponseBytes() int { return s.opts.MaxResponseBytes }
 func (s *SSP) Refusing() bool { return s.lender.Refusing() }
 
 // Policy returns the policy that decides which header fields are forwarded.
-func (s *SSP) Policy() *httpheader.Policy { return s.opts.Policy }
+func (s *SSP) Policy() *header.Policy { return s.opts.Policy }
 
 // Request is a client's request, which all of its legs share. Legs only read it. While a leg runs,
 // neither the request nor the memory behind it may change.
 type Request struct {
-	Method   upstream.Method
+	Method   exchange.Method
 	Query    []byte // raw, without the question mark and adbuffer's control parameter
-	Fields   *httpheader.RequestFields
-	Identity *httpheader.Identity
+	Fields   *header.RequestFields
+	Identity *header.Identity
 	Body     []byte
 	// TmaxStart and TmaxEnd are the offsets of the digits of an OpenRTB tmax in Body; they are
 	// equal if there is none.
@@ -103,7 +103,7 @@ type Request struct {
 	// is ClientGone. It is nil if this is unknown.
 	Context context.Context
 	// Budget bounds the response's body, and copies of the request's body.
-	Budget *upstream.Budget
+	Budget *exchange.Budget
 	// CPU bounds the decoding of responses; nil for no bound.
 	CPU *cpushare.Share
 	// Held is how many bytes of Budget the request holds. While a leg runs, they count in its SSP's
@@ -124,7 +124,7 @@ type Request struct {
 // Observer is called for each finished request to s, with its settings during the request. It runs
 // on the request's goroutine, so it must be quick, and keep only copies of r and ex. err is nil if
 // ex has a response. A hedged request's ex.Request is empty.
-type Observer func(s *SSP, r *Request, ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error)
+type Observer func(s *SSP, r *Request, ex *exchange.Exchange, o exchange.Outcome, err *exchange.Error)
 
 // Observe makes f the Observer of all later requests, also of s's successors, until stop is called. ok
 // is false if there is one already. Without an Observer a request costs one atomic load.

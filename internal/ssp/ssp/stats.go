@@ -7,15 +7,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"adbuffer/internal/machine/metrics"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/tracing"
-	"adbuffer/internal/wire/upstream"
 )
 
 const ms = time.Millisecond
 
 // stats are the SSP's counters: atomics that are read at scrape time.
 type stats struct {
-	outcomes   [upstream.Outcomes]atomic.Uint64
+	outcomes   [exchange.Outcomes]atomic.Uint64
 	duration   *metrics.Histogram
 	firstByte  *metrics.Histogram
 	retries    [retryKinds]atomic.Uint64
@@ -45,7 +45,7 @@ func sizes() prometheus.Histogram {
 }
 
 // record counts a call that began at start. trace is nil for a request that is not traced.
-func (s *stats) record(o upstream.Outcome, start time.Time, t *upstream.Times, trace *tracing.Request) {
+func (s *stats) record(o exchange.Outcome, start time.Time, t *exchange.Times, trace *tracing.Request) {
 	s.outcomes[o].Add(1)
 	trace.Observe(s.duration, t.Done.Sub(start), t.Done)
 	if !t.FirstByte.IsZero() {
@@ -54,7 +54,7 @@ func (s *stats) record(o upstream.Outcome, start time.Time, t *upstream.Times, t
 }
 
 // responded observes the sizes of a request's body and of its response's.
-func (s *stats) responded(res *upstream.Response, bodyBytes int) {
+func (s *stats) responded(res *exchange.Response, bodyBytes int) {
 	s.requestBytes.Observe(float64(bodyBytes))
 	s.responseBytes.Observe(float64(len(res.Body)))
 }
@@ -62,7 +62,7 @@ func (s *stats) responded(res *upstream.Response, bodyBytes int) {
 // Refused counts a call that was not sent: over a limit, or cancelled before it had begun. It
 // observes no duration, since many short durations would hide the real ones. Do calls it by itself;
 // other callers use it for requests that never reach Do.
-func (s *SSP) Refused(o upstream.Outcome) { s.stats.outcomes[o].Add(1) }
+func (s *SSP) Refused(o exchange.Outcome) { s.stats.outcomes[o].Add(1) }
 
 // CountMerges gives s the series of Merged: a route has it in a merge.
 func (s *SSP) CountMerges() { s.stats.merges.Store(true) }

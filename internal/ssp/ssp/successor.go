@@ -7,8 +7,8 @@ import (
 
 	"adbuffer/internal/machine/rates"
 	"adbuffer/internal/ssp/pool"
-	"adbuffer/internal/wire/httpheader"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
+	"adbuffer/internal/wire/header"
 )
 
 // counters holds the state that stays with an SSP's name when its settings and endpoints change:
@@ -17,14 +17,14 @@ type counters struct {
 	made        time.Time // times within an SSP count from it
 	stats       *stats
 	inFlight    InFlight
-	buffered    *upstream.Budget // see Options.MaxBufferedBytes
+	buffered    *exchange.Budget // see Options.MaxBufferedBytes
 	observer    atomic.Pointer[Observer]
 	shed        shedCounts
 	retryAfters retryAfters
 }
 
 func newCounters() *counters {
-	return &counters{made: time.Now(), stats: newStats(), buffered: new(upstream.Budget)}
+	return &counters{made: time.Now(), stats: newStats(), buffered: new(exchange.Budget)}
 }
 
 // learned holds the state that the SSP has learned from its endpoints. It stays while the endpoints
@@ -61,7 +61,7 @@ func (s *SSP) applyOptions() {
 	if t := s.opts.RequestTimeout; t > 0 {
 		s.blameAfter = min(s.blameAfter, t)
 	}
-	s.uncoded = s.opts.Policy.With(httpheader.NameValue{Name: "Accept-Encoding", Value: "identity"})
+	s.uncoded = s.opts.Policy.With(header.NameValue{Name: "Accept-Encoding", Value: "identity"})
 	s.backoff = backoff{share: s.opts.RetryAfterShare, pause: &s.pause, retryAfters: &s.retryAfters}
 	s.breaker = breaker{opts: s.opts.Breaker, Window: &s.window, shedCounts: &s.shed, lender: s.lender, forgot: &s.forgot}
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // becomes replaces c's SSP by its successor with other settings, and returns the old one.
@@ -29,12 +29,12 @@ func TestSuccessorKeepsTheCounters(t *testing.T) {
 		p := &fakePool{steps: []step{fill(), fail(notSent), fill(), response(204, ""), fill()}}
 		c := newClient(t, p, nil)
 		var seen atomic.Int32
-		c.ssp.Observe(func(*SSP, *Request, *upstream.Exchange, upstream.Outcome, *upstream.Error) { seen.Add(1) })
-		c.get().want(upstream.Fill)
-		c.get().want(upstream.Fill) // retried
+		c.ssp.Observe(func(*SSP, *Request, *exchange.Exchange, exchange.Outcome, *exchange.Error) { seen.Add(1) })
+		c.get().want(exchange.Fill)
+		c.get().want(exchange.Fill) // retried
 		was := c.becomes(func(o *Options) { o.MaxInFlight, o.RetryMax, o.Host = 7, 0, "other.example" })
-		c.get().want(upstream.NoBid)
-		c.on(was).get().want(upstream.Fill)
+		c.get().want(exchange.NoBid)
+		c.on(was).get().want(exchange.Fill)
 		got := c.ssp.Snapshot()
 		if got.Sent != 5 || got.Outcomes["fill"] != 3 || got.Outcomes["no_bid"] != 1 || got.Retries["not_sent"] != 1 || got.BreakerRequests != 4 {
 			t.Errorf("%+v, want 5 sent, 3 fills, a no-bid, a retry, and 4 in the breaker's window", got)
@@ -54,8 +54,8 @@ func TestCurrentRequestKeepsItsSettings(t *testing.T) {
 		results := c.on(c.ssp).start(1)
 		time.Sleep(5 * msec)
 		was := c.becomes(func(o *Options) { o.Host, o.RetryMax = "new.example", 0 })
-		(<-results).want(upstream.Fill)
-		c.get().want(upstream.Fill)
+		(<-results).want(exchange.Fill)
+		c.get().want(exchange.Fill)
 		var hosts []string
 		for _, r := range p.requests() {
 			hosts = append(hosts, r.authority)
@@ -79,11 +79,11 @@ func TestRequestsInFlightCountForTheSuccessorsLimit(t *testing.T) {
 			results := c.start(2)
 			time.Sleep(msec)
 			n := c.on(next(c, p))
-			n.get().want(upstream.Overloaded).wantDetail("2 of 2", "max_in_flight")
+			n.get().want(exchange.Overloaded).wantDetail("2 of 2", "max_in_flight")
 			for range 2 {
-				(<-results).want(upstream.Fill)
+				(<-results).want(exchange.Fill)
 			}
-			n.get().want(upstream.Fill)
+			n.get().want(exchange.Fill)
 			testsupport.Equal(t, n.ssp.inFlight.Now(), 0, "%[2]s: %[1]d are in flight", name)
 		}
 	})
@@ -110,25 +110,25 @@ func TestBreakerStaysOpenAcrossAChangeOfItsSettings(t *testing.T) {
 		for range 100 {
 			c.ssp.breaker.record(c.ssp.now(), sameClient, true)
 		}
-		c.get().want(upstream.Fill)
+		c.get().want(exchange.Fill)
 	})
 }
 
 func TestPauseContinuesWithinTheNewMaximum(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{steps: []step{response(503, "", "Retry-After: 20"), fill()}}, nil)
-		c.get().want(upstream.ServerError)
+		c.get().want(exchange.ServerError)
 		was := c.becomes(func(o *Options) { o.RetryMax = 3 })
-		c.get().want(upstream.SSPBackoff)
+		c.get().want(exchange.SSPBackoff)
 		testsupport.Equal(t, c.ssp.Snapshot().BackoffSeconds, 20, "%v s are left")
 		c.becomes(func(o *Options) { o.RetryAfterMax = 2 * time.Second })
 		time.Sleep(2*time.Second - 1)
-		c.get().want(upstream.SSPBackoff)
+		c.get().want(exchange.SSPBackoff)
 		time.Sleep(time.Nanosecond)
-		c.get().want(upstream.Fill)
+		c.get().want(exchange.Fill)
 		was.pause.until.Store(int64(was.now() + time.Hour))
 		c.becomes(func(o *Options) { o.RetryAfterMax = 0 })
-		c.get().want(upstream.Fill)
+		c.get().want(exchange.Fill)
 	})
 }
 
@@ -140,7 +140,7 @@ func TestPauseThatAnEarlierRequestStartsIsWithinTheNewMaximum(t *testing.T) {
 			results := c.on(c.ssp).start(1)
 			time.Sleep(5 * msec)
 			c.becomes(func(o *Options) { o.RetryAfterMax = limit })
-			(<-results).want(upstream.ServerError)
+			(<-results).want(exchange.ServerError)
 			testsupport.Equal(t, c.ssp.Snapshot().BackoffSeconds, limit.Seconds(), "the pause lasts %v s")
 		})
 	}
@@ -152,7 +152,7 @@ func TestAnotherHedgeQuantileUsesTheLearnedLatencies(t *testing.T) {
 		c.becomes(func(o *Options) { o.Hedge = HedgeOptions{Enabled: true, Quantile: 0.25} })
 		testsupport.MustTrue(t, c.ssp.lateAfter.get() != 0, "the learned state is lost")
 		for range 300 { // so that the median is 20 ms, and the first quartile still 10 ms
-			c.get().want(upstream.Fill)
+			c.get().want(exchange.Fill)
 		}
 		testsupport.Between(t, c.ssp.lateAfter.get(), 10*msec, 11*msec, "late is %v, want the first quartile of 10ms")
 	})
@@ -162,24 +162,24 @@ func TestSuccessorsBucketLacksTheTakenTokens(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{}, func(o *Options) { o.QPS = QPSOptions{Limit: 10, Burst: 4} })
 		for range 4 {
-			c.get().want(upstream.Fill)
+			c.get().want(exchange.Fill)
 		}
-		c.get().want(upstream.QPSLimit)
+		c.get().want(exchange.QPSLimit)
 		c.becomes(func(o *Options) { o.QPS = QPSOptions{Limit: 10, Burst: 4}; o.RetryMax = 0 })
-		c.get().want(upstream.QPSLimit) // the bucket is the same
+		c.get().want(exchange.QPSLimit) // the bucket is the same
 		c.becomes(func(o *Options) { o.QPS = QPSOptions{Limit: 100, Burst: 6} })
-		c.get().want(upstream.Fill) // two more at once
-		c.get().want(upstream.Fill)
-		c.get().want(upstream.QPSLimit)
+		c.get().want(exchange.Fill) // two more at once
+		c.get().want(exchange.Fill)
+		c.get().want(exchange.QPSLimit)
 		time.Sleep(10 * msec)
-		c.get().want(upstream.Fill)
+		c.get().want(exchange.Fill)
 		for range 6 { // all tokens of this bucket are taken
 			c.get()
 		}
 		c.becomes(func(o *Options) { o.QPS = QPSOptions{Limit: 10, Burst: 1} })
-		c.get().want(upstream.QPSLimit)
+		c.get().want(exchange.QPSLimit)
 		time.Sleep(100 * msec) // the time of one token, though more were missing
-		c.get().want(upstream.Fill)
+		c.get().want(exchange.Fill)
 		testsupport.Equal(t, c.ssp.Snapshot().QPSLimited, 10, "%d are counted as over the limit")
 	})
 }
@@ -188,11 +188,11 @@ func TestSuccessorsBucketLacksTheTakenTokens(t *testing.T) {
 func TestFullBucketIsFullForRequestsThatBeganBeforeIt(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{}, func(o *Options) { o.QPS = QPSOptions{Limit: 1e6} })
-		c.get().want(upstream.Fill)
-		r := c.request(upstream.GET)
+		c.get().want(exchange.Fill)
+		r := c.request(exchange.GET)
 		time.Sleep(200 * msec) // twice as long as the next bucket takes to fill
 		c.becomes(func(o *Options) { o.QPS = QPSOptions{Limit: 9e5} })
-		c.do(r).want(upstream.Fill)
+		c.do(r).want(exchange.Fill)
 	})
 }
 
@@ -202,19 +202,19 @@ func TestAnotherPoolForgetsLearnedStateAndKeepsCounters(t *testing.T) {
 			o.MaxInFlight, o.QPS = 100, QPSOptions{Limit: 1, Burst: 3}
 		}
 		c := newClient(t, &fakePool{steps: []step{response(503, "", "Retry-After: 20")}}, with)
-		c.get().want(upstream.ServerError)
-		c.get().want(upstream.SSPBackoff)
+		c.get().want(exchange.ServerError)
+		c.get().want(exchange.SSPBackoff)
 		for range 100 {
 			c.ssp.breaker.record(c.ssp.now(), sameClient, true)
 		}
 		c.ssp.breaker.shed.Add(5)
 		c.ssp = c.ssp.movedTo(options(with), &fakePool{steps: []step{fill()}, host: "other.example"})
-		c.get().want(upstream.Fill)
+		c.get().want(exchange.Fill)
 		got := c.ssp.Snapshot()
 		testsupport.True(t, got.BreakerFailures == 0 && got.BackoffSeconds == 0 && got.ConcurrencyLimit == 100, "%+v, want no learned state", got)
 		testsupport.True(t, got.Sent == 2 && got.Outcomes["server_error"] == 1 && got.Outcomes["ssp_backoff"] == 1 && got.BreakerShed == 5, "%+v, want the counts to continue", got)
-		c.get().want(upstream.Fill)
-		c.get().want(upstream.QPSLimit) // the new SSP object shares the rate
+		c.get().want(exchange.Fill)
+		c.get().want(exchange.QPSLimit) // the new SSP object shares the rate
 	})
 }
 

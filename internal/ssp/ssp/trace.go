@@ -3,7 +3,7 @@ package ssp
 import (
 	"bytes"
 
-	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/syntax"
 	"adbuffer/internal/wire/tracing"
 )
@@ -12,7 +12,7 @@ const traceParent = "Traceparent"
 
 // appendTrace makes the attempt's span the traceparent among the fields b[from:]. If a trace begins
 // here, it removes the client's tracestate.
-func appendTrace(b []byte, from int, a *tracing.Attempt, p *httpheader.Policy) []byte {
+func appendTrace(b []byte, from int, a *tracing.Attempt, p *header.Policy) []byte {
 	b = cutField(b, from, traceParent)
 	if !a.Continued() {
 		b = cutField(b, from, "Tracestate")

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/exchange"
+	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/tracing"
-	"adbuffer/internal/wire/upstream"
 )
 
 func TestTheSSPGetsTheAttemptsSpanInPlaceOfTheClients(t *testing.T) {
@@ -19,19 +19,19 @@ func TestTheSSPGetsTheAttemptsSpanInPlaceOfTheClients(t *testing.T) {
 	for _, c := range []struct {
 		name, fields string
 		parent       string
-		o            httpheader.PolicyOptions
+		o            header.PolicyOptions
 		want         string
 	}{
-		{"the client has none", "A: 1\r\n", "", httpheader.PolicyOptions{}, "A: 1\r\nTraceparent: OURS\r\n"},
-		{"the client's is continued", "A: 1\r\ntraceparent: 00-x\r\ntracestate: v=1\r\nB: 2\r\n", clients, httpheader.PolicyOptions{}, "A: 1\r\ntracestate: v=1\r\nB: 2\r\nTraceparent: OURS\r\n"},
-		{"the client's is malformed", "TRACEPARENT: x\r\nTracestate: v=1\r\nTraceparent: y\r\nTraceparents: z\r\n", "x", httpheader.PolicyOptions{}, "Traceparents: z\r\nTraceparent: OURS\r\n"},
-		{"removed", "A: 1\r\n", "", httpheader.PolicyOptions{Remove: []string{"traceparent"}}, "A: 1\r\n"},
+		{"the client has none", "A: 1\r\n", "", header.PolicyOptions{}, "A: 1\r\nTraceparent: OURS\r\n"},
+		{"the client's is continued", "A: 1\r\ntraceparent: 00-x\r\ntracestate: v=1\r\nB: 2\r\n", clients, header.PolicyOptions{}, "A: 1\r\ntracestate: v=1\r\nB: 2\r\nTraceparent: OURS\r\n"},
+		{"the client's is malformed", "TRACEPARENT: x\r\nTracestate: v=1\r\nTraceparent: y\r\nTraceparents: z\r\n", "x", header.PolicyOptions{}, "Traceparents: z\r\nTraceparent: OURS\r\n"},
+		{"removed", "A: 1\r\n", "", header.PolicyOptions{Remove: []string{"traceparent"}}, "A: 1\r\n"},
 	} {
-		a := tracer.Begin([]byte(c.parent), true, nil, time.Now()).Leg("openx", upstream.GET).Attempt("")
+		a := tracer.Begin([]byte(c.parent), true, nil, time.Now()).Leg("openx", exchange.GET).Attempt("")
 		ours := string(a.AppendTraceParent(nil))
 		testsupport.True(t, c.parent != clients || ours[:36] == clients[:36] && ours[36:] != clients[36:], "%s: adbuffer's span is %s", c.name, ours)
 		b := append([]byte("/target"), c.fields...)
-		got, want := string(appendTrace(b, len("/target"), a, httpheader.NewPolicy(c.o))), "/target"+strings.ReplaceAll(c.want, "OURS", ours)
+		got, want := string(appendTrace(b, len("/target"), a, header.NewPolicy(c.o))), "/target"+strings.ReplaceAll(c.want, "OURS", ours)
 		testsupport.True(t, got == want, "%s: %q, want %q", c.name, got, want)
 	}
 }

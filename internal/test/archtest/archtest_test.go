@@ -16,9 +16,9 @@ import (
 // layers are the packages from top to bottom; ARCHITECTURE.md shows them. A package may import only
 // packages below it. So each package can be understood without the ones above it.
 var layers = []string{
-	"adbuffer/cmd/adbuffer", "adbuffer/internal/app/demo", "adbuffer/internal/operate/probe", "adbuffer/internal/test/e2e", "adbuffer/internal/test/sspsim", "adbuffer/internal/app/app", "adbuffer/internal/operate/adminview", "adbuffer/internal/operate/sizing", "adbuffer/internal/setup/reload", "adbuffer/internal/setup/config", "adbuffer/internal/operate/admin", "adbuffer/internal/request/proxy",
+	"adbuffer/cmd/adbuffer", "adbuffer/internal/app/demo", "adbuffer/internal/operate/probe", "adbuffer/internal/test/e2e", "adbuffer/internal/test/sspsim", "adbuffer/internal/app/app", "adbuffer/internal/operate/adminview", "adbuffer/internal/operate/advice", "adbuffer/internal/setup/reload", "adbuffer/internal/setup/config", "adbuffer/internal/operate/admin", "adbuffer/internal/request/proxy",
 	"adbuffer/internal/request/route", "adbuffer/internal/ssp/ssp", "adbuffer/internal/ssp/fleet", "adbuffer/internal/ssp/pool", "adbuffer/internal/ssp/balancer", "adbuffer/internal/ssp/dial", "adbuffer/internal/ssp/http1",
-	"adbuffer/internal/ssp/http2", "adbuffer/internal/client/http1server", "adbuffer/internal/client/http2server", "adbuffer/internal/wire/http2codec", "adbuffer/internal/client/listen", "adbuffer/internal/wire/logs", "adbuffer/internal/machine/configfile", "adbuffer/internal/wire/openrtb", "adbuffer/internal/wire/cpushare", "adbuffer/internal/wire/fairqueue", "adbuffer/internal/wire/handshake", "adbuffer/internal/wire/socket", "adbuffer/internal/wire/tracing", "adbuffer/internal/machine/metrics", "adbuffer/internal/wire/upstream", "adbuffer/internal/wire/httpheader", "adbuffer/internal/wire/syntax",
+	"adbuffer/internal/ssp/http2", "adbuffer/internal/client/http1", "adbuffer/internal/client/http2", "adbuffer/internal/wire/http2codec", "adbuffer/internal/client/listen", "adbuffer/internal/wire/logs", "adbuffer/internal/machine/configfile", "adbuffer/internal/wire/openrtb", "adbuffer/internal/wire/cpushare", "adbuffer/internal/wire/fairqueue", "adbuffer/internal/wire/handshake", "adbuffer/internal/wire/socket", "adbuffer/internal/wire/tracing", "adbuffer/internal/machine/metrics", "adbuffer/internal/wire/exchange", "adbuffer/internal/wire/header", "adbuffer/internal/wire/syntax",
 	"adbuffer/internal/ssp/sizer", "adbuffer/internal/machine/rates", "adbuffer/internal/machine/capacity", "adbuffer/internal/machine/overload", "adbuffer/internal/machine/lag", "adbuffer/internal/machine/alarm", "adbuffer/internal/machine/cgroup", "adbuffer/internal/test/testsupport/boottest", "adbuffer/internal/test/testsupport",
 }
 
@@ -34,9 +34,9 @@ var restricted = []struct {
 	users     []string
 }{
 	{"github.com/spf13/viper", false, []string{"adbuffer/internal/setup/config"}},
-	{"github.com/valyala/fasthttp", false, []string{"adbuffer/internal/client/http1server"}},
+	{"github.com/valyala/fasthttp", false, []string{"adbuffer/internal/client/http1"}},
 	{"net/http", true, []string{"adbuffer/internal/machine/metrics", "adbuffer/internal/wire/tracing"}}, // the handler of /metrics; the exporter of spans follows no redirect
-	{"golang.org/x/net/http2", true, []string{"adbuffer/internal/ssp/http2", "adbuffer/internal/client/http2server", "adbuffer/internal/wire/http2codec"}},
+	{"golang.org/x/net/http2", true, []string{"adbuffer/internal/ssp/http2", "adbuffer/internal/client/http2", "adbuffer/internal/wire/http2codec"}},
 }
 
 type goPackage struct {

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"adbuffer/internal/machine/rates"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/fairqueue"
-	"adbuffer/internal/wire/upstream"
 )
 
 // Work is a kind of work that runs in a Share.
@@ -180,7 +180,7 @@ type Turn struct {
 	began   time.Duration // since share.epoch
 	held    time.Duration // before began
 	advance float64       // tokens that were paid in advance
-	payer   upstream.Payer
+	payer   exchange.Payer
 	work    Work
 }
 
@@ -236,7 +236,7 @@ func (s *Share) may(w Work) bool {
 
 // start begins a turn. The usual cost is paid in advance, so that works that begin at the same time do
 // not share the same tokens.
-func (s *Share) start(w Work, payer upstream.Payer, now time.Time) Turn {
+func (s *Share) start(w Work, payer exchange.Payer, now time.Time) Turn {
 	t := Turn{share: s, began: now.Sub(s.epoch), advance: s.counts[w].usual, payer: payer, work: w}
 	s.tokens -= t.advance
 	if w.exclusive() {

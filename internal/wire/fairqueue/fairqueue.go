@@ -16,7 +16,7 @@ import (
 	"math/bits"
 	"time"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 const (
@@ -61,7 +61,7 @@ type Item[T any] struct {
 
 	prev, next *Item[T]
 	n          uint64         // its number
-	queue      upstream.Payer // chosen by Push; 0 = none
+	queue      exchange.Payer // chosen by Push; 0 = none
 	waiting    bool
 	ofKey      member[T]
 }
@@ -74,7 +74,7 @@ func (q *Queues[T]) Push(it *Item[T], key uint64, now time.Time) {
 	q.pushed = now
 	q.count++
 	i := q.shortest(key)
-	it.n, it.queue, it.waiting = q.count, upstream.Payer(i+1), true
+	it.n, it.queue, it.waiting = q.count, exchange.Payer(i+1), true
 	s := &q.queues[i]
 	if s.waiting == 0 {
 		q.active |= 1 << i
@@ -178,16 +178,16 @@ func (q *Queues[T]) First() *Item[T] {
 func (q *Queues[T]) NewestOfLargest() *Item[T] { return q.crowd.largest(&q.paid) }
 
 // Lend pays in advance for the place of it, which Remove has just removed. Return takes the result.
-func (q *Queues[T]) Lend(it *Item[T]) upstream.Payer { return q.lend(int(it.queue) - 1) }
+func (q *Queues[T]) Lend(it *Item[T]) exchange.Payer { return q.lend(int(it.queue) - 1) }
 
 // LendTo is Lend for a request of key that did not wait here. Its shortest queue pays.
-func (q *Queues[T]) LendTo(key uint64) upstream.Payer {
+func (q *Queues[T]) LendTo(key uint64) exchange.Payer {
 	i := q.shortest(key)
 	q.paid[i] = max(q.paid[i], q.now)
 	return q.lend(i)
 }
 
-func (q *Queues[T]) lend(i int) upstream.Payer {
+func (q *Queues[T]) lend(i int) exchange.Payer {
 	_, least := q.next() // the request may get its place out of turn
 	q.now = max(q.now, min(q.paid[i], least))
 	s := &q.queues[i]
@@ -195,12 +195,12 @@ func (q *Queues[T]) lend(i int) upstream.Payer {
 	q.paid[i] += cost
 	s.advance += cost
 	s.places++
-	return upstream.Payer(i + 1)
+	return exchange.Payer(i + 1)
 }
 
 // Return replaces the payment in advance by the real cost. A negative held says that the place was not
 // used, and costs nothing. The zero Payer has no effect.
-func (q *Queues[T]) Return(by upstream.Payer, held time.Duration) {
+func (q *Queues[T]) Return(by exchange.Payer, held time.Duration) {
 	if by == 0 || q.queues[by-1].places == 0 { // the place was lent by a queue before this one
 		return
 	}

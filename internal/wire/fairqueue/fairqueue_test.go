@@ -9,7 +9,7 @@ import (
 	"unsafe"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // sim is an SSP with some places, a full queue of limited length, and requests that give up.
@@ -33,7 +33,7 @@ type request struct {
 }
 
 type lent struct {
-	by    upstream.Payer
+	by    exchange.Payer
 	of    request
 	since time.Time
 }

@@ -5,5 +5,5 @@
 // static table from its hpack. Frames are parsed in place, and appended to a buffer of the
 // connection. Header blocks are read and written as bytes. With the library's Framer, Decoder and
 // Encoder an exchange would copy each frame, hash each field and allocate a string for each new
-// value. BenchmarkLibraryCodec and BenchmarkCodec, in package http2, compare them.
+// value. BenchmarkLibraryCodec and BenchmarkCodec, in package ssp/http2, compare them.
 package http2codec

@@ -5,8 +5,8 @@ import (
 	"hash/maphash"
 	"strconv"
 
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/syntax"
-	"adbuffer/internal/wire/upstream"
 
 	h2 "golang.org/x/net/http2"
 )
@@ -82,14 +82,14 @@ const (
 
 // AppendRequest appends the header block of r. ok is false if the header of r is malformed. Then
 // the appended bytes must be dropped. If synced is also false, the peer's table differs from e's.
-func (e *Encoder) AppendRequest(b []byte, r *upstream.Request) (_ []byte, ok, synced bool) {
+func (e *Encoder) AppendRequest(b []byte, r *exchange.Request) (_ []byte, ok, synced bool) {
 	inserted, resized := e.table.inserted, e.resized
 	b = e.appendResize(b)
 	b, ok = e.appendPseudo(b, r)
 	if ok {
 		b, ok = e.appendLines(b, r.Fields)
 	}
-	if n := len(r.Body); n > 0 || r.Method == upstream.POST {
+	if n := len(r.Body); n > 0 || r.Method == exchange.POST {
 		var digits [20]byte
 		b = appendInteger(b, LiteralOnce, 4, staticContentLength)
 		b = appendString(b, strconv.AppendInt(digits[:0], int64(n), 10))
@@ -127,11 +127,11 @@ func (e *Encoder) appendLines(b, lines []byte) (_ []byte, ok bool) {
 }
 
 // appendPseudo appends the pseudo-fields: RFC 9113, section 8.3.1.
-func (e *Encoder) appendPseudo(b []byte, r *upstream.Request) (_ []byte, ok bool) {
+func (e *Encoder) appendPseudo(b []byte, r *exchange.Request) (_ []byte, ok bool) {
 	switch r.Method {
-	case upstream.GET:
+	case exchange.GET:
 		b = append(b, indexedField|staticGET)
-	case upstream.POST:
+	case exchange.POST:
 		b = append(b, indexedField|staticPOST)
 	default:
 		b = append(b, LiteralOnce|staticMethod)

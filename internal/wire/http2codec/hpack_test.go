@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 
 	"github.com/google/go-cmp/cmp"
 	h2 "golang.org/x/net/http2"
@@ -137,7 +137,7 @@ func TestStaticTableEqualsTheRFC(t *testing.T) {
 
 // wantFields returns the expected decoded fields of a request. It is independent of the decoder,
 // and slow.
-func wantFields(r *upstream.Request) (fields []string) {
+func wantFields(r *exchange.Request) (fields []string) {
 	fields = append(fields, ":method="+r.Method.String(), ":scheme="+r.Scheme, ":authority="+string(r.Authority), ":path="+string(r.Target))
 	for line := range strings.SplitSeq(string(r.Fields), "\r\n") {
 		name, value, ok := strings.Cut(line, ":")
@@ -155,7 +155,7 @@ func wantFields(r *upstream.Request) (fields []string) {
 		}
 		fields = append(fields, name+"="+value)
 	}
-	if len(r.Body) > 0 || r.Method == upstream.POST {
+	if len(r.Body) > 0 || r.Method == exchange.POST {
 		fields = append(fields, "content-length="+strconv.Itoa(len(r.Body)))
 	}
 	return fields
@@ -173,7 +173,7 @@ func newBlockWire() *blockWire {
 }
 
 // send encodes r and checks the decoded fields. It returns the fields as encoded.
-func (w *blockWire) send(t *testing.T, r *upstream.Request) (fields []hpack.HeaderField, ok bool) {
+func (w *blockWire) send(t *testing.T, r *exchange.Request) (fields []hpack.HeaderField, ok bool) {
 	t.Helper()
 	wire, ok, synced := w.enc.AppendRequest(nil, r)
 	if !ok {
@@ -196,7 +196,7 @@ func FuzzEncoderIsUnderstoodByTheLibrary(f *testing.F) {
 	f.Fuzz(func(t *testing.T, target1, authority, fields1, target2, fields2 string, size int) {
 		w := newBlockWire()
 		for i := range 6 {
-			r := upstream.Request{Method: upstream.Method(i % 3), Scheme: "https", Authority: []byte(authority), Target: []byte(target1), Fields: []byte(fields1)}
+			r := exchange.Request{Method: exchange.Method(i % 3), Scheme: "https", Authority: []byte(authority), Target: []byte(target1), Fields: []byte(fields1)}
 			if i%2 == 1 {
 				r.Target, r.Fields, r.Scheme = []byte(target2), []byte(fields2), "http"
 			}
@@ -210,15 +210,15 @@ func FuzzEncoderIsUnderstoodByTheLibrary(f *testing.F) {
 	})
 }
 
-func request0(fields string) *upstream.Request {
-	return &upstream.Request{Scheme: "https", Authority: []byte("ssp.example"), Target: []byte("/bid"), Fields: []byte(fields)}
+func request0(fields string) *exchange.Request {
+	return &exchange.Request{Scheme: "https", Authority: []byte("ssp.example"), Target: []byte("/bid"), Fields: []byte(fields)}
 }
 
 func TestFieldsThatAreNotForHTTP2AreLeftOut(t *testing.T) {
 	w := newBlockWire()
 	r := request0("Host: evil.example\r\nConnection: X-Hop\r\nKeep-Alive: 1\r\nProxy-Connection: close\r\nTransfer-Encoding: chunked\r\n" +
 		"Upgrade: h2c\r\nTE: gzip\r\nContent-Length: 99\r\nX-Kept: 1\r\nTe: trailers\r\n")
-	r.Method, r.Body = upstream.POST, []byte("body")
+	r.Method, r.Body = exchange.POST, []byte("body")
 	fields, _ := w.send(t, r)
 	var got string
 	for _, f := range fields[4:] {

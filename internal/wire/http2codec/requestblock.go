@@ -3,7 +3,7 @@ package http2codec
 import (
 	"bytes"
 
-	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/syntax"
 )
 
@@ -13,12 +13,12 @@ import (
 type RequestBlock struct {
 	Limit int // of Size
 
-	Size      int               // names, values and 32 for each field
-	Lines     []httpheader.Line // of the header
-	Length    int               // content-length, -1 for none
-	TooLarge  bool              // Size is over Limit; the values below mean nothing
-	Malformed string            // the first violated rule, empty for none
-	Continue  bool              // expect: 100-continue
+	Size      int           // names, values and 32 for each field
+	Lines     []header.Line // of the header
+	Length    int           // content-length, -1 for none
+	TooLarge  bool          // Size is over Limit; the values below mean nothing
+	Malformed string        // the first violated rule, empty for none
+	Continue  bool          // expect: 100-continue
 
 	hosts   int            // host fields so far
 	regular int            // fields without a colon so far
@@ -124,7 +124,7 @@ func (b *RequestBlock) addRegular(name, value []byte) {
 			return
 		}
 		if b.has(authority) {
-			if named := b.value(authority); !bytes.Equal(value, named) && !httpheader.SameAuthority(value, named, b.value(scheme)) {
+			if named := b.value(authority); !bytes.Equal(value, named) && !header.SameAuthority(value, named, b.value(scheme)) {
 				b.violation("host differs from :authority")
 			}
 			return
@@ -144,7 +144,7 @@ func (b *RequestBlock) addRegular(name, value []byte) {
 func (b *RequestBlock) addLine(name, value []byte) {
 	at := len(b.lines)
 	b.lines = syntax.AppendField(b.lines, name, value)
-	b.Lines = append(b.Lines, httpheader.Line{Name: len(name), End: len(b.lines)})
+	b.Lines = append(b.Lines, header.Line{Name: len(name), End: len(b.lines)})
 	first := true
 	for i, c := range b.lines[at : at+len(name)] {
 		if first && 'a' <= c && c <= 'z' {
@@ -201,9 +201,9 @@ func (b *RequestBlock) EndTrailers() {
 	}
 }
 
-// Take returns the header: its lines with the empty line at the end, the method and the path. They
+// Take returns the lines of the header with the empty line at the end, the method and the path. They
 // are in b's memory, which becomes *to's, and b gets *to's.
-func (b *RequestBlock) Take(to *[]byte) (header, method, path []byte) {
+func (b *RequestBlock) Take(to *[]byte) (lines, method, path []byte) {
 	b.lines, *to = (*to)[:0], b.lines
 	all := *to
 	return all[:b.parts[0]], all[b.parts[0]:b.parts[1]], all[b.parts[1]:b.parts[2]]

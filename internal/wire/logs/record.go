@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // Record describes one request that ended. It holds copies only, so it may outlive the request.
@@ -27,10 +27,10 @@ type Record struct {
 	// Status is the status that the client got, and 0 without a response: the client has left, or
 	// its stream was reset.
 	Status   int
-	Outcome  upstream.Outcome
+	Outcome  exchange.Outcome
 	Source   string // X-Adbuffer-Source
 	SSP      string // empty if there is no single one
-	Exchange upstream.Summary
+	Exchange exchange.Summary
 	BytesIn  int // of the request's body
 	BytesOut int // of the response's body
 	Total    time.Duration
@@ -44,9 +44,9 @@ type Record struct {
 type Leg struct {
 	SSP string
 	// Outcome is Cancelled if the leg was abandoned.
-	Outcome upstream.Outcome
+	Outcome exchange.Outcome
 	// Exchange is the zero Summary if the SSP got no request, or the leg was abandoned.
-	Exchange upstream.Summary
+	Exchange exchange.Summary
 	// Took is the time until it ended, or was abandoned.
 	Took time.Duration
 }
@@ -151,12 +151,12 @@ func (f *fields) ms(name string, d time.Duration) {
 }
 
 // exchange adds the facts of the exchange with an SSP.
-func (f *fields) exchange(x *upstream.Summary) {
+func (f *fields) exchange(x *exchange.Summary) {
 	f.text("endpoint", x.Endpoint)
 	if x.Peer.IsValid() {
 		f.text("peer", x.Peer.String())
 	}
-	if x.Protocol != upstream.Unknown {
+	if x.Protocol != exchange.Unknown {
 		*f = append(*f, zap.Stringer("protocol", x.Protocol), zap.Bool("reused", x.Reused))
 	}
 	*f = append(*f, zap.Int("attempts", x.Attempts))

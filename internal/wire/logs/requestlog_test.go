@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // logged is a RequestLog, and the lines that it wrote.
@@ -34,9 +34,9 @@ func (l *logged) end(o *AccessOptions, failed bool, took time.Duration) {
 	if w.None() {
 		return
 	}
-	outcome := upstream.Fill
+	outcome := exchange.Fill
 	if failed {
-		outcome = upstream.Deadline
+		outcome = exchange.Deadline
 	}
 	l.Write(&Record{At: now, Outcome: outcome, Total: took, SSP: "a"}, w)
 }
@@ -148,7 +148,7 @@ func TestAWatcherGetsWhatItsFilterSelectsAndNoMoreThanItsShare(t *testing.T) {
 }
 
 func TestFiltersLookAtLegsToo(t *testing.T) {
-	r := &Record{ID: "x", Route: "all", Outcome: upstream.Merged, Total: time.Second, Legs: []Leg{{SSP: "a", Outcome: upstream.Fill}, {SSP: "b", Outcome: upstream.Deadline}}}
+	r := &Record{ID: "x", Route: "all", Outcome: exchange.Merged, Total: time.Second, Legs: []Leg{{SSP: "a", Outcome: exchange.Fill}, {SSP: "b", Outcome: exchange.Deadline}}}
 	for _, c := range []struct {
 		f    Filter
 		want bool

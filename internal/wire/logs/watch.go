@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // NoRoute stands for the route of a request that no route matched. No route has this name.
@@ -30,7 +30,7 @@ func (f *Filter) takes(r *Record) bool {
 	return f.hits(r.SSP, r.Outcome) || slices.ContainsFunc(r.Legs, func(l Leg) bool { return f.hits(l.SSP, l.Outcome) })
 }
 
-func (f *Filter) hits(ssp string, o upstream.Outcome) bool {
+func (f *Filter) hits(ssp string, o exchange.Outcome) bool {
 	return (f.SSP == "" || ssp == f.SSP) && (f.Outcome == "" || o.String() == f.Outcome)
 }
 

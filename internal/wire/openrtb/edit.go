@@ -1,7 +1,7 @@
 package openrtb
 
 import (
-	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/header"
 )
 
 // Edit is a list of changes to bodies, compiled once. It changes only the bytes of the members that it
@@ -37,7 +37,7 @@ func NewEdit(removals []Removal) *Edit {
 // addressPaths are the members with a device's addresses, in OpenRTB 2 and 3.
 var addressPaths = []string{"device.ip", "device.ipv6", "openrtb.request.context.device.ip", "openrtb.request.context.device.ipv6"}
 
-// ShortenAddresses is an Edit that shortens the addresses of the device like httpheader.Shorten. It
+// ShortenAddresses is an Edit that shortens the addresses of the device like header.Shorten. It
 // removes a value that is no address.
 var ShortenAddresses = func() *Edit {
 	e := &Edit{always: true}
@@ -132,11 +132,11 @@ func (e *editor) shorten(body []byte, start, end int, f *Facts) bool {
 	if body[start] != '"' {
 		return false
 	}
-	address, ok := httpheader.ParseAddress(f.content(body[start:end]))
+	address, ok := header.ParseAddress(f.content(body[start:end]))
 	if !ok {
 		return false
 	}
 	e.cut(body, start+1, end-1)
-	e.out = httpheader.Shorten(address).AppendTo(e.out)
+	e.out = header.Shorten(address).AppendTo(e.out)
 	return true
 }

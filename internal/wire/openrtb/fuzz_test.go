@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/httpheader"
+	"adbuffer/internal/wire/header"
 )
 
 // document is a JSON value as encoding/json reads it, with objects as lists of members.
@@ -225,7 +225,7 @@ func FuzzEdit(f *testing.F) {
 		if !ok || err != nil || address.Zone() != "" {
 			return false
 		}
-		v.scalar = httpheader.Shorten(address.Unmap()).String()
+		v.scalar = header.Shorten(address.Unmap()).String()
 		return true
 	}
 	var facts Facts

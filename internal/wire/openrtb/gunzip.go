@@ -10,8 +10,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"adbuffer/internal/wire/cpushare"
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/syntax"
-	"adbuffer/internal/wire/upstream"
 )
 
 // Gunzipper decodes bodies with a content coding: gzip (RFC 9110, section 8.4.1.3). It is reused: a decoder has
@@ -42,7 +42,7 @@ type Gunzipper struct {
 
 // Resources are what decoding uses. Its zero value has no bounds.
 type Resources struct {
-	Budget *upstream.Budget // of decoded bytes, until Release
+	Budget *exchange.Budget // of decoded bytes, until Release
 	// CPU has the turns, Party takes them, and Deadline is until when it waits for them.
 	CPU      *cpushare.Share
 	Party    cpushare.Party

@@ -15,7 +15,7 @@ import (
 
 	"adbuffer/internal/test/testsupport"
 	"adbuffer/internal/wire/cpushare"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // zipped compresses pieces with the standard library, with a flush behind each of them.
@@ -158,7 +158,7 @@ func TestLargeBodiesAreDecodedInTurns(t *testing.T) {
 }
 
 func TestDecodedBytesCountInTheBudget(t *testing.T) {
-	budget := upstream.NewBudget(100_000)
+	budget := exchange.NewBudget(100_000)
 	g := AcquireGunzipper()
 	g.Budget = budget
 	for n, held := range map[int]int64{10: 4096, 4097: 8192, 60_000: 65536} {

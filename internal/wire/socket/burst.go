@@ -6,7 +6,7 @@ import (
 )
 
 // burst sends the bytes of several goroutines together. adbuffer uses it towards SSPs;
-// http1server.Conn.Read says why not towards clients.
+// http1.Conn.Read says why not towards clients.
 //
 // A peer on the same machine sleeps until bytes arrive. Sends with pauses between them wake it each
 // time. The wake-up of an idle core is the most expensive part of a send on loopback. So

@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"adbuffer/internal/machine/metrics"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // Request is a client's request that is traced. On nil, the methods of Request, Leg and Attempt do
@@ -53,7 +53,7 @@ type Leg struct {
 	request *Request
 	span    trace.SpanContext
 	ssp     string
-	method  upstream.Method
+	method  exchange.Method
 
 	mu    sync.Mutex // guards the fields below: a hedge runs on a goroutine of its own
 	begun int        // attempts; attempts beyond maxAttempts have no spans
@@ -65,7 +65,7 @@ type Leg struct {
 const maxAttempts = 16
 
 // Leg begins the leg of an SSP.
-func (r *Request) Leg(ssp string, m upstream.Method) *Leg {
+func (r *Request) Leg(ssp string, m exchange.Method) *Leg {
 	if r == nil {
 		return nil
 	}
@@ -104,7 +104,7 @@ func (l *Leg) Attempt(kind string) *Attempt {
 
 // Ended records how the attempt ended. sent means that bytes were sent to the SSP. err is nil if ex
 // has a response.
-func (a *Attempt) Ended(ex *upstream.Exchange, sent bool, o upstream.Outcome, err *upstream.Error) {
+func (a *Attempt) Ended(ex *exchange.Exchange, sent bool, o exchange.Outcome, err *exchange.Error) {
 	if a == nil || a.span.Equal(a.leg.span) {
 		return
 	}

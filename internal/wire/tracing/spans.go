@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // RequestEnd has the values for the span of a request.
@@ -21,7 +21,7 @@ type RequestEnd struct {
 	Path     string // without the query
 	Protocol string // of the client: 1.1 or 2
 	Status   int    // of the response; 0 = the client got none
-	Outcome  upstream.Outcome
+	Outcome  exchange.Outcome
 	From, To time.Time
 }
 
@@ -48,7 +48,7 @@ func (r *Request) Ended(e *RequestEnd) {
 
 // Ended makes the spans of the leg and of its attempts. ex is its exchange, whose Times.Queued is
 // when the leg began. err is nil if ex has a response.
-func (l *Leg) Ended(ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error) {
+func (l *Leg) Ended(ex *exchange.Exchange, o exchange.Outcome, err *exchange.Error) {
 	if l == nil {
 		return
 	}
@@ -110,12 +110,12 @@ func (a *attempt) emit(t *Tracer, l *Leg, before int) {
 
 // course is the course of a leg or an attempt: its exchange, outcome and error.
 type course struct {
-	upstream.Summary
-	outcome upstream.Outcome
-	err     *upstream.Error // nil if there is a response
+	exchange.Summary
+	outcome exchange.Outcome
+	err     *exchange.Error // nil if there is a response
 }
 
-func courseOf(ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error) course {
+func courseOf(ex *exchange.Exchange, o exchange.Outcome, err *exchange.Error) course {
 	c := course{ex.Summary(), o, err}
 	if err != nil {
 		c.Status = 0
@@ -129,7 +129,7 @@ func courseOf(ex *upstream.Exchange, o upstream.Outcome, err *upstream.Error) co
 // failure describes the error, "" for none. A leg or an attempt that another one made unnecessary
 // has no error.
 func (c *course) failure() string {
-	if c.err == nil || c.outcome == upstream.Cancelled {
+	if c.err == nil || c.outcome == exchange.Cancelled {
 		return ""
 	}
 	if c.err.Detail == "" {
@@ -138,11 +138,11 @@ func (c *course) failure() string {
 	return c.err.Detail // it never contains bytes of a request or a response
 }
 
-var protocolVersions = [upstream.Protocols]string{upstream.HTTP1: "1.1", upstream.HTTP1Pipelined: "1.1", upstream.HTTP2: "2"}
+var protocolVersions = [exchange.Protocols]string{exchange.HTTP1: "1.1", exchange.HTTP1Pipelined: "1.1", exchange.HTTP2: "2"}
 
 // attributes returns the attributes of OpenTelemetry's semantic conventions for HTTP clients, and
 // adbuffer's own.
-func (c *course) attributes(m upstream.Method) []attribute.KeyValue {
+func (c *course) attributes(m exchange.Method) []attribute.KeyValue {
 	all := []attribute.KeyValue{
 		attribute.String("http.request.method", m.String()), attribute.String("adbuffer.outcome", c.outcome.String()),
 		attribute.String("adbuffer.protocol", c.Protocol.String()), attribute.Bool("adbuffer.reused", c.Reused),

@@ -27,7 +27,7 @@ import (
 
 	"adbuffer/internal/machine/metrics"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 func TestMain(m *testing.M) { testsupport.Main(m) }
@@ -98,11 +98,11 @@ const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 var begin = time.Unix(1_700_000_000, 0)
 
 // dialled returns an exchange that waited for a connection with TLS.
-func dialled(t *testing.T) *upstream.Exchange {
-	ex := upstream.AcquireExchange()
+func dialled(t *testing.T) *exchange.Exchange {
+	ex := exchange.AcquireExchange()
 	t.Cleanup(ex.Release)
-	ex.Endpoint, ex.Attempts, ex.Protocol, ex.Response.Status = "rtb.openx.example:8443", 1, upstream.HTTP2, 200
-	ex.Times = upstream.Times{
+	ex.Endpoint, ex.Attempts, ex.Protocol, ex.Response.Status = "rtb.openx.example:8443", 1, exchange.HTTP2, 200
+	ex.Times = exchange.Times{
 		Queued: begin, Acquired: begin.Add(50 * time.Millisecond), FirstByte: begin.Add(130 * time.Millisecond), Done: begin.Add(140 * time.Millisecond),
 		DNS: 5 * time.Millisecond, TCP: 15 * time.Millisecond, TLS: 20 * time.Millisecond,
 	}
@@ -112,10 +112,10 @@ func dialled(t *testing.T) *upstream.Exchange {
 // filled returns a function that runs one attempt with a fill.
 func filled(t *testing.T) func(*Request) {
 	return func(r *Request) {
-		ex, leg := dialled(t), r.Leg("openx", upstream.POST)
-		leg.Attempt("").Ended(ex, true, upstream.Fill, nil)
-		leg.Ended(ex, upstream.Fill, nil)
-		r.Ended(&RequestEnd{Method: "POST", Route: "default", Path: "/fillbuffer", Protocol: "1.1", Status: 200, Outcome: upstream.Fill, From: begin, To: begin.Add(141 * time.Millisecond)})
+		ex, leg := dialled(t), r.Leg("openx", exchange.POST)
+		leg.Attempt("").Ended(ex, true, exchange.Fill, nil)
+		leg.Ended(ex, exchange.Fill, nil)
+		r.Ended(&RequestEnd{Method: "POST", Route: "default", Path: "/fillbuffer", Protocol: "1.1", Status: 200, Outcome: exchange.Fill, From: begin, To: begin.Add(141 * time.Millisecond)})
 	}
 }
 
@@ -193,19 +193,19 @@ func (r *receiver) attempts() (all []*otlp.Span) {
 
 func TestEachAttemptHasASpanWhichIsTheParentThatTheSSPGets(t *testing.T) {
 	r := newReceiver(t)
-	lost := &upstream.Error{Outcome: upstream.ConnLost, Detail: "closed", Stale: true}
+	lost := &exchange.Error{Outcome: exchange.ConnLost, Detail: "closed", Stale: true}
 	var sent []string
 	r.trace(t, Options{}, parent, func(request *Request) {
-		leg := request.Leg("openx", upstream.GET)
+		leg := request.Leg("openx", exchange.GET)
 		for i, c := range []struct {
 			kind    string
-			outcome upstream.Outcome
-			err     *upstream.Error
+			outcome exchange.Outcome
+			err     *exchange.Error
 			status  int
 		}{
-			{"", upstream.ConnLost, lost, 0},
-			{"stale", upstream.Cancelled, &upstream.Error{Outcome: upstream.Cancelled}, 0},
-			{"hedge", upstream.ServerError, nil, 503},
+			{"", exchange.ConnLost, lost, 0},
+			{"stale", exchange.Cancelled, &exchange.Error{Outcome: exchange.Cancelled}, 0},
+			{"hedge", exchange.ServerError, nil, 503},
 		} {
 			ex := dialled(t)
 			ex.Times.Queued = begin.Add(time.Duration(i) * time.Millisecond)
@@ -214,7 +214,7 @@ func TestEachAttemptHasASpanWhichIsTheParentThatTheSSPGets(t *testing.T) {
 			sent = append(sent, string(a.AppendTraceParent(nil)))
 			a.Ended(ex, true, c.outcome, c.err)
 		}
-		leg.Ended(dialled(t), upstream.ServerError, nil)
+		leg.Ended(dialled(t), exchange.ServerError, nil)
 	})
 	all := r.attempts()
 	testsupport.MustEqual(t, len(all), 3, "%d attempts")
@@ -235,16 +235,16 @@ func TestTheSpansOfALegAreBounded(t *testing.T) {
 	r := newReceiver(t)
 	var last string
 	r.trace(t, Options{}, parent, func(request *Request) {
-		leg := request.Leg("openx", upstream.GET)
+		leg := request.Leg("openx", exchange.GET)
 		var all sync.WaitGroup
 		for range 60 {
 			all.Go(func() {
-				leg.Attempt("not_processed").Ended(dialled(t), true, upstream.ConnLost, &upstream.Error{Outcome: upstream.ConnLost})
+				leg.Attempt("not_processed").Ended(dialled(t), true, exchange.ConnLost, &exchange.Error{Outcome: exchange.ConnLost})
 			})
 		}
 		all.Wait()
 		last = string(leg.Attempt("not_processed").AppendTraceParent(nil))
-		leg.Ended(dialled(t), upstream.ConnLost, &upstream.Error{Outcome: upstream.ConnLost})
+		leg.Ended(dialled(t), exchange.ConnLost, &exchange.Error{Outcome: exchange.ConnLost})
 	})
 	testsupport.Equal(t, len(r.attempts()), maxAttempts, "%d spans of attempts")
 	leg := r.spans["ssp openx"]
@@ -269,12 +269,12 @@ func wantCounts(t *testing.T, tracer *Tracer, made, sent, failed int) {
 }
 
 func TestARequestThatGotNoPlaceHasNoAttemptAndAnError(t *testing.T) {
-	full := &upstream.Error{Outcome: upstream.PendingFull, Detail: "see pool.max_pending"}
+	full := &exchange.Error{Outcome: exchange.PendingFull, Detail: "see pool.max_pending"}
 	spans, _ := newReceiver(t).trace(t, Options{}, parent, func(r *Request) {
-		ex, leg := dialled(t), r.Leg("openx", upstream.GET)
+		ex, leg := dialled(t), r.Leg("openx", exchange.GET)
 		ex.Times.Acquired, ex.Times.FirstByte = time.Time{}, time.Time{}
-		leg.Attempt("").Ended(ex, false, upstream.PendingFull, full)
-		leg.Ended(ex, upstream.PendingFull, full)
+		leg.Attempt("").Ended(ex, false, exchange.PendingFull, full)
+		leg.Ended(ex, exchange.PendingFull, full)
 	})
 	wantSpan(t, spans["pending"], spans["ssp openx"], 0, 140*time.Millisecond)
 	s := spans["ssp openx"].Status
@@ -341,9 +341,9 @@ func TestARequestThatIsNotTracedAllocatesNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		for _, tp := range [][]byte{nil, unsampled} {
 			r := tracer.Begin(tp, true, id, now)
-			leg := r.Leg("openx", upstream.GET)
-			leg.Attempt("").Ended(ex, true, upstream.Fill, nil)
-			leg.Ended(ex, upstream.Fill, nil)
+			leg := r.Leg("openx", exchange.GET)
+			leg.Attempt("").Ended(ex, true, exchange.Fill, nil)
+			leg.Ended(ex, exchange.Fill, nil)
 			r.Ended(nil)
 		}
 	}); n != 0 {

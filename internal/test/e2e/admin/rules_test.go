@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 const rulesDir = "../../../../deploy/prometheus"
@@ -104,8 +104,8 @@ func outcomesOf(t *testing.T, rule string, n int) []string {
 }
 
 // outcomesThat returns the names of outcomes, sorted.
-func outcomesThat(is func(upstream.Outcome) bool) (names []string) {
-	for o := range upstream.Outcomes {
+func outcomesThat(is func(exchange.Outcome) bool) (names []string) {
+	for o := range exchange.Outcomes {
 		if is(o) {
 			names = append(names, o.String())
 		}
@@ -116,17 +116,17 @@ func outcomesThat(is func(upstream.Outcome) bool) (names []string) {
 
 func TestRulesCountAllOutcomesOfTheirKind(t *testing.T) {
 	t.Parallel()
-	failed := func(o upstream.Outcome) bool { return o.Row().Blame == upstream.BlameSSP }
+	failed := func(o exchange.Outcome) bool { return o.Row().Blame == exchange.BlameSSP }
 	for _, window := range []string{"5m", "1m"} {
 		for _, row := range []struct {
 			rule string
 			list int
-			is   func(upstream.Outcome) bool
+			is   func(exchange.Outcome) bool
 		}{
 			{"instance_ssp:adbuffer_ssp_failures:ratio", 0, failed},
-			{"instance_ssp:adbuffer_ssp_failures:ratio", 1, func(o upstream.Outcome) bool { return failed(o) || o.HasResponse() }},
-			{"route:adbuffer_own_no_ad:ratio", 0, func(o upstream.Outcome) bool {
-				return o.Row().Ends&upstream.Routed != 0 && o.Row().Status >= 500 && o != upstream.ClientGone
+			{"instance_ssp:adbuffer_ssp_failures:ratio", 1, func(o exchange.Outcome) bool { return failed(o) || o.HasResponse() }},
+			{"route:adbuffer_own_no_ad:ratio", 0, func(o exchange.Outcome) bool {
+				return o.Row().Ends&exchange.Routed != 0 && o.Row().Status >= 500 && o != exchange.ClientGone
 			}},
 		} {
 			if got, want := outcomesOf(t, row.rule+window, row.list), outcomesThat(row.is); !slices.Equal(got, want) {

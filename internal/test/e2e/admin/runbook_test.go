@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // runbook returns the runbook's entries by their titles.
@@ -49,7 +49,7 @@ func TestEachAlertAndEachOutcomeHasAnEntryInTheRunbook(t *testing.T) {
 			}
 		}
 	}
-	for o := range upstream.Outcomes {
+	for o := range exchange.Outcomes {
 		known[o.String()] = true
 		testsupport.True(t, entries[o.String()] != "", "the outcome %v has no entry", o)
 	}
@@ -80,7 +80,7 @@ func TestTheRunbookNamesExistingMetricsAndSettings(t *testing.T) {
 	}
 	// endsSetting reports whether word is a setting's name without its path.
 	endsSetting := func(word string) bool {
-		return strings.Contains(word, "_") && !upstream.IsOutcome(word) && strings.Contains(string(contract), "."+word+"\n")
+		return strings.Contains(word, "_") && !exchange.IsOutcome(word) && strings.Contains(string(contract), "."+word+"\n")
 	}
 	metric := regexp.MustCompile(`adbuffer_[a-z0-9_]+`)
 	setting := regexp.MustCompile("`([a-z_]+(?:\\[\\])?(?:\\.[a-z_]+)*)[`:]")

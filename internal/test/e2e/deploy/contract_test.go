@@ -14,7 +14,7 @@ import (
 
 	"adbuffer/internal/test/e2e"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 var update = flag.Bool("update", false, "rewrite the list of the operators' contract")
@@ -107,7 +107,7 @@ func commands(t *testing.T) (lines []string) {
 
 // outcomes lists the outcomes, and the statuses of adbuffer's own responses.
 func outcomes() (lines []string) {
-	for o := range upstream.Outcomes {
+	for o := range exchange.Outcomes {
 		line := "outcome " + o.String()
 		if !o.HasResponse() {
 			line += fmt.Sprint(" ", o.Row().Status)

@@ -10,7 +10,7 @@ import (
 	"adbuffer/internal/test/e2e"
 	"adbuffer/internal/test/sspsim"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/upstream"
+	"adbuffer/internal/wire/exchange"
 )
 
 // sharing is a configuration whose one SSP, openx, has a limit that replicas share through s.
@@ -133,8 +133,8 @@ func TestRequestsContinueWhileRedisIsAway(t *testing.T) {
 	testsupport.AtMost(t, sent, limit*took+2*burst, "%.0f requests sent in %.2f s", took)
 	for _, ab := range all {
 		m := ab.Scrape()
-		for o := range upstream.Outcomes {
-			if n := m.Sum("adbuffer_ssp_requests_total", "ssp=openx", "outcome="+o.String()); n > 0 && o != upstream.Fill && o != upstream.QPSLimit {
+		for o := range exchange.Outcomes {
+			if n := m.Sum("adbuffer_ssp_requests_total", "ssp=openx", "outcome="+o.String()); n > 0 && o != exchange.Fill && o != exchange.QPSLimit {
 				t.Errorf("%v requests ended as %s", n, o)
 			}
 		}

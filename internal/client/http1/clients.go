@@ -1,0 +1,217 @@
+package http1
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"adbuffer/internal/machine/alarm"
+)
+
+// clients holds the open client connections. A connection is either served or parked.
+type clients struct {
+	mu     sync.Mutex
+	served map[*Conn]struct{}
+	parked parkedHeap
+	// unfinished holds the connections, served or parked, whose handshake or request head is incomplete.
+	unfinished unfinished
+	// idle rings at or before the earliest close of a parked connection; see expire.
+	idle alarm.Alarm
+
+	cut bool // see cutAll
+}
+
+// add adds a new connection.
+func (c *clients) add(cc *Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.addLocked(cc)
+	c.unfinished.add(cc, cc.opened)
+	cc.unfinished.greeting.Store(cc.greeting.needed)
+}
+
+func (c *clients) addLocked(cc *Conn) {
+	if c.served == nil {
+		c.served = make(map[*Conn]struct{})
+	}
+	c.served[cc] = struct{}{}
+	if c.cut {
+		cc.Conn.Close()
+	}
+}
+
+func (c *clients) remove(cc *Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.served, cc)
+	if cc.unfinished != nil {
+		c.unfinished.remove(cc.unfinished)
+	}
+}
+
+// park replaces cc by pc. It returns false if the watch cannot report the arrival of a request. It
+// holds mu throughout, since pc may be resumed at once.
+func (c *clients) park(cc *Conn, pc *parkedConn) (isWatched bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.served, cc)
+	c.parked.add(pc)
+	c.unfinished.parkLocked(cc, pc)
+	c.armLocked()
+	if c.cut {
+		pc.conn.Close()
+	}
+	return pc.server.watch.set.AwaitArrival(cc.Conn, pc)
+}
+
+// resume replaces pc by a Conn and returns it, or nil if pc is not parked any more.
+func (c *clients) resume(pc *parkedConn) *Conn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if pc.place == notParked {
+		return nil
+	}
+	return c.resumeLocked(pc)
+}
+
+// resumeLocked locks the HTTP/2 connection behind mu. Served ones are locked in the other order.
+func (c *clients) resumeLocked(pc *parkedConn) *Conn {
+	c.parked.remove(pc)
+	cc := pc.newClient()
+	c.addLocked(cc)
+	c.unfinished.resumeLocked(pc, cc)
+	pc.server.watch.set.AwaitHangUp(cc.Conn, cc)
+	return cc
+}
+
+// resumeFirst resumes the parked connection with the earliest close. It returns nil if none is
+// parked.
+func (c *clients) resumeFirst() *Conn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.parked) == 0 {
+		return nil
+	}
+	return c.resumeLocked(c.parked[0])
+}
+
+// resumeDue resumes a connection that has been parked for idle_timeout. It returns nil if there is
+// none, and sets idle.
+func (c *clients) resumeDue() *Conn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.parked) > 0 && !time.Now().Before(c.parked[0].until) {
+		return c.resumeLocked(c.parked[0])
+	}
+	c.idle.At = time.Time{}
+	c.armLocked()
+	return nil
+}
+
+// armLocked sets idle.
+func (c *clients) armLocked() {
+	if len(c.parked) > 0 {
+		c.idle.Set(c.parked[0].until)
+	}
+}
+
+// expire closes connections that have been parked for idle_timeout.
+func (c *clients) expire() {
+	for cc := c.resumeDue(); cc != nil; cc = c.resumeDue() {
+		cc.serveOrClose()
+	}
+}
+
+// list returns the connections that are served now.
+func (c *clients) list() []*Conn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.AppendSeq(make([]*Conn, 0, len(c.served)), maps.Keys(c.served))
+}
+
+func (c *clients) countParked() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.parked)
+}
+
+func (c *clients) none() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.served)+len(c.parked) == 0
+}
+
+// closeIdle closes parked connections and unfinished greetings, and drains connections
+// of HTTP/2. A parked connection on which a request has arrived is served. The server's
+// idle connections are parked within 200 ms.
+func (c *clients) closeIdle() {
+	for range c.countParked() { // at most this many, since they may be parked again meanwhile
+		switch cc := c.resumeFirst(); {
+		case cc == nil:
+		case cc.http2 != nil:
+			go cc.serveArrived() // and drained below
+		default:
+			cc.serveOrClose()
+		}
+	}
+	for _, cc := range c.list() {
+		cc.mu.Lock()
+		switch {
+		case cc.http2 != nil:
+			cc.http2.Drain()
+		case cc.phase == connecting && cc.greeting.needed:
+			cc.closeLocked()
+		}
+		cc.mu.Unlock()
+	}
+}
+
+// cutAll closes all sockets. The server then closes the connections.
+func (c *clients) cutAll() {
+	c.mu.Lock()
+	c.cut = true
+	c.mu.Unlock()
+	for range c.countParked() {
+		if cc := c.resumeFirst(); cc != nil {
+			cc.closeNow()
+		}
+	}
+	for _, cc := range c.list() {
+		cc.Conn.Close()
+	}
+}
+
+// awaitFirstRequests waits for clients that connected within the last second, until they send the
+// first byte of a request or close. It also returns when ctx ends. Such a client is about to send a
+// request, and cannot know that its connection will be closed. No connection is accepted any more.
+func (s *Server) awaitFirstRequests(ctx context.Context) {
+	tick := time.NewTicker(firstRequestPoll)
+	defer tick.Stop()
+	for s.clients.awaitsFirstRequest(time.Now().Add(-firstRequestWait)) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+const (
+	firstRequestWait = time.Second
+	firstRequestPoll = 5 * time.Millisecond
+)
+
+// awaitsFirstRequest reports whether a client that connected after since has not sent a byte of a
+// request yet.
+func (c *clients) awaitsFirstRequest(since time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for cc := range c.served {
+		if !cc.requested.Load() && cc.opened.After(since) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(c.parked, func(pc *parkedConn) bool { return !pc.requested && pc.opened.After(since) })
+}

@@ -1,0 +1,186 @@
+package http1
+
+import (
+	"crypto/tls"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"adbuffer/internal/client/http2"
+	"adbuffer/internal/wire/exchange"
+	"adbuffer/internal/wire/socket"
+)
+
+// Conn is a client's connection from when it is accepted or resumed until it is parked
+// or closed. fasthttp's server reads and writes it on one goroutine at a time.
+//
+// It implements net.Conn, socket.Watcher and http2.Owner. Its parts own their state.
+// greeting.go has the steps before the first request, parking.go the phases of its life, parked.go
+// the state while it is parked. deadlines.go has its timeouts, head.go and body.go the request that
+// is being read.
+type Conn struct {
+	*socket.Conn
+	lifecycle
+	Client
+	server *Server
+	tls    *tls.Conn // over Conn; nil for cleartext
+
+	greeting  greeting
+	deadlines deadlines
+	// unfinished is nil once the head has arrived. The connection's goroutine and clients.mu guard it:
+	// only that goroutine changes it, with clients.mu held.
+	unfinished *unfinishedConn
+
+	http2   *http2.Conn // serves this connection; nil over HTTP/1. Guarded by mu until HTTP/2 begins.
+	isHTTP2 atomic.Bool // HTTP/2: http2 is set, and never removed
+
+	// responding is the request whose response is being written, nil for none. The response has
+	// been written when the server asks for the next request, or closes. So an idle client holds
+	// no memory for a body.
+	responding Request
+
+	// The request that is being read.
+	early      early // bytes after the current message head or chunk
+	head       messageHead
+	body       Body
+	partlyRead bool // the last request was not read completely
+	pause      pause
+
+	// upgraded: the server gets the connection back as an HTTP/2 connection.
+	upgraded bool
+
+	stopped atomic.Bool // no Read waits any more; see Stop
+}
+
+// Client is the client of a request, as its connection or its stream knows it.
+type Client struct {
+	Peer netip.Addr // the other end of the connection; zero for a Unix socket
+	TLS  bool       // the connection uses TLS
+	// Gone reports whether the client no longer wants the response. Left ends when it does not.
+	Gone func() bool
+	Left *exchange.Cancel
+	// InputAge returns how long ago the last bytes of the connection arrived; ok is false if that is
+	// unknown.
+	InputAge func() (age time.Duration, ok bool)
+	// Waited is how long the request waited to be read, as far as that is known: see Response.Pause.
+	Waited time.Duration
+}
+
+// newClient never waits for the client, because Accept calls it.
+func (s *Server) newClient(c net.Conn) *Conn {
+	header, _ := c.(proxied)
+	if header != nil {
+		c = header.NetConn()
+	}
+	cc := newConn(s, c)
+	cc.opened, cc.greeting.header = time.Now(), header
+	if header == nil {
+		cc.Peer = socket.PeerOf(c)
+	}
+	if s.tls != nil {
+		cc.Records()
+		cc.tls, cc.TLS = tls.Server(&tlsSocket{cc.Conn, cc}, s.tls), true
+	}
+	cc.greeting.needed = header != nil || cc.tls != nil
+	s.clients.add(cc)
+	s.watch.add(cc)
+	return cc
+}
+
+// newConn returns a Conn with the fields that a new and a resumed connection share.
+func newConn(s *Server, c net.Conn) *Conn {
+	cc := &Conn{server: s}
+	cc.Conn = socket.New(c)
+	cc.Count(&s.traffic)
+	cc.Left, cc.Gone, cc.InputAge = exchange.NewCancel(), cc.gone, cc.SinceInput
+	cc.body.conn = cc
+	cc.OnWait(cc.waitRead, cc.waitWrite)
+	return cc
+}
+
+// Read implements net.Conn, for fasthttp's server, which reads only heads.
+//
+// Neither Read nor Write yields to other goroutines. At saturation a yield lets the next request
+// arrive, so no connection ever waits in the poller. The scheduler checks the poller only when no
+// goroutine is ready, or every 10 ms. A client whose connection does wait there would wait that
+// long (p99 20 ms instead of 3 ms).
+func (c *Conn) Read(b []byte) (int, error) {
+	c.release()
+	c.awaitPause()
+	return c.readHead(b)
+}
+
+// read reads the connection's plaintext.
+func (c *Conn) read(b []byte) (int, error) {
+	if c.tls != nil {
+		return c.tls.Read(b)
+	}
+	return c.readSocket(b)
+}
+
+func (c *Conn) readSocket(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 && c.unfinished != nil {
+		c.unfinished.reading.Store(false)
+	}
+	return n, err
+}
+
+func (c *Conn) Write(b []byte) (int, error) {
+	c.deadlines.writeBy = time.Time{}
+	if c.tls != nil {
+		return c.tls.Write(b)
+	}
+	return c.Conn.Write(b)
+}
+
+// endRequest is called when a request has been handled. It reports whether another one may follow:
+// not if a part of it was not read.
+func (c *Conn) endRequest() (next bool) {
+	read := c.head.read && (c.body.of == nil || c.body.ended())
+	c.partlyRead = !read
+	c.deadlines.reset()
+	c.body.of = nil
+	return read && !c.stopped.Load() && c.Left.Err() == nil
+}
+
+// Notify implements socket.Watcher. The client has closed the connection, or its sending half. With
+// abort_on_close both cancel the current request.
+func (c *Conn) Notify(hungUp bool) {
+	if hungUp && (c.server.options().AbortOnClose || c.Failed()) {
+		c.Left.End()
+	}
+}
+
+// Stop makes each Read of a body that would wait fail. Bytes that have arrived can still be read.
+func (c *Conn) Stop() {
+	c.stopped.Store(true)
+	c.Interrupt()
+}
+
+// release releases the request whose response has been written.
+func (c *Conn) release() {
+	if c.responding != nil {
+		c.responding.Release()
+		c.responding = nil
+	}
+}
+
+// HangUp closes the socket on another goroutine: a close waits for a Read or Write that is about to
+// wait. Over HTTP/2 such a Read needs the lock of the HTTP/2 connection, which the caller may hold.
+func (c *Conn) HangUp() { go c.Conn.Close() }
+
+// gone reports whether the client has closed its connection. A client that closes only its sending
+// half counts as gone, as is usual for HTTP. TLS may have sent bytes behind the last request, such
+// as its close_notify. Only a read could distinguish them from another request, so gone ignores
+// them.
+func (c *Conn) gone() bool {
+	if !c.server.options().AbortOnClose {
+		return c.Left.Err() != nil
+	}
+	if c.tls != nil {
+		return c.HungUp()
+	}
+	return c.Peek() == socket.Ended
+}

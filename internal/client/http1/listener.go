@@ -1,0 +1,151 @@
+package http1
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+
+	"adbuffer/internal/wire/socket"
+)
+
+// listener makes a Conn of each accepted connection. At max_connections another connection
+// makes room for it, or it is refused; see makeRoom.
+type listener struct {
+	net.Listener
+	server *Server
+}
+
+// maxRefusing bounds the refused connections that get a response. Beyond it, connections
+// are closed without one, and counted all the same.
+const maxRefusing = 64
+
+func (l *listener) Accept() (net.Conn, error) {
+	s := l.server
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		most := s.options().MaxConnections
+		for s.Open() >= most && s.makeRoom(most, peerOf(c)) { // a reload may have lowered the limit
+		}
+		if s.Open() < most { // only Accept adds to it
+			s.open.Add(1)
+			return s.newClient(c), nil
+		}
+		s.refuseConnection(c)
+	}
+}
+
+// peerOf returns the address of a connection that was accepted; the zero Addr before a PROXY header.
+func peerOf(c net.Conn) netip.Addr {
+	if _, ok := c.(proxied); ok {
+		return netip.Addr{}
+	}
+	return socket.PeerOf(c)
+}
+
+// FreeFile closes the client connection that has been idle for longest, if err says that the process
+// or the machine has too many files open. It reports whether it closed one.
+func (s *Server) FreeFile(err error) bool {
+	return (errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)) && s.dropIdle()
+}
+
+// dropIdle closes the connection that has been idle for longest. It returns false if none is idle. A
+// connection on which a request has arrived is served instead.
+func (s *Server) dropIdle() bool {
+	for {
+		cc := s.clients.resumeFirst()
+		switch {
+		case cc == nil:
+			return false
+		case cc.serveOrClose():
+			s.idleDropped.Add(1)
+			return true
+		}
+	}
+}
+
+// refuseConnection writes a response to a connection beyond the limit. It closes the
+// connection once the client has had time to read the response: closing it with unread
+// bytes would reset it.
+func (s *Server) refuseConnection(c net.Conn) {
+	s.connectionsRefused.Add(1)
+	peer := peerOf(c)
+	if header, ok := c.(proxied); ok {
+		c = header.NetConn()
+	}
+	w := s.handler.Refused(peer, s.tooManyConnections())
+	if s.tls != nil {
+		c.Close()
+		return
+	}
+	if s.refused.Add(1) > maxRefusing {
+		s.refused.Add(-1)
+		c.Close()
+		return
+	}
+	go func() {
+		defer s.refused.Add(-1)
+		defer c.Close()
+		c.SetDeadline(time.Now().Add(refuseWithin))
+		c.Write(w.last()) //nolint:errcheck // the client is refused either way
+		discardUnread(c, s.options().MaxHeaderBytes)
+	}()
+}
+
+// Connections are the clients' connections at one moment, and their limit.
+type Connections struct {
+	Open, Limit int64
+	From        string // names the setting, and says why the limit is lower if it is
+	// Refused and Closed count connections since start: those that were refused at the limit, and those
+	// that were closed for new ones, also for lack of files.
+	Refused, Closed uint64
+}
+
+// Connections returns the state of the clients' connections.
+func (s *Server) Connections() Connections {
+	o, dropped := s.options(), &s.clients.unfinished
+	return Connections{
+		Open: int64(s.Open()), Limit: int64(o.MaxConnections), From: o.connectionsFrom(), Refused: s.connectionsRefused.Load(),
+		Closed: s.idleDropped.Load() + dropped.handshakes.Load() + dropped.heads.Load(),
+	}
+}
+
+const refuseWithin = 200 * time.Millisecond
+
+// listeners are the listeners that Serve was given. A drain closes them.
+type listeners struct {
+	mu  sync.Mutex
+	all []net.Listener
+
+	closed bool // listeners that are added later are closed at once
+}
+
+func (l *listeners) add(one net.Listener) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		one.Close()
+	}
+	l.all = append(l.all, one)
+}
+
+func (l *listeners) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	for _, one := range l.all {
+		one.Close()
+	}
+}
+
+// refuse reports a request or connection that was not read completely, and writes the response to
+// w. The caller closes the connection.
+func (c *Conn) refuse(w io.Writer, f *Refusal) {
+	w.Write(c.server.handler.Refused(c.Peer, f).last()) //nolint:errcheck // the client is refused either way
+}

@@ -1,0 +1,100 @@
+package http1
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// lifecycle is the phase that a client's connection is in.
+//
+// An idle client must cost little. fasthttp's server holds 20 KB and a goroutine for each
+// connection that it serves. So a connection on which no request arrives for a while is detached
+// from the server (parked), and served again when bytes arrive (resumed):
+//
+//	connecting ──PROXY header, TLS handshake──▶ serving
+//	serving ──no request arrives──▶ parking ──the server calls Close──▶ parked
+//
+// To park, Read reports to the server that the stream has ended. The server frees its buffers and
+// calls Close, which leaves a parkedConn in place of the Conn. When bytes arrive,
+// clients.resume makes a new Conn, which begins in serving.
+//
+// Each phase but parked may end in closed. serving may end in lingering first; see linger.go.
+type lifecycle struct {
+	mu    sync.Mutex
+	phase phase // guarded by mu
+
+	opened    time.Time   // when the connection was accepted
+	requested atomic.Bool // the client has sent a byte of a request
+}
+
+type phase uint8
+
+const (
+	connecting phase = iota
+	serving
+	parking
+	parked // another object owns the connection
+	lingering
+	closed
+)
+
+// change enters phase to, and returns false if the phase is not from.
+func (l *lifecycle) change(from, to phase) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.phase != from {
+		return false
+	}
+	l.phase = to
+	return true
+}
+
+// parkAfter is how long a client may be idle before its connection is parked.
+const parkAfter = 200 * time.Millisecond
+
+// park begins parking when a Read has waited long enough for a request.
+func (c *Conn) park() { c.change(serving, parking) }
+
+// Close implements net.Conn. The server calls it when it no longer uses the connection.
+func (c *Conn) Close() error {
+	c.release()
+	c.early.release(c.server)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.phase == parking && (c.upgraded || c.http2 != nil && !c.http2.Leave()):
+		c.phase, c.upgraded = serving, false
+		go c.server.http.ServeConn(c)
+		return nil
+	case c.phase == parking:
+		c.parkLocked()
+		return nil
+	case c.phase == lingering:
+		return nil
+	case c.phase == serving && c.lingers():
+		c.phase = lingering
+		go c.linger()
+		return nil
+	}
+	return c.closeLocked()
+}
+
+func (c *Conn) closeLocked() error {
+	was := c.phase
+	if was != closed {
+		c.phase = closed
+		c.server.open.Add(-1)
+		c.server.clients.remove(c)
+		c.server.watch.set.Remove(c.Conn, c)
+	}
+	if c.http2 != nil && was != closed {
+		c.deadlines.closing.Store(true)
+		c.http2.Close()
+	}
+	if c.tls != nil && was != connecting && was != closed {
+		c.deadlines.closing.Store(true)
+		return c.tls.Close() // sends close_notify, if the socket takes it at once
+	}
+	return c.Conn.Close()
+}

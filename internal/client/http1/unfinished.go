@@ -1,0 +1,336 @@
+package http1
+
+import (
+	"container/list"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"adbuffer/internal/wire/cpushare"
+)
+
+// unfinished are the connections that wait for the rest of a PROXY header, a TLS handshake or a
+// message head. A new connection is one of them until its first head has arrived, also while it is
+// parked. A later head makes its connection one of them only while a Read waits for its rest. So a
+// request on a kept connection does not come here if its head arrives in one piece.
+//
+// They cost their clients nothing. So at max_connections one of them makes room for a new connection;
+// see makeRoom. clients.mu guards the lists and their members.
+type unfinished struct {
+	// groups are the connections by the networks of their clients, in lists of *unfinishedConn with the
+	// oldest in front. Networks are hashed, as cpushare.PartyOf does, so a look at all groups has a
+	// constant cost.
+	groups [256]list.List
+	count  int // of connections in all groups
+	// Connections that made room, in the PROXY header or handshake, and in the message head.
+	handshakes, heads atomic.Uint64
+}
+
+// unfinishedConn is one of the unfinished connections: either served or parked.
+type unfinishedConn struct {
+	served *Conn
+	parked *parkedConn
+	group  *list.List
+	place  *list.Element // in group; nil once it was taken or closed
+	since  time.Time
+	// greeting means that the PROXY header or the TLS handshake is not complete.
+	greeting atomic.Bool
+	// reading means that adbuffer has read all bytes that have arrived, and waits for more. A parked
+	// connection always waits.
+	reading atomic.Bool
+	// flight is when adbuffer last sent a part of a TLS handshake, or completed the handshake, in Unix
+	// nanoseconds.
+	flight atomic.Int64
+}
+
+// progress says what an unfinished connection waits for.
+type progress uint8
+
+const (
+	// silent connections wait for their clients.
+	silent progress = iota
+	// greets means that adbuffer is about to do a part of the handshake, or may expect the client's next
+	// bytes since it has just done its own part. Without that state, clients that connect faster than
+	// adbuffer computes would push out each other, and none would be served.
+	greets
+	// heard connections have sent bytes of a request that adbuffer is about to read.
+	heard
+)
+
+const (
+	// unfinishedFor is how long an unfinished connection is young.
+	unfinishedFor = time.Second
+	// flightFor is how long a client may take for its next part of a TLS handshake, and after the
+	// handshake for the first byte of a request.
+	flightFor = 500 * time.Millisecond
+)
+
+// makeRoom closes a connection, so that a new one of a client at peer can have its place. It returns
+// false if no connection may be closed.
+//
+// An unfinished connection goes first, since an idle client has made requests; see unfinished.take. But
+// a client that has just connected is about to make a request. So while the unfinished connections are
+// few, at most a quarter of the places, and all are young, the connection that has been idle for
+// longest goes.
+func (s *Server) makeRoom(maxConnections int, peer netip.Addr) bool {
+	return s.dropUnfinished(peer, maxConnections/4, unfinishedFor) || s.dropIdle() || s.dropUnfinished(peer, 0, 0)
+}
+
+// dropUnfinished closes an unfinished connection for a new one of a client at peer. It returns false if
+// none may be closed, or if there are at most few, and all of them are younger than age.
+func (s *Server) dropUnfinished(peer netip.Addr, few int, age time.Duration) bool {
+	one := s.clients.takeUnfinished(peer, few, age)
+	if one == nil {
+		return false
+	}
+	for !s.clients.serve(one).drop() { // it was parked meanwhile
+	}
+	return true
+}
+
+// drop closes a connection that was taken. It returns false if the connection is parked.
+func (c *Conn) drop() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	dropped := &c.server.clients.unfinished.heads
+	switch {
+	case c.phase == parked:
+		return false
+	case c.phase == closed, c.phase == lingering: // its place is free, or will be soon
+		return true
+	case c.phase == connecting && c.greeting.needed:
+		dropped = &c.server.clients.unfinished.handshakes
+	case c.phase == serving && c.requested.Load() && c.http2 == nil:
+		c.deadlines.closing.Store(true)
+		c.refuse(c, c.server.madeRoom())
+	}
+	dropped.Add(1)
+	c.closeLocked()
+	return true
+}
+
+// setUnfinished notes whether the connection is unfinished. It returns false if the connection has
+// been taken, and so will be closed. Then it does nothing, so that drop finds the connection even if
+// it is parked. The connection's goroutine calls it.
+func (c *Conn) setUnfinished(now bool) (open bool) {
+	if now == (c.unfinished != nil) {
+		return true
+	}
+	all := &c.server.clients
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if now {
+		all.unfinished.add(c, time.Now())
+		return true
+	}
+	open = all.unfinished.remove(c.unfinished)
+	if open {
+		c.unfinished = nil
+	}
+	return open
+}
+
+// isTaken reports whether takeUnfinished has taken the connection. After a Read that returned bytes, it takes
+// the connection no more: reading is false. The connection's goroutine calls it.
+func (c *Conn) isTaken() bool {
+	if c.unfinished == nil {
+		return false
+	}
+	all := &c.server.clients
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return c.unfinished.place == nil
+}
+
+// setPeer notes the client's address once the PROXY header has told it.
+func (c *clients) setPeer(cc *Conn, peer netip.Addr) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cc.Peer = peer
+	since := cc.unfinished.since
+	if c.unfinished.remove(cc.unfinished) {
+		c.unfinished.insert(cc.unfinished, peer, since)
+	}
+}
+
+// countUnfinished returns how many connections are unfinished, and how many of them wait for their
+// clients.
+func (c *clients) countUnfinished() (all, waiting int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.unfinished.groups {
+		for e := c.unfinished.groups[i].Front(); e != nil; e = e.Next() {
+			one := e.Value.(*unfinishedConn)
+			if !one.inFlight() && (one.parked != nil || one.reading.Load() && !one.served.HasInput()) {
+				waiting++
+			}
+		}
+	}
+	return c.unfinished.count, waiting
+}
+
+// takeUnfinished removes and returns a connection, under the conditions of dropUnfinished.
+func (c *clients) takeUnfinished(peer netip.Addr, few int, age time.Duration) *unfinishedConn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	u := &c.unfinished
+	if u.count <= few && !u.hasOlder(age) {
+		return nil
+	}
+	return u.take(peer, c.progressLocked)
+}
+
+// progressLocked returns what one waits for. If one is parked and has sent bytes, it is served.
+func (c *clients) progressLocked(one *unfinishedConn) progress {
+	switch {
+	case one.inFlight():
+		return greets
+	case one.parked != nil:
+		cc := c.serveLocked(one)
+		if !cc.HasInput() {
+			return silent
+		}
+		go cc.serveArrived()
+		return heard
+	case one.reading.Load() && !one.served.HasInput():
+		return silent
+	case one.greeting.Load():
+		return greets
+	}
+	return heard
+}
+
+// inFlight reports whether the client's next bytes are to be expected.
+func (u *unfinishedConn) inFlight() bool {
+	return time.Since(time.Unix(0, u.flight.Load())) < flightFor
+}
+
+// maxLooks bounds the connections that take looks at.
+const maxLooks = 8
+
+// take removes and returns the connection that makes room for a new one of a client at peer, or nil. of
+// says what a connection waits for.
+//
+// The group with the most connections makes room, so that a client with many connections costs no other
+// client its place: the oldest one that is silent. If none is silent, the oldest one that greets goes,
+// unless the new connection is of the same group or its group would then have as many. A silent
+// connection of another group goes if it is not young. The others become the youngest of their group.
+func (u *unfinished) take(peer netip.Addr, of func(*unfinishedConn) progress) *unfinishedConn {
+	group := u.largest()
+	if group == nil {
+		return nil
+	}
+	var greeting *unfinishedConn
+	for range min(group.Len(), maxLooks) {
+		one := group.Front().Value.(*unfinishedConn)
+		switch of(one) {
+		case silent:
+			u.remove(one)
+			return one
+		case greets:
+			if greeting == nil {
+				greeting = one
+			}
+		}
+		one.since = time.Now()
+		group.MoveToBack(one.place)
+	}
+	if own := u.groupOf(peer); greeting != nil && own != group && own.Len()+1 < group.Len() {
+		u.remove(greeting)
+		return greeting
+	}
+	if one := u.oldest(); time.Since(one.since) >= unfinishedFor && of(one) == silent {
+		u.remove(one)
+		return one
+	}
+	return nil
+}
+
+// largest returns the group with the most connections; among equals, the one with the oldest
+// connection. It returns nil if there is no connection.
+func (u *unfinished) largest() *list.List {
+	var largest *list.List
+	for i := range u.groups {
+		g := &u.groups[i]
+		switch {
+		case g.Len() == 0:
+		case largest == nil, g.Len() > largest.Len(), g.Len() == largest.Len() && sinceOf(g).Before(sinceOf(largest)):
+			largest = g
+		}
+	}
+	return largest
+}
+
+// oldest returns the oldest connection of all groups, of which there must be one.
+func (u *unfinished) oldest() *unfinishedConn {
+	var oldest *unfinishedConn
+	for i := range u.groups {
+		if e := u.groups[i].Front(); e != nil {
+			if one := e.Value.(*unfinishedConn); oldest == nil || one.since.Before(oldest.since) {
+				oldest = one
+			}
+		}
+	}
+	return oldest
+}
+
+func (u *unfinished) hasOlder(age time.Duration) bool {
+	return u.count > 0 && time.Since(u.oldest().since) >= age
+}
+
+func sinceOf(g *list.List) time.Time { return g.Front().Value.(*unfinishedConn).since }
+
+func (u *unfinished) groupOf(peer netip.Addr) *list.List {
+	return &u.groups[cpushare.PartyOf(peer)%cpushare.Party(len(u.groups))]
+}
+
+// serve returns the Conn of one, which it resumes if it is parked.
+func (c *clients) serve(one *unfinishedConn) *Conn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.serveLocked(one)
+}
+
+func (c *clients) serveLocked(one *unfinishedConn) *Conn {
+	if one.parked != nil {
+		c.resumeLocked(one.parked)
+	}
+	return one.served
+}
+
+func (u *unfinished) add(cc *Conn, since time.Time) {
+	cc.unfinished = &unfinishedConn{served: cc}
+	u.insert(cc.unfinished, cc.Peer, since)
+}
+
+func (u *unfinished) insert(one *unfinishedConn, peer netip.Addr, since time.Time) {
+	one.since, one.group = since, u.groupOf(peer)
+	one.place = one.group.PushBack(one)
+	u.count++
+}
+
+// remove returns false if one was removed before.
+func (u *unfinished) remove(one *unfinishedConn) bool {
+	if one.place == nil {
+		return false
+	}
+	one.group.Remove(one.place)
+	one.place = nil
+	u.count--
+	return true
+}
+
+// parkLocked and resumeLocked move an unfinished connection from cc to pc and back.
+func (u *unfinished) parkLocked(cc *Conn, pc *parkedConn) {
+	if one := cc.unfinished; one != nil {
+		cc.unfinished, pc.unfinished = nil, one
+		one.served, one.parked = nil, pc
+	}
+}
+
+func (u *unfinished) resumeLocked(pc *parkedConn, cc *Conn) {
+	if one := pc.unfinished; one != nil {
+		pc.unfinished, cc.unfinished = nil, one
+		one.served, one.parked = cc, nil
+	}
+}

@@ -1,0 +1,34 @@
+package http1
+
+import (
+	"sync"
+
+	"adbuffer/internal/wire/socket"
+)
+
+// watch watches clients' connections. With it, the request of a client that has disconnected is
+// cancelled, and a parked connection needs no goroutine. The first connection starts it. It cannot
+// start if the process may open no more files. Then such requests end at their deadlines, and
+// parked connections have goroutines.
+type watch struct {
+	once sync.Once
+	set  *socket.Watch // nil if it has not started; its methods accept nil
+}
+
+func (w *watch) add(c *Conn) {
+	if !c.IsKernels() {
+		return
+	}
+	w.once.Do(func() {
+		if set, err := socket.NewWatch(); err == nil {
+			w.set = set
+		}
+	})
+	w.set.Add(c.Conn, c)
+}
+
+// close stops the watch. No connection is accepted any more.
+func (w *watch) close() {
+	w.once.Do(func() {})
+	w.set.Close()
+}

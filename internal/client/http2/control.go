@@ -1,0 +1,199 @@
+package http2
+
+import (
+	"encoding/binary"
+	"time"
+
+	"adbuffer/internal/wire/http2codec"
+
+	h2 "golang.org/x/net/http2"
+)
+
+// Costs of frames that advance no request. A connection whose frames cost more than
+// http2codec.Flood allows is closed.
+const (
+	violationCost = 10 // a violation that costs one stream
+	rapidCost     = 10 // a reset of a stream that has just been opened
+	streamsPerOne = 64 // streams that a change of the initial window visits
+	smallUpdate   = 1 << 10
+)
+
+// A reset within rapid of its HEADERS counts as hostile: no client gives up after so short a wait
+// for its response.
+const rapid = 10 * time.Millisecond
+
+// resetLocked resets a stream for a violation of the client. RFC 9113, section 5.4.2.
+func (c *Conn) resetLocked(s *Stream, code h2.ErrCode, rule string) *http2codec.Error {
+	c.rejectLocked(s, code, rule)
+	return c.flood.Spend(violationCost)
+}
+
+// rejectLocked resets a stream because of a rule, and does not hold it against the client.
+func (c *Conn) rejectLocked(s *Stream, code h2.ErrCode, rule string) {
+	c.owner.Violated(rule)
+	s.violation = rule
+	c.cancelLocked(s, code)
+}
+
+// cancelLocked resets a stream.
+func (c *Conn) cancelLocked(s *Stream, code h2.ErrCode) {
+	c.out.buf = http2codec.AppendReset(c.out.buf, s.id, code)
+	if !s.ended {
+		c.flood.Expect(s.window.Left())
+	}
+	c.dropLocked(s)
+}
+
+// neverOpenedLocked reports whether the client cannot have opened stream id. After the last GOAWAY
+// the client may have opened streams that are ignored: RFC 9113, section 6.8.
+func (c *Conn) neverOpenedLocked(id uint32) bool {
+	return id&1 == 0 || id > c.lastID && !c.drain.final
+}
+
+// onResetLocked handles RST_STREAM: the client no longer wants the response. RFC 9113, section 6.4.
+func (c *Conn) onResetLocked(f http2codec.Frame) *http2codec.Error {
+	if c.neverOpenedLocked(f.ID) {
+		return http2codec.ProtocolError("RST_STREAM on a stream that was never opened")
+	}
+	s := c.streams.get(f.ID)
+	if s == nil {
+		return c.flood.Caused()
+	}
+	responded, isRapid := s.responded, c.in.Clock().Sub(s.opened) < rapid
+	s.ended = true // the client can send nothing on it
+	c.dropLocked(s)
+	switch {
+	case responded: // the client may have read enough of the response
+		return c.flood.Caused()
+	case isRapid:
+		return c.flood.Spend(rapidCost)
+	}
+	return c.flood.Idle()
+}
+
+// onWindowUpdateLocked enlarges a send window. RFC 9113, section 6.9.
+func (c *Conn) onWindowUpdateLocked(f http2codec.Frame) *http2codec.Error {
+	n := int64(binary.BigEndian.Uint32(f.Payload) & http2codec.MaxWindow)
+	if f.ID == 0 {
+		c.window += n
+		switch {
+		case n == 0:
+			return http2codec.ProtocolError("WINDOW_UPDATE by 0")
+		case c.window > http2codec.MaxWindow:
+			return http2codec.FlowError("WINDOW_UPDATE makes the connection's window overflow")
+		}
+		c.inPieces = n < http2codec.MaxFrameSize
+		needed := n >= smallUpdate && c.waiting.first() != nil
+		c.pumpLocked()
+		return c.countUpdateLocked(needed)
+	}
+	if c.neverOpenedLocked(f.ID) {
+		return http2codec.ProtocolError("WINDOW_UPDATE on a stream that was never opened")
+	}
+	s := c.streams.get(f.ID)
+	if s == nil {
+		return c.flood.Caused()
+	}
+	s.credit += n
+	switch {
+	case n == 0:
+		return c.resetLocked(s, h2.ErrCodeProtocol, "WINDOW_UPDATE by 0")
+	case c.windowLocked(s) > http2codec.MaxWindow:
+		return c.resetLocked(s, h2.ErrCodeFlowControl, "WINDOW_UPDATE makes the stream's window overflow")
+	}
+	needed := n >= smallUpdate && len(s.toSend) > 0
+	c.windowGrewLocked(s)
+	c.pumpLocked()
+	return c.countUpdateLocked(needed)
+}
+
+// countUpdateLocked counts a WINDOW_UPDATE, unless bytes waited for it.
+func (c *Conn) countUpdateLocked(needed bool) *http2codec.Error {
+	if needed {
+		return nil
+	}
+	return c.flood.Caused()
+}
+
+// windowGrewLocked is called when the window for s may have grown.
+func (c *Conn) windowGrewLocked(s *Stream) {
+	if len(s.toSend) > 0 && c.windowLocked(s) > 0 {
+		c.waiting.push(s)
+	}
+}
+
+// appendPrefaceLocked appends the first frames of the connection: RFC 9113, section 3.4.
+func (c *Conn) appendPrefaceLocked() {
+	c.out.buf = http2codec.AppendSettings(c.out.buf, connWindow,
+		h2.Setting{ID: h2.SettingMaxConcurrentStreams, Val: uint32(c.opts.MaxStreams)},
+		h2.Setting{ID: h2.SettingInitialWindowSize, Val: uint32(c.opts.StreamWindow)},
+		h2.Setting{ID: h2.SettingMaxHeaderListSize, Val: uint32(c.opts.MaxHeaderList)})
+}
+
+// onSettingsLocked handles the client's settings and acknowledges them.
+func (c *Conn) onSettingsLocked(f http2codec.Frame) *http2codec.Error {
+	if f.Flags.Has(h2.FlagSettingsAck) {
+		return c.flood.Idle()
+	}
+	s, err := http2codec.ParseSettings(f.Payload)
+	if err != nil {
+		return err
+	}
+	c.encoder.Apply(&s)
+	if s.Has[h2.SettingInitialWindowSize] {
+		if err := c.setInitialWindowLocked(int64(s.Value[h2.SettingInitialWindowSize])); err != nil {
+			return err
+		}
+	}
+	c.out.buf = http2codec.AppendFrameHeader(c.out.buf, 0, h2.FrameSettings, h2.FlagSettingsAck, 0)
+	c.pumpLocked() // after the acknowledgement: the bodies may need the new windows
+	return c.flood.Idle()
+}
+
+// setInitialWindowLocked changes the windows of all streams by the same amount as the initial
+// window: RFC 9113, section 6.9.2.
+func (c *Conn) setInitialWindowLocked(initial int64) *http2codec.Error {
+	c.initialWindow = initial
+	for _, s := range c.streams.open {
+		if c.windowLocked(s) > http2codec.MaxWindow {
+			return http2codec.FlowError("SETTINGS_INITIAL_WINDOW_SIZE makes a window overflow")
+		}
+		c.windowGrewLocked(s)
+	}
+	return c.flood.Spend(len(c.streams.open) / streamsPerOne)
+}
+
+// onPingLocked acknowledges a PING, or handles an acknowledgement. RFC 9113, section 6.7.
+func (c *Conn) onPingLocked(f http2codec.Frame) *http2codec.Error {
+	switch {
+	case !f.Flags.Has(h2.FlagPingAck):
+		c.out.buf = http2codec.AppendPing(c.out.buf, h2.FlagPingAck, f.Payload)
+	case [8]byte(f.Payload) == drainPing:
+		c.announcedLocked()
+	}
+	return c.flood.Idle()
+}
+
+// onPriorityLocked checks a PRIORITY frame, which is obsolete. RFC 9113, section 6.3.
+func (c *Conn) onPriorityLocked(f http2codec.Frame) *http2codec.Error {
+	code, rule := h2.ErrCodeProtocol, "a stream that depends on itself"
+	switch {
+	case len(f.Payload) != 5:
+		code, rule = h2.ErrCodeFrameSize, "PRIORITY of a wrong size"
+	case binary.BigEndian.Uint32(f.Payload)&http2codec.MaxStreamID != f.ID:
+		return c.flood.Idle()
+	}
+	if s := c.streams.get(f.ID); s != nil {
+		return c.resetLocked(s, code, rule)
+	}
+	c.owner.Violated(rule)
+	c.out.buf = http2codec.AppendReset(c.out.buf, f.ID, code)
+	return c.flood.Spend(violationCost)
+}
+
+// InadequateSecurity returns all frames of a server that refuses a connection because of its cipher
+// suite: empty SETTINGS, and a GOAWAY with the text. RFC 9113, section 9.2.2.
+func InadequateSecurity(text string) []byte {
+	settings := http2codec.AppendFrameHeader(nil, 0, h2.FrameSettings, 0, 0)
+	return http2codec.AppendGoAway(settings, 0, h2.ErrCodeInadequateSecurity, text)
+}

@@ -1,0 +1,81 @@
+package http2
+
+import (
+	"time"
+
+	"adbuffer/internal/wire/http2codec"
+
+	h2 "golang.org/x/net/http2"
+)
+
+// drain closes a connection without losing a request. A first GOAWAY announces the drain, and a
+// second one states the last stream that is served. RFC 9113, section 6.8. Streams that the client
+// opens before it has read the first GOAWAY are served. The server sends a PING between the two;
+// its ACK shows that the client has read the first one.
+type drain struct {
+	announced bool
+	final     bool
+	timer     *time.Timer
+}
+
+// drainPing is the content of that PING.
+var drainPing = [8]byte{'d', 'r', 'a', 'i', 'n'}
+
+// announceFor is how long a client may take to acknowledge the PING.
+const announceFor = time.Second
+
+// Drain ends the connection once the streams that the client has opened are served.
+func (c *Conn) Drain() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drainLocked()
+	c.sendLocked()
+}
+
+func (c *Conn) drainLocked() {
+	if c.closed || c.drain.announced {
+		return
+	}
+	c.drain.announced = true
+	c.out.buf = http2codec.AppendGoAway(c.out.buf, http2codec.MaxStreamID, h2.ErrCodeNo, "")
+	c.out.buf = http2codec.AppendPing(c.out.buf, 0, drainPing[:])
+	c.drain.timer = time.AfterFunc(announceFor, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.announcedLocked()
+		c.sendLocked()
+	})
+}
+
+// announcedLocked is called when the client knows of the drain.
+func (c *Conn) announcedLocked() {
+	if c.closed || !c.drain.announced || c.drain.final {
+		return
+	}
+	c.drain.stop()
+	c.drain.final = true
+	c.out.buf = http2codec.AppendGoAway(c.out.buf, c.lastID, h2.ErrCodeNo, "")
+	c.drainedLocked()
+}
+
+// drainedLocked closes a draining connection that has no work left.
+func (c *Conn) drainedLocked() {
+	if c.closed || !c.drain.final || len(c.streams.open) > 0 || c.running > 0 {
+		return
+	}
+	if c.out.busy || len(c.out.buf) > 0 {
+		return // write calls it again
+	}
+	c.closeLocked(errDone)
+	if c.serving {
+		c.owner.Interrupt()
+	} else {
+		c.owner.HangUp()
+	}
+}
+
+func (d *drain) stop() {
+	if d.timer != nil {
+		d.timer.Stop()
+	}
+}

@@ -1,0 +1,129 @@
+package http2
+
+import "time"
+
+// writer is the buffer for frames, and the state of its writing. Conn.mu guards it.
+type writer struct {
+	buf    []byte
+	spare  []byte // replaces buf while buf's bytes are being written
+	busy   bool   // a goroutine writes, or is about to write
+	handed uint64 // bytes that were passed to the socket, or are being written
+	sent   uint64 // bytes that were written
+	failed bool   // a write has failed: no more bytes are written
+	// waitsSince is when the current write began to wait for the client. It is zero while none waits.
+	waitsSince time.Time
+	writing    int // capacity of the buffer that is being written
+	unsent     int // bytes that Owner.Unsent was told
+
+	release []sent // streams whose responses are in the buffer, in their order
+}
+
+// sent is a stream whose response ends with byte at.
+type sent struct {
+	at     uint64
+	stream *Stream
+}
+
+const (
+	// maxBuffered is the buffer size at which responses stop adding to it. A response's own memory
+	// counts until the response is written.
+	maxBuffered = 64 << 10
+	// readPause is the buffer size at which the reader stops handling frames, since the client does
+	// not read. Beyond maxBuffered only responses to the client's frames add to the buffer.
+	readPause = maxBuffered + 16<<10
+	// maxKeptBuffer is the largest buffer that is reused.
+	maxKeptBuffer = 64 << 10
+)
+
+// startWritingLocked reports whether the caller must write the buffer, since it holds bytes and no
+// goroutine writes. The caller then calls write without mu.
+func (c *Conn) startWritingLocked() bool {
+	if c.out.busy {
+		c.countUnsentLocked()
+	}
+	if len(c.out.buf) == 0 || c.out.busy || c.out.failed {
+		return false
+	}
+	c.out.busy = true
+	return true
+}
+
+// sendLocked makes another goroutine write the buffer, unless one already does. The caller must not
+// wait for the client.
+func (c *Conn) sendLocked() {
+	if c.startWritingLocked() {
+		go c.write()
+	}
+}
+
+// write writes until the buffer is empty. Its caller has called startWritingLocked, and does not hold
+// mu.
+func (c *Conn) write() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.out.buf) > 0 && !c.out.failed {
+		b := c.out.buf
+		c.out.buf, c.out.spare = c.out.spare[:0], nil
+		c.out.handed += uint64(len(b))
+		c.out.writing = cap(b)
+		c.mu.Unlock()
+		_, err := c.rw.Write(b)
+		c.mu.Lock()
+		c.out.waitsSince, c.out.writing = time.Time{}, 0
+		c.countUnsentLocked()
+		if cap(b) <= maxKeptBuffer {
+			c.out.spare = b[:0]
+		}
+		if err != nil {
+			c.writeFailedLocked(err)
+			break
+		}
+		c.out.sent += uint64(len(b))
+		c.writtenLocked()
+		c.pumpLocked()
+		c.written.Broadcast()
+	}
+	c.out.busy = false
+	c.written.Broadcast()
+	c.drainedLocked()
+}
+
+// countUnsentLocked tells the owner how many bytes the buffers hold. It counts them only while a write
+// waits for the client, so that responses which the socket takes at once cost nothing.
+func (c *Conn) countUnsentLocked() {
+	n := 0
+	if !c.out.waitsSince.IsZero() {
+		n = cap(c.out.buf) + c.out.writing
+	}
+	if n != c.out.unsent {
+		c.owner.Unsent(n - c.out.unsent)
+		c.out.unsent = n
+	}
+}
+
+// writtenLocked releases the streams whose responses have been written.
+func (c *Conn) writtenLocked() {
+	n := 0
+	for n < len(c.out.release) && c.out.release[n].at <= c.out.sent {
+		c.unholdLocked(c.out.release[n].stream)
+		c.out.release[n] = sent{}
+		n++
+	}
+	c.out.release = append(c.out.release[:0], c.out.release[n:]...)
+}
+
+// writeFailedLocked closes the connection: its client has closed it, or does not read.
+func (c *Conn) writeFailedLocked(err error) {
+	c.out.failed, c.out.buf = true, nil
+	c.closeLocked(err)
+	c.releaseSentLocked()
+	c.owner.HangUp()
+}
+
+// releaseSentLocked releases streams whose responses are not going to be written.
+func (c *Conn) releaseSentLocked() {
+	for _, s := range c.out.release {
+		c.unholdLocked(s.stream)
+	}
+	c.out.release = nil
+}

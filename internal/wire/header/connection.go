@@ -1,0 +1,71 @@
+package header
+
+import "adbuffer/internal/wire/syntax"
+
+// maxOptions is how many fields the Connection fields of one message may name, in addition to
+// fields that are always hop-by-hop. It bounds the work that a message can cause: a byte of the worst
+// header costs five times as much as one of a common header (TestAHostileHeadCostsNoMoreThanACommonOne).
+const maxOptions = 16
+
+// connectionOptions are the names in the Connection fields of a message: fields that must not be
+// forwarded. RFC 9110, section 7.6.1.
+type connectionOptions struct {
+	names [maxOptions][]byte
+	n     int
+
+	close, keepAlive bool // these options are among them
+}
+
+// reset forgets all names.
+func (c *connectionOptions) reset() {
+	clear(c.names[:c.n])
+	c.n, c.close, c.keepAlive = 0, false, false
+}
+
+// add adds the value of one Connection field. It returns false if there are more than maxOptions
+// names.
+func (c *connectionOptions) add(value []byte) bool {
+	if c.addCommon(value) {
+		return true
+	}
+	for option := range syntax.Elements(value) {
+		if c.addCommon(option) || identify(option).neverForwarded() {
+			continue
+		}
+		if c.n == maxOptions {
+			return false
+		}
+		c.names[c.n] = option
+		c.n++
+	}
+	return true
+}
+
+// isCommonOption reports whether an option is `close` or `keep-alive`. No field is called `close`, and
+// Keep-Alive never crosses.
+func isCommonOption(option []byte) bool {
+	return syntax.EqualFold(option, "keep-alive") || syntax.EqualFold(option, "close")
+}
+
+// addCommon handles these two options, and returns false for any other option.
+func (c *connectionOptions) addCommon(option []byte) bool {
+	switch {
+	case !isCommonOption(option):
+		return false
+	case len(option) == len("close"):
+		c.close = true
+	default:
+		c.keepAlive = true
+	}
+	return true
+}
+
+// has reports whether a Connection field names name.
+func (c *connectionOptions) has(name []byte) bool {
+	for _, option := range c.names[:c.n] {
+		if sameName(name, option) {
+			return true
+		}
+	}
+	return false
+}
