@@ -130,7 +130,7 @@ func (p *Pool) Acquire(ex *exchange.Exchange) (Place, error) {
 		case err == nil:
 			ex.Times.Acquired = now
 			if l.m.exclusive() {
-				p.stats.idleAge.Observe(max(0, l.m.idleFor).Seconds())
+				p.stats.idleAge.ObserveDuration(l.m.idleFor)
 			}
 		}
 		if err != nil {

@@ -71,8 +71,7 @@ func dialErrorKind(err error) dialError {
 // stats holds the pool's counters. They are atomic, so that a scrape does not delay requests.
 type stats struct {
 	acquire         [acquireOutcomes]*metrics.Histogram
-	hold            *metrics.Histogram
-	idleAge         prometheus.Histogram
+	hold, idleAge   *metrics.Histogram
 	atArrival       prometheus.Histogram // saturation, 0 to 1
 	requestsPerConn prometheus.Histogram
 	dns, tcp, tls   prometheus.Histogram
@@ -95,7 +94,7 @@ func newStats() *stats {
 	s := &stats{
 		hold: requestHistogram(),
 		// Buckets lie around the idle limits of common servers: Node 5 s, nginx 60 and 75 s.
-		idleAge:         metrics.NewDurations(4, 8, 60),
+		idleAge:         metrics.Durations(4*time.Second, 8*time.Second, 60*time.Second),
 		atArrival:       prometheus.NewHistogram(prometheus.HistogramOpts{Buckets: []float64{0.5, 0.8, 0.999}}),
 		requestsPerConn: prometheus.NewHistogram(prometheus.HistogramOpts{Buckets: []float64{10, 100, 1000}}),
 		arrivals:        metrics.NewCounter(),
