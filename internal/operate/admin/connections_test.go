@@ -11,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/logs"
 )
 
 // listening serves c on a socket of loopback, and returns its address.
@@ -167,4 +170,31 @@ func (c *console) writing() (n int) {
 		}
 	}
 	return n
+}
+
+// While anybody follows requests, each request costs a record.
+func TestEightOperatorsMayFollowRequestsAtOnce(t *testing.T) {
+	c := newConsole(t, loopback, func(o *Options) { o.Requests = logs.NewRequestLog(zap.NewNop(), nil) })
+	addr := c.listening()
+	follow := func() (status int, conn net.Conn) {
+		conn = dial(t, addr, "/tail")
+		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		testsupport.NoError(t, err)
+		return res.StatusCode, conn
+	}
+	var last net.Conn
+	for n := range 8 {
+		var status int
+		status, last = follow()
+		testsupport.MustEqual(t, status, http.StatusOK, "reader %[2]d of /tail gets %[1]d", n+1)
+	}
+	for range 2 { // a refused one does not count
+		status, _ := follow()
+		testsupport.Equal(t, status, http.StatusTooManyRequests, "one more gets %d")
+	}
+	last.Close()
+	testsupport.Eventually(t, "a reader that disconnects makes room", func() bool {
+		status, _ := follow()
+		return status == http.StatusOK
+	})
 }

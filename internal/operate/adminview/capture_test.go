@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,16 +46,19 @@ func TestCapturedExchangeHidesOnlySecrets(t *testing.T) {
 }
 
 func TestCapturedBodiesAreBounded(t *testing.T) {
-	m := message(nil, []byte(strings.Repeat("é", maxCapturedBody)), nil)
-	if len(m.Body) > maxCapturedBody || m.BodyBytes != 2*maxCapturedBody || strings.Trim(m.Body, "é") != "" {
+	m := message(nil, []byte(strings.Repeat("é", 4096)), nil)
+	if len(m.Body) != 4096 || m.BodyBytes != 8192 || strings.Trim(m.Body, "é") != "" {
 		t.Errorf("kept %d bytes of %d, the last %q", len(m.Body), m.BodyBytes, m.Body[len(m.Body)-3:])
 	}
-	odd := message(nil, []byte("x"+strings.Repeat("é", maxCapturedBody)), nil) // cut within a character
-	if strings.Trim(odd.Body[1:], "é") != "" || odd.BodyBinary != nil {
+	odd := message(nil, []byte("x"+strings.Repeat("é", 4096)), nil) // cut within a character
+	if len(odd.Body) != 4095 || strings.Trim(odd.Body[1:], "é") != "" || odd.BodyBinary != nil {
 		t.Errorf("a text cut within a character is kept as %q…, %d bytes of binary", odd.Body[:3], len(odd.BodyBinary))
 	}
 	if bin := message(nil, []byte{0xff, 0x00, 0x80}, nil); bin.Body != "" || len(bin.BodyBinary) != 3 {
 		t.Errorf("binary is kept as %q and %v", bin.Body, bin.BodyBinary)
+	}
+	if bin := message(nil, slices.Repeat([]byte{0xff}, 5000), nil); bin.Body != "" || len(bin.BodyBinary) != 4096 {
+		t.Errorf("of 5000 bytes of binary %d are kept", len(bin.BodyBinary))
 	}
 }
 

@@ -80,13 +80,16 @@ func TestHistoryOfAPoolThatReplacesAnotherBeginsAtZero(t *testing.T) {
 }
 
 func TestHistoryKeepsTheLastFiveMinutes(t *testing.T) {
+	testsupport.Equal(t, historyStep, 2*time.Second, "a point every %v")
 	h, now := new(history), time.Now()
 	for i := range 400 {
-		h.note(now.Add(time.Duration(i)*historyStep), &pool.Snapshot{Arrivals: uint64(i * i)})
+		h.note(now.Add(time.Duration(i)*historyStep), &pool.Snapshot{Arrivals: uint64(i * i), Auto: new(pool.AutoSnapshot)})
 	}
-	if len(h.Rate) != historyPoints || cap(h.Rate) > 2*historyPoints || h.Rate[historyPoints-1] != float64(399*399-398*398)/2 {
-		t.Errorf("%d points, want at most %d, the last is %v", len(h.Rate), cap(h.Rate), h.Rate[len(h.Rate)-1])
+	for name, n := range map[string]int{"rate": len(h.Rate), "saturation": len(h.Saturation), "hold": len(h.HoldMillis), "waiting": len(h.Waiting), "limit": len(h.AutoLimit), "need": len(h.AutoNeed)} {
+		testsupport.Equal(t, n, 150, "%[2]s: %[1]d points", name)
 	}
+	testsupport.AtMost(t, cap(h.Rate), 300, "memory for %v points")
+	testsupport.Equal(t, h.Rate[149], 398.5, "the last point is %v") // (399² - 398²) / 2 s
 }
 
 func TestIdleTimeoutToSetIsLoggedOncePerChange(t *testing.T) {
@@ -133,6 +136,25 @@ func TestPercentilesOfTheLastMinuteExcludeOlderRequests(t *testing.T) {
 	if got := ofLastMinute(h, s); got != (lastMinute{}) || s.Snapshot().P99Seconds != 0.2 {
 		t.Errorf("after a minute without requests: %+v", got)
 	}
+}
+
+// The conditions of an SSP are about the requests since the fifth look back: the last ten seconds.
+func TestOutcomesAreRecentUntilFiveLooksHavePassed(t *testing.T) {
+	versions := versionsOf(t, oneSSP(startSSP(t), "a"))
+	s := versions.Current().SSPs[0]
+	h, now := newHistories(zap.NewNop()), time.Now()
+	look := func() (recent uint64) {
+		h.look(now, versions.Current().Parts, nil)
+		now = now.Add(historyStep)
+		_, _, outcomes := h.ofSSP(s, s.Snapshot().Outcomes)
+		return outcomes["pending_full"]
+	}
+	look()
+	s.Refused(exchange.PendingFull)
+	for n := range 4 {
+		testsupport.Equal(t, look(), 1, "after %[2]d looks %[1]d are recent", n+1)
+	}
+	testsupport.Equal(t, look(), 0, "after five looks %d are recent")
 }
 
 // Before, the counts of the new SSP were compared with those of the old one, and the difference was

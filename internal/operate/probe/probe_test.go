@@ -50,6 +50,31 @@ func wantYAML(t *testing.T, r *Report, want string) {
 	testsupport.Equal(t, r.YAML(), strings.ReplaceAll(want, "URL", r.URL), "the YAML is\n%s\nwant\n%s", want)
 }
 
+// The YAML has a timeout where three times the measured one exceeds the default, rounded up to 50 ms, and only
+// limits below the defaults.
+func TestTheYAMLHasOnlyWhatTheDefaultsDoNotSuit(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	for name, c := range map[string]struct {
+		connect, handshake, idle time.Duration
+		streams                  uint32
+		want                     string
+	}{
+		"all at the defaults": {83333333, 166666666, time.Minute, 100, ""},
+		"a connect of 84 ms":  {84 * ms, 0, 0, 0, "    timeouts:\n      connect: 300ms\n"},
+		"a connect of 100 ms": {100 * ms, 0, 0, 0, "    timeouts:\n      connect: 300ms\n"},
+		"a connect of 101 ms": {101 * ms, 0, 0, 0, "    timeouts:\n      connect: 350ms\n"},
+		"a handshake":         {0, 167 * ms, 0, 0, "    timeouts:\n      tls_handshake: 550ms\n"},
+		"a short idle limit":  {0, 0, 30 * time.Second, 0, "    pool:\n      idle_timeout: 28s\n"},
+		"few streams":         {0, 0, 0, 99, "    pool:\n      max_streams_per_conn: 99\n"},
+	} {
+		r := &Report{URL: "https://rtb.example/bid", HTTP1: &ProtocolFacts{Announced: c.idle}, HTTP2: &HTTP2Facts{Streams: c.streams}}
+		r.Addresses = []Address{{Connect: c.connect}, {Connect: ms, Handshake: c.handshake}}
+		want := "ssps:\n  - name: rtb-example\n    endpoints:\n      - https://rtb.example/bid\n" + c.want
+		testsupport.Equal(t, r.YAML(), want, "%[2]s: the YAML is %[1]q", name)
+	}
+}
+
 func TestAProbeOfNginx(t *testing.T) {
 	t.Parallel()
 	dir, addr := t.TempDir(), testsupport.FreeAddr(t)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -11,9 +12,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"crypto/x509"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"adbuffer/internal/test/sspsim"
 	"adbuffer/internal/test/testsupport"
@@ -86,6 +91,34 @@ func TestReplicasWithoutRedisContinueAtTheirLastShares(t *testing.T) {
 			wantBound(t, limit, burst, all...)
 		})
 	}
+}
+
+// Redis that comes and goes is logged as away once: it is back when all calls have succeeded for a second.
+func TestRedisIsBackOnceAllCallsHaveSucceededForASecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		core, log := observer.New(zap.InfoLevel)
+		m := &member{Fleet: &Fleet{opts: Options{Log: zap.New(core)}}, log: log}
+		var l connState
+		fails := errors.New("connection refused")
+		m.logChange(&l, fails)
+		m.logChange(&l, nil)
+		time.Sleep(900 * time.Millisecond)
+		m.logChange(&l, fails) // the second begins again
+		m.logChange(&l, nil)
+		time.Sleep(999 * time.Millisecond)
+		m.logChange(&l, nil)
+		testsupport.Equal(t, m.logged("Redis is back"), 0, "after 999 ms, logged %d times that Redis is back")
+		time.Sleep(time.Millisecond)
+		m.logChange(&l, nil)
+		m.logChange(&l, nil)
+		testsupport.Equal(t, m.logged("Redis is away"), 1, "logged %d times that Redis is away")
+		testsupport.Equal(t, m.logged("Redis is back"), 1, "after a second, logged %d times that Redis is back")
+		for _, ms := range []time.Duration{50, 100, 200, 400, 800, 1000, 1000} {
+			m.logChange(&l, fails)
+			testsupport.Equal(t, l.backoff, ms*time.Millisecond, "the next call is in %v")
+		}
+	})
 }
 
 // A replica that cannot reach Redis may be alive, and send at its share. Until it has timed out,

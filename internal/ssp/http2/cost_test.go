@@ -337,30 +337,36 @@ func (h *hostility) measure(t *testing.T) costOf {
 	return least
 }
 
-// Each byte that a peer sends has a bounded cost. The limits are far above the measured costs.
-// RST_STREAM ends an exchange with 13 bytes, and costs 40 times as much as a byte of a response.
-// All other frames cost up to 30 times as much. When a frame of 6 bytes visited all streams, it
-// cost 10 000 times as much.
+// Each byte that a peer sends has a bounded cost. RST_STREAM ends an exchange with 13 bytes, and costs
+// 30 to 47 times as much as a byte of a response. All other frames cost about 20 times as much or less. When
+// a frame of 6 bytes visited all streams, it cost 10 000 times as much. ATTACKS.md states mostTimes.
 const (
-	mostTimes     = 150 // relative to the time of a byte of a response
-	mostAllocated = 20
-	mostWritten   = 2
+	mostTimes     = 60 // relative to the time of a byte of a response
+	mostAllocated = 12
+	mostWritten   = 1.5
 )
 
 func TestNoFrameCostsMuchMoreThanAResponse(t *testing.T) {
-	usual := (&hostility{name: "responses", frames: func(f *fed) (b []byte) {
+	responses := &hostility{name: "responses", frames: func(f *fed) (b []byte) {
 		for id, i := f.open(100, 0), uint32(0); i < 100; i++ {
 			b = response(b, id+2*i)
 		}
 		return b
-	}}).measure(t)
+	}}
+	usual := responses.measure(t)
+	for range 2 { // a busy machine only lengthens times
+		usual.ns = min(usual.ns, responses.measure(t).ns)
+	}
 	t.Logf("a byte of a response costs %.2f ns, and allocates %.2f", usual.ns, usual.allocated)
 	for _, h := range hostilities {
 		cost := h.measure(t)
+		for try := 1; try < 5 && cost.ns > mostTimes*usual.ns; try++ {
+			cost.ns = min(cost.ns, h.measure(t).ns)
+		}
 		times := cost.ns / usual.ns
 		t.Logf("%-53s %6.2f ns, %5.1f times a response's; allocates %4.2f, writes %4.2f", h.name, cost.ns, times, cost.allocated, cost.written)
 		if times > mostTimes || cost.allocated > mostAllocated || cost.written > mostWritten {
-			t.Errorf("%s: a byte costs %.2f ns, %.1f times that of a response, allocates %.2f and writes %.2f; want at most %d, %d and %d",
+			t.Errorf("%s: a byte costs %.2f ns, %.1f times that of a response, allocates %.2f and writes %.2f; want at most %d, %d and %v",
 				h.name, cost.ns, times, cost.allocated, cost.written, mostTimes, mostAllocated, mostWritten)
 		}
 	}
