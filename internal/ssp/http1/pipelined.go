@@ -37,7 +37,7 @@ import (
 //	  └──────────EOF, violation, unsolicited bytes, Close──────────────────────────────▶
 //
 // Open means that CloseReason is NotClosed. A closing connection takes no more requests; its
-// current requests still get the responses that arrive. pipelinedoverdue.go says when an open
+// current requests still get the responses that arrive. overdue.go says when an open
 // connection takes none for now.
 type Pipelined struct {
 	net   net.Conn     // sock itself, or TLS on top of it
