@@ -1,10 +1,12 @@
-// Package archtest checks the architecture: which package may import which.
+// Package archtest checks the architecture: which package may import which, and that documents name
+// what exists.
 package archtest
 
 import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -13,17 +15,29 @@ import (
 	"adbuffer/internal/test/testsupport"
 )
 
-// layers are the packages from top to bottom; ARCHITECTURE.md shows them. A package may import only
-// packages below it. So each package can be understood without the ones above it.
-var layers = []string{
-	"adbuffer/cmd/adbuffer", "adbuffer/internal/app/demo", "adbuffer/internal/operate/probe", "adbuffer/internal/test/e2e", "adbuffer/internal/test/sspsim", "adbuffer/internal/app/app", "adbuffer/internal/operate/adminview", "adbuffer/internal/operate/advice", "adbuffer/internal/setup/reload", "adbuffer/internal/setup/config", "adbuffer/internal/operate/admin", "adbuffer/internal/request/proxy",
-	"adbuffer/internal/request/route", "adbuffer/internal/ssp/ssp", "adbuffer/internal/ssp/fleet", "adbuffer/internal/ssp/pool", "adbuffer/internal/ssp/balancer", "adbuffer/internal/ssp/dial", "adbuffer/internal/ssp/http1",
-	"adbuffer/internal/ssp/http2", "adbuffer/internal/client/http1", "adbuffer/internal/client/http2", "adbuffer/internal/wire/http2codec", "adbuffer/internal/client/listen", "adbuffer/internal/wire/logs", "adbuffer/internal/machine/configfile", "adbuffer/internal/wire/openrtb", "adbuffer/internal/wire/cpushare", "adbuffer/internal/wire/fairqueue", "adbuffer/internal/wire/handshake", "adbuffer/internal/wire/socket", "adbuffer/internal/wire/tracing", "adbuffer/internal/machine/metrics", "adbuffer/internal/wire/exchange", "adbuffer/internal/wire/header", "adbuffer/internal/wire/syntax",
-	"adbuffer/internal/ssp/sizer", "adbuffer/internal/machine/rates", "adbuffer/internal/machine/capacity", "adbuffer/internal/machine/overload", "adbuffer/internal/machine/lag", "adbuffer/internal/machine/alarm", "adbuffer/internal/machine/cgroup", "adbuffer/internal/test/testsupport/boottest", "adbuffer/internal/test/testsupport",
-}
+const internal = "adbuffer/internal/"
 
-// traffic are the packages on the path of requests.
-var traffic = layers[slices.Index(layers, "adbuffer/internal/request/proxy"):slices.Index(layers, "adbuffer/internal/test/testsupport/boottest")]
+// floors are the folders of internal from top to bottom; ARCHITECTURE.md shows them with their packages.
+// A package may import packages of its own floor and of the floors below, so each floor can be understood
+// without the ones above it. Floors of one row do not import each other.
+var floors = [][]string{{"app"}, {"test"}, {"operate"}, {"setup"}, {"request"}, {"client", "ssp"}, {"wire"}, {"machine"}}
+
+// exceptions are the imports that are allowed in spite of the floors, as "request/route app/demo".
+var exceptions = []string{}
+
+// traffic is a package of the uppermost floor on the path of requests.
+const traffic = internal + "request/proxy"
+
+// place returns a package's floor and the number of the floor's row. Commands stand above all floors, in
+// row -1. ok is false if the package is on no floor.
+func place(pkg string) (floor string, row int, ok bool) {
+	if strings.HasPrefix(pkg, "adbuffer/cmd/") {
+		return "", -1, true
+	}
+	floor, name, _ := strings.Cut(strings.TrimPrefix(pkg, internal), "/")
+	row = slices.IndexFunc(floors, func(f []string) bool { return slices.Contains(f, floor) })
+	return floor, row, row >= 0 && name != ""
+}
 
 // restricted are packages that only a few packages may import, of all or of those on the path of requests.
 // adbuffer's own code serves and forwards requests. net/http is only for the admin listener and its clients.
@@ -61,31 +75,44 @@ func listPackages(t *testing.T) []goPackage {
 	}
 }
 
-func TestArrowsPointDown(t *testing.T) {
+func TestImportsBetweenFloorsGoDown(t *testing.T) {
+	unused := slices.Clone(exceptions)
 	for _, p := range listPackages(t) {
-		if p.ImportPath == "adbuffer/internal/test/archtest" || strings.HasPrefix(p.ImportPath, "adbuffer/internal/test/e2e/") { // only for tests
-			continue
-		}
-		from := slices.Index(layers, p.ImportPath)
-		if from < 0 {
-			t.Errorf("%s is not among the layers: add it here and to ARCHITECTURE.md", p.ImportPath)
+		floor, row, ok := place(p.ImportPath)
+		if !ok {
+			t.Errorf("%s is on no floor: packages are in folders of %v", p.ImportPath, floors)
 			continue
 		}
 		for _, imported := range p.Imports {
-			if !strings.HasPrefix(imported, "adbuffer/") {
+			below, belowRow, ok := place(imported)
+			if !strings.HasPrefix(imported, "adbuffer/") || ok && (belowRow > row || below == floor) {
 				continue
 			}
-			if to := slices.Index(layers, imported); to <= from {
-				t.Errorf("%s imports %s, which is above it: a reader of the lower package would have to know the upper one", p.ImportPath, imported)
-			}
+			name := strings.TrimPrefix(p.ImportPath, internal) + " " + strings.TrimPrefix(imported, internal)
+			testsupport.True(t, slices.Contains(exceptions, name), "%s imports %s, which is not on a floor below: a reader of the lower package would have to know the upper one", p.ImportPath, imported)
+			unused = slices.DeleteFunc(unused, func(e string) bool { return e == name })
 		}
 	}
+	testsupport.True(t, len(unused) == 0, "these exceptions are not needed: %q", unused)
+}
+
+// Each folder of internal is a floor, also if its packages are a module of their own.
+func TestFoldersOfInternalAreTheFloors(t *testing.T) {
+	folders, err := os.ReadDir("../..")
+	testsupport.NoError(t, err)
+	for _, f := range folders {
+		_, _, ok := place(internal + f.Name() + "/x")
+		testsupport.True(t, ok, "internal/%s is not among the floors %v", f.Name(), floors)
+	}
+	testsupport.Equal(t, len(folders), len(slices.Concat(floors...)), "internal has %d folders")
 }
 
 func TestOnlyAFewPackagesImportRestrictedOnes(t *testing.T) {
+	_, first, _ := place(traffic)
 	for _, p := range listPackages(t) {
+		_, row, _ := place(p.ImportPath)
 		for _, r := range restricted {
-			if r.onTraffic && !slices.Contains(traffic, p.ImportPath) || slices.Contains(r.users, p.ImportPath) {
+			if r.onTraffic && row < first || slices.Contains(r.users, p.ImportPath) {
 				continue
 			}
 			testsupport.True(t, !slices.Contains(p.Imports, r.imported), "%s imports %s; only %v may", p.ImportPath, r.imported, r.users)
