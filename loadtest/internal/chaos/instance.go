@@ -212,7 +212,8 @@ func (r *run) inspect(st *instance, a *rig.Adbuffer) {
 	log := a.Log()
 	for _, bad := range []string{"DATA RACE", "panic", "BUG:", "fatal error", `"level":"error"`} {
 		if i := bytes.Index(log, []byte(bad)); i >= 0 {
-			r.broken.add(orderly, "%s: the log has %q: %s", st.name, bad, shorten(log[max(0, i-200):]))
+			line := log[bytes.LastIndexByte(log[:i], '\n')+1:]
+			r.broken.add(orderly, "%s: the log has %q: %s", st.name, bad, line[:min(len(line), 1000)])
 		}
 	}
 }

@@ -107,6 +107,9 @@ func (r *run) observe(st *instance, s sample, sums map[string]float64) {
 // janitor looks again.
 const settleTime = 3500 * time.Millisecond
 
+// pageTime is longer than adbuffer keeps the page of a scrape, which would count as part of the heap.
+const pageTime = 1200 * time.Millisecond
+
 // sampleAtRest samples an instance while clients pause. It waits until nothing is in use.
 func (r *run) sampleAtRest(st *instance) {
 	var left []string
@@ -128,6 +131,7 @@ func (r *run) sampleAtRest(st *instance) {
 			break
 		}
 	}
+	rig.Sleep(r.Ctx, pageTime)
 	live := rig.Must(st.live())(r.Rig)
 	s, _, err := st.take()
 	r.Check(err)
