@@ -253,7 +253,7 @@ func (b *Balancer) setTurns(now time.Time) {
 		e.turns, e.ahead = 0, 0
 		if e.active {
 			active = append(active, e)
-			weights = append(weights, max(1, e.Weight()*e.started(b.settings.SlowStart, now)))
+			weights = append(weights, e.Weight()*e.started(b.settings.SlowStart, now))
 		}
 	}
 	b.turns.set(active, weights)
@@ -295,10 +295,7 @@ func (b *Balancer) Memory() Memory {
 func (b *Balancer) Inherit(m Memory, now time.Time) Change {
 	b.state = m.state
 	for _, e := range b.all {
-		before, both := m.endpoints[e.Name]
-		if !both {
-			continue
-		}
+		before := m.endpoints[e.Name] // zero for a new endpoint, whose own condition is zero too
 		e.byHand = before.byHand
 		if o := b.ejection.Load(); o != nil && !o.DryRun {
 			e.inherit(before.ejection, now)

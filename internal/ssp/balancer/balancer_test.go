@@ -185,6 +185,7 @@ func TestFailingChecksRespectMaxEjected(t *testing.T) {
 func TestDryRunEjectsNothingAndCounts(t *testing.T) {
 	s := start(func(s *Settings) { s.Ejection.DryRun = true }, 0, 0)
 	testsupport.Equal(t, s.serve(400, failsAtB)["b"], 200, "b got %d of 400 requests")
+	testsupport.Equal(t, s.all[1].EjectedFor(s.now), 0, "b is ejected for %v")
 	testsupport.True(t, s.states() == "enabled enabled" && len(s.events) == 1 && s.events[0].Ejected && s.events[0].DryRun, "%s, events %+v; want one event of the dry run", s.states(), s.events)
 }
 

@@ -57,7 +57,7 @@ func (b *Balancer) CheckEnded(e *Endpoint, err error, now time.Time) (change Cha
 		if err == nil {
 			change = b.returnEjected(e, now)
 		} else {
-			e.probeFailed(now)
+			e.probeFailed()
 		}
 	}
 	changed := e.checks.record(err, &b.settings)

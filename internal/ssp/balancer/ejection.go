@@ -43,8 +43,7 @@ func (f *failures) record(o *Ejection, g rates.Group, failed bool, now time.Dura
 	if row := f.row.Failed(g); o.Consecutive > 0 && row >= o.Consecutive && f.rowCounts(o) {
 		return true
 	}
-	ratio := f.window.Ratio(o.FailureRatio, o.MinRequests)
-	return ratio > 0 && ratio >= o.FailureRatio
+	return f.window.Ratio(o.FailureRatio, o.MinRequests) >= o.FailureRatio
 }
 
 // rowCounts reports whether failures in a row eject: most groups of clients took part, or as many as
@@ -137,7 +136,7 @@ func (b *Balancer) ProbeEnded(e *Endpoint, result exchange.Result, again bool, n
 	case result == exchange.Success:
 		return b.returnEjected(e, now)
 	case result == exchange.Failure:
-		return b.ProbeFailed(e, now)
+		return b.ProbeFailed(e)
 	case again:
 		b.SetProbe(e, ProbeReady, now)
 	default:
@@ -148,8 +147,8 @@ func (b *Balancer) ProbeEnded(e *Endpoint, result exchange.Result, again bool, n
 
 // ProbeFailed prolongs the ejection of e. Its connections stay if it is the only endpoint left, and
 // serves although it is ejected.
-func (b *Balancer) ProbeFailed(e *Endpoint, now time.Time) Change {
-	e.probeFailed(now)
+func (b *Balancer) ProbeFailed(e *Endpoint) Change {
+	e.probeFailed()
 	return Change{Drain: e.barred}
 }
 
@@ -176,16 +175,12 @@ func (e *ejection) inherit(before ejection, now time.Time) {
 // begin ejects the endpoint. Each ejection in a row lasts longer. A row ends once the endpoint has
 // worked for as long as its last ejection, and for at least a window.
 func (e *ejection) begin(o *Ejection, now time.Time) {
-	if healthy := now.Sub(e.until); e.inARow > 0 && healthy >= max(e.lasts, o.Window) {
+	if healthy := now.Sub(e.until); healthy >= max(e.lasts, o.Window) {
 		e.inARow = 0
 	}
 	e.inARow++
-	e.lasts = o.MaxTime
-	if n := time.Duration(e.inARow); n <= o.MaxTime/max(o.BaseTime, 1) {
-		e.lasts = n * o.BaseTime
-	}
+	e.lasts = min(time.Duration(e.inARow)*o.BaseTime, o.MaxTime)
 	e.until = now.Add(e.lasts)
-	e.probe = NoProbe
 }
 
 // fullShare is what started returns after the slow start.
@@ -257,12 +252,7 @@ func (b *Balancer) Eject(e *Endpoint, now time.Time) Change {
 //
 // The duration counts from the start of the probe. A probe that hangs until its deadline does not
 // delay the next one, so a repaired endpoint is back within the duration.
-func (e *ejection) probeFailed(now time.Time) {
-	e.until, e.probe = e.probed.Add(e.lasts), NoProbe
-	if e.until.Before(now) {
-		e.until = now
-	}
-}
+func (e *ejection) probeFailed() { e.until, e.probe = e.probed.Add(e.lasts), NoProbe }
 
 // returnEjected lets e take requests again.
 func (b *Balancer) returnEjected(e *Endpoint, now time.Time) Change {

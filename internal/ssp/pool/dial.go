@@ -301,7 +301,7 @@ func (p *Pool) dialEndedLocked(e *endpoint, err error, now time.Time) {
 	if isLocal(err) {
 		p.conns.endpoints.ProbeLater(e.Endpoint, now.Add(localProbePause))
 	} else {
-		p.conns.endpoints.ProbeFailed(e.Endpoint, now)
+		p.conns.endpoints.ProbeFailed(e.Endpoint)
 	}
 	p.reviveLocked(now)
 }
