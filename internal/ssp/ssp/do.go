@@ -161,7 +161,7 @@ func (s *SSP) send(r *Request, ex *exchange.Exchange, c *call) *exchange.Error {
 		if failed != nil && preventedRetry(failed, e) {
 			return failed
 		}
-		again, ok := s.retryable(r, ex, e, c)
+		again, ok := s.retry(r, ex, e, c)
 		if !ok {
 			return c.retries.lastError(e, c.sent)
 		}

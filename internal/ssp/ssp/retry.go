@@ -35,10 +35,10 @@ func (k retryKind) String() string {
 
 // retries counts the retries of one request, and holds the requirements of its next attempt.
 type retries struct {
-	limited int // counted by retry.max: failed dials, and requests that were not sent
-	unsent  int // attempts on connections that took no more requests
-	resends int // sent again after the SSP refused it or closed the connection; see mayResend
-	closed  int // see mostClosed
+	limited int // retries that retry.max bounds: after failed dials, and after requests that were not sent
+	unsent  int // retries after attempts on connections that took no more requests
+	resends int // retries after the SSP refused the request or closed the connection; see resend
+	closed  int // see maxFreeCloses
 
 	resent    bool // the SSP provably did not process the last attempt, which was not the reason
 	refused   bool // the SSP received the last attempt, and said that it did not process it
@@ -46,85 +46,125 @@ type retries struct {
 	overHTTP1 bool // the next attempt must use HTTP/1
 }
 
-// retryable decides whether a request that failed with e is sent again, and counts the retry. It is
-// never sent again after a byte of a response, or after its deadline. retryable may pause before it
-// returns.
-func (s *SSP) retryable(r *Request, ex *exchange.Exchange, e *exchange.Error, c *call) (retryKind, bool) {
-	if hasEnded(ex) || e.Outcome.Row().Retry != exchange.RetryAllowed {
-		return 0, false
+// failure is a failed attempt, as the retry rules see it.
+type failure struct {
+	err        *exchange.Error
+	idempotent bool              // the request's method
+	protocol   exchange.Protocol // of the connection
+	reused     bool              // Exchange.Reused
+	served     int               // Exchange.Served
+	// acquired is when the attempt acquired its place, and at is when it failed. Both count from the begin
+	// of the call.
+	acquired, at time.Duration
+}
+
+// decision is what the retry rules decide about a failure.
+type decision struct {
+	kind  retryKind     // firstAttempt: the request is not sent again
+	pause time.Duration // from the failure to the next attempt
+	token bool          // the retry costs a token of the retry budget
+	next  retries       // the counts and requirements of the next attempt
+}
+
+// retryRules are the settings that decide about retries.
+type retryRules struct {
+	limit int // retry.max
+	stale RetryStale
+}
+
+var noRetry = decision{kind: firstAttempt}
+
+// decide decides whether a request is sent again after f. n holds the counts of the attempts so far. A
+// request is never sent again after a byte of a response. The caller checks the deadline and the budget.
+//
+//	failure                                            retry                       bounded by
+//	the SSP wants HTTP/1                               at once, over HTTP/1        one retry
+//	a connection must not be shared with the request   at once, isolated           one retry
+//	the connection took no more requests               paced                       the deadline
+//	a pipelined connection that served well closed     at once                     maxFreeCloses
+//	refused or provably not processed                  after a growing pause       retry.max + 1, tokens
+//	not sent, for another reason                       at once                     retry.max, tokens
+//	stale: a reused connection closed first            after a growing pause       retry.stale, retry.max + 1, tokens
+func (rules retryRules) decide(f failure, n retries) decision {
+	e := f.err
+	if e.Outcome.Row().Retry != exchange.RetryAllowed {
+		return noRetry
 	}
-	n := &c.retries
 	n.resent, n.refused = false, false
 	switch {
 	case e.OverHTTP1:
-		ok := !n.overHTTP1
+		if n.overHTTP1 {
+			return noRetry
+		}
 		n.overHTTP1 = true
-		return retryNotProcessed, ok
+		return decision{kind: retryNotProcessed, next: n}
 	case e.Isolate == exchange.IsolateNext && n.isolated:
-		return 0, false
+		return noRetry
 	case e.Isolate == exchange.IsolateNext && e.Progress == exchange.NotSent:
 		n.isolated = true
-		return retryNotSent, true
+		return decision{kind: retryNotSent, next: n}
 	case e.Isolate == exchange.IsolateNext:
 		n.isolated = true
-		return retryNotProcessed, s.mayResend(ex, c, retryNotProcessed, n.resends == 0)
+		return rules.resend(retryNotProcessed, n, n.resends == 0)
 	case e.Progress == exchange.NotProcessed && e.Unsent:
 		n.resent = true
-		n.unsent++
-		return retryNotProcessed, pace(ex, c.start, n.unsent)
-	case e.Progress == exchange.NotProcessed && ex.Protocol == exchange.HTTP1Pipelined && ex.Served >= fifthsPerToken && n.closed < mostClosed:
+		return f.pace(retryNotProcessed, n)
+	case e.Progress == exchange.NotProcessed && f.protocol == exchange.HTTP1Pipelined && f.served >= fifthsPerToken && n.closed < maxFreeCloses:
 		n.resent = true
 		n.closed++
-		return retryNotProcessed, true
+		return decision{kind: retryNotProcessed, next: n}
 	case e.Progress == exchange.NotProcessed:
 		n.resent, n.refused = true, true
-		ok := s.mayResend(ex, c, retryNotProcessed, n.resends == 0 || ex.Served >= fifthsPerToken)
-		n.isolated = n.isolated || e.Isolate == exchange.IsolateLast && n.resends > max(1, s.opts.RetryMax)
-		return retryNotProcessed, ok
-	case e.Progress == exchange.NotSent && e.Outcome == exchange.ConnLost && ex.Reused:
+		d := rules.resend(retryNotProcessed, n, n.resends == 0 || f.served >= fifthsPerToken)
+		if e.Isolate == exchange.IsolateLast && d.next.resends > max(1, rules.limit) {
+			d.next.isolated = true
+		}
+		return d
+	case e.Progress == exchange.NotSent && e.Outcome == exchange.ConnLost && f.reused:
 		// The reused connection was closed before the request was sent. The SSP may have closed
 		// many connections at once, and a retry needs no dial.
-		n.unsent++
-		return retryNotSent, pace(ex, c.start, n.unsent)
+		return f.pace(retryNotSent, n)
 	case e.Progress == exchange.NotSent:
-		return retryNotSent, !repeatsDialError(e) && s.mayRetry(c)
-	case e.Stale:
+		if repeatsDialError(e) || n.limited >= rules.limit {
+			return noRetry
+		}
+		n.limited++
+		return decision{kind: retryNotSent, token: true, next: n}
+	case e.Stale && (rules.stale == StaleAll || rules.stale != StaleNever && f.idempotent):
 		// An SSP that restarts closes all connections at once, more than the budget has tokens for.
 		// So a connection whose own responses have earned a token pays with it; otherwise the budget
 		// pays. In both cases at most every fifth request is sent again.
-		ok := s.opts.RetryStale == StaleAll || s.opts.RetryStale != StaleNever && r.Method.Idempotent()
-		return retryStale, ok && s.mayResend(ex, c, retryStale, ex.Served >= fifthsPerToken)
+		return rules.resend(retryStale, n, f.served >= fifthsPerToken)
 	default:
-		return 0, false
+		return noRetry
 	}
 }
 
-// mostClosed is how often a request goes again, uncounted, because the SSP closed a pipelined connection
+// maxFreeCloses is how often a request is sent again, uncounted, because the SSP closed a pipelined connection
 // that had served well. Many SSPs close a connection after a thousand requests, and connections that were
 // opened together end together. A GOAWAY counts: with it an SSP may refuse.
-const mostClosed = 3
+const maxFreeCloses = 3
 
 // resendPause is the pause before a request is sent again for the second time. It doubles each time.
 const resendPause = 10 * time.Millisecond
 
-// mayResend decides whether a request that was sent and provably not processed, or may be repeated,
-// is sent again: at most retry.max + 1 times, after pauses that grow. The budget pays, unless the
-// retry is free: the first one, or one that the responses of its connection have earned. An SSP that
-// refuses requests is overloaded, and must not get each of them again and again. mayResend waits for the
-// pause, at most until the exchange ends.
-func (s *SSP) mayResend(ex *exchange.Exchange, c *call, why retryKind, free bool) bool {
-	n := &c.retries
-	if n.resends > s.opts.RetryMax || !free && !s.pay(c.client, why) {
-		return false
+// resend decides about a request that was sent and provably not processed, or may be repeated: it is sent
+// again at most retry.max + 1 times, after pauses that grow. The budget pays, unless the retry is free: the
+// first retry, or a retry that the responses of the connection have earned. An SSP that refuses requests is
+// overloaded, and must not get each of them again and again.
+func (rules retryRules) resend(kind retryKind, n retries, free bool) decision {
+	if n.resends > rules.limit {
+		return noRetry
 	}
 	n.resends++
-	if n.resends == 1 {
-		return true
+	d := decision{kind: kind, token: !free, next: n}
+	if n.resends > 1 {
+		d.pause = resendPause << min(n.resends-2, 10)
 	}
-	return pauseUntil(ex, time.Now().Add(resendPause<<min(n.resends-2, 10)))
+	return d
 }
 
-// A request that found only connections that take no more requests costs the SSP nothing. It tries
+// A request that found only connections that take no more requests costs the SSP nothing. It is tried
 // again until its deadline, and retry.max and the budget do not count that. The attempts are paced.
 // After the first few, a pause separates two attempts: paceShare of the call's time so far, and at
 // least paceMin. So their number grows with the logarithm of the time: 40 attempts in 300 ms, 65 in 5 s.
@@ -134,13 +174,32 @@ const (
 	paceMin         = time.Millisecond
 )
 
-// pace waits until the attempt after the n-th unsent one may begin, like pauseUntil.
-func pace(ex *exchange.Exchange, start time.Time, n int) bool {
-	if n <= unpacedAttempts {
-		return true
+// pace decides about a request that was not sent: it is tried again, and a pause separates the begins of the
+// two attempts.
+func (f failure) pace(kind retryKind, n retries) decision {
+	n.unsent++
+	d := decision{kind: kind, next: n}
+	if n.unsent > unpacedAttempts {
+		d.pause = max(0, f.acquired+max(f.acquired/paceShare, paceMin)-f.at)
 	}
-	last := ex.Times.Acquired
-	return pauseUntil(ex, last.Add(max(last.Sub(start)/paceShare, paceMin)))
+	return d
+}
+
+// retry decides whether the request of ex is sent again after e, and waits until the next attempt may begin.
+func (s *SSP) retry(r *Request, ex *exchange.Exchange, e *exchange.Error, c *call) (retryKind, bool) {
+	now := time.Now()
+	if ex.Context != nil && ex.Context.Err() != nil || !now.Before(ex.Deadline) {
+		return 0, false
+	}
+	d := retryRules{s.opts.RetryMax, s.opts.RetryStale}.decide(failure{
+		err: e, idempotent: r.Method.Idempotent(), protocol: ex.Protocol, reused: ex.Reused, served: ex.Served,
+		acquired: ex.Times.Acquired.Sub(c.start), at: now.Sub(c.start),
+	}, c.retries)
+	if d.kind == firstAttempt || d.token && !s.pay(c.client, d.kind) || !pauseUntil(ex, now.Add(d.pause)) {
+		return 0, false
+	}
+	c.retries = d.next
+	return d.kind, true
 }
 
 // pauseUntil waits until next. It returns false if that moment is after the deadline, or if the
@@ -161,11 +220,6 @@ func pauseUntil(ex *exchange.Exchange, next time.Time) bool {
 	case <-parentOf(ex).Done():
 		return false
 	}
-}
-
-// hasEnded reports whether the exchange was cancelled or its deadline has passed.
-func hasEnded(ex *exchange.Exchange) bool {
-	return ex.Context != nil && ex.Context.Err() != nil || !time.Now().Before(ex.Deadline)
 }
 
 // lastError returns the error of a request that is not sent again after e. If the request was sent
@@ -189,15 +243,6 @@ func repeatsDialError(e *exchange.Error) bool {
 // isDialError reports whether e means that no connection could be opened.
 func isDialError(e *exchange.Error) bool {
 	return e.Outcome == exchange.ConnectFailed || e.Outcome == exchange.TLSFailed
-}
-
-func (s *SSP) mayRetry(c *call) bool {
-	n := &c.retries
-	if n.limited >= s.opts.RetryMax || !s.pay(c.client, retryNotSent) {
-		return false
-	}
-	n.limited++
-	return true
 }
 
 // pay spends a token of the budget for a retry of a request of client, or counts that the budget

@@ -161,7 +161,7 @@ func TestConnectionsThatServedWellPayForRequestsBehindTheirClose(t *testing.T) {
 		served, sent int
 	}{
 		{exchange.HTTP2, fifthsPerToken - 1, 2}, {exchange.HTTP2, fifthsPerToken, 3},
-		{exchange.HTTP1Pipelined, fifthsPerToken - 1, 2}, {exchange.HTTP1Pipelined, fifthsPerToken, 3 + mostClosed},
+		{exchange.HTTP1Pipelined, fifthsPerToken - 1, 2}, {exchange.HTTP1Pipelined, fifthsPerToken, 6},
 	} {
 		p := &fakePool{steps: []step{func(ex *exchange.Exchange) error {
 			ex.Protocol, ex.Served = c.protocol, c.served
