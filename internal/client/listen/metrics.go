@@ -24,7 +24,7 @@ func NewCertificatesCollector(all []*Certificates) prometheus.Collector {
 	return metrics.NewSource(certificateDescs, func(to metrics.Sink) {
 		for _, c := range all {
 			to, now := to.With(c.files.Name), c.current.Load()
-			to.Bool(descGood, c.keeper.Good())
+			to.Bool(descGood, c.keeper.Valid())
 			to.Gauge(descExpiry, float64(now.expiry().Unix()))
 			to.Gauge(descLoaded, float64(now.at.Unix()))
 		}

@@ -1,17 +1,18 @@
-// Package alarm has one timer for several moments: it fires at the earliest of them.
+// Package alarm serves several moments with one timer, which fires at the earliest of them.
 package alarm
 
 import "time"
 
-// Alarm calls Ring at the earliest moment that it is set to. A lock of the caller guards it.
+// Alarm calls Ring at the earliest moment that Set was called with. The caller's lock guards the Alarm.
 type Alarm struct {
-	// Ring must set At to zero, and may then call Set for the next moment.
+	// Ring is called by the timer, on a goroutine of its own. It must set At to zero, and may then call Set for the
+	// next moment.
 	Ring  func()
-	At    time.Time // of the next call; zero if there is none
+	At    time.Time // when the timer calls Ring; zero if no call is due
 	timer *time.Timer
 }
 
-// Set ensures that Ring is called at this moment or before.
+// Set ensures that Ring is called at the moment at, or earlier.
 func (a *Alarm) Set(at time.Time) {
 	if !a.At.IsZero() && !at.Before(a.At) {
 		return
@@ -24,7 +25,7 @@ func (a *Alarm) Set(at time.Time) {
 	}
 }
 
-// Stop is for an alarm that is not set again. A call of Ring may be under way.
+// Stop stops the timer of an alarm that will not be set again. A call of Ring may still be running when Stop returns.
 func (a *Alarm) Stop() {
 	if a.timer != nil {
 		a.timer.Stop()

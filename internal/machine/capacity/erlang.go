@@ -47,9 +47,9 @@ func erlangCFromB(servers int, load, blocked float64) float64 {
 	return n * blocked / (n - load*(1-blocked))
 }
 
-// Places returns the smallest number of places with which at most waitingShare of the requests
-// wait, by exact Erlang C: the advised pool size. It exceeds the load. No load gives 0. A share
-// that is not above 0, or a load too large for it, gives [maxPlaces].
+// Places returns the smallest number of places with which at most waitingShare of the requests wait, by exact Erlang
+// C: the advised pool size. It exceeds the load. No load gives 0. A waitingShare that is not above 0 gives
+// [maxPlaces], as does a load that needs more places than that.
 func Places(rate float64, meanHold time.Duration, waitingShare float64) int {
 	return placesForLoad(Load(rate, meanHold), waitingShare)
 }
@@ -71,10 +71,9 @@ func placesForLoad(load, waitingShare float64) int {
 	return maxPlaces
 }
 
-// squareRootPlaces returns L + 2·√L, unrounded: the rule of thumb for pools in which about 3 % of
-// the requests wait. For loads of 40 to 4,000 it is within two places of [Places]; for smaller
-// loads it is too low. Use it to check the size of a pool without a computer, not to choose the
-// size.
+// squareRootPlaces returns L + 2·√L, unrounded: the rule of thumb for pools in which about 3 % of the requests wait.
+// For loads of 40 to 4,000 it is within two places of [Places]; for smaller loads it is too low. It serves to check
+// the size of a pool in one's head, not to choose the size.
 //
 // Square-root staffing: S. Halfin, W. Whitt, "Heavy-Traffic Limits for Queues with Many Exponential
 // Servers", Operations Research 29(3), 1981.

@@ -5,30 +5,30 @@ import (
 	"time"
 )
 
-// PlanInput is the load of one SSP and the limits of the system. Start from [DefaultPlanInput] and
-// set Rate, P50, P99 and Replicas. Zero is an error, except for fields that give it a meaning.
-// Errors name the flags of adbuffer plan, which are in brackets.
+// PlanInput is the load of one SSP and the limits of the system. Start from [DefaultPlanInput] and set Rate, P50, P99
+// and Replicas. A field of 0 is an error, unless its comment gives 0 a meaning. Errors name the flags of adbuffer
+// plan, which stand in brackets below.
 type PlanInput struct {
 	Rate     float64       // [rps] requests per second to the SSP at peak, of all replicas together
 	P50, P99 time.Duration // [p50, p99] quantiles of the time that a place is held
 	Replicas int           // [replicas] processes that share the rate evenly
 
-	Peak         int           // [peak] most places that were in use at once in one replica; 0 = unknown
+	Peak         int           // [peak] the highest number of places that were in use at once in one replica; 0 = unknown
 	WaitingShare float64       // [waiting] share of requests that may wait, between 0 and 1
 	SlowHold     time.Duration // [slow] mean hold on a bad day; 0 = the longer of 2.5 × P50 and twice the mean
-	Streams      int           // [streams] requests at once on one HTTP/2 connection
+	Streams      int           // [streams] requests that one HTTP/2 connection carries at once
 
 	FileDescriptors int           // [file-descriptors] hard limit of one process (RLIMIT_NOFILE); Go raises the soft one to it
 	PortsPerAddress int           // [ports] ephemeral ports of one source address (net.ipv4.ip_local_port_range)
-	SourceAddresses int           // [source-addresses] source addresses of all replicas together (NAT); 0 = each replica has its own
+	SourceAddresses int           // [source-addresses] addresses of the NAT that all replicas share; 0 = no NAT, each replica has its own addresses
 	LocalAddresses  int           // [local-addresses] addresses that each replica connects from in turn, ssps[].source_addresses
 	SSPAddresses    int           // [ssp-addresses] addresses that the SSP listens on
 	MaxAge          time.Duration // [max-age] life of a connection, pool.max_age; 0 = no limit
 }
 
-// Defaults of Linux: the hard limit of file descriptors of its first process (INR_OPEN_MAX), and
-// the ports of net.ipv4.ip_local_port_range, 32768 to 60999 (Documentation/networking/ip-sysctl).
-// Distributions and container runtimes often raise the former.
+// Defaults of Linux: the hard limit of file descriptors of its first process (INR_OPEN_MAX), which distributions and
+// container runtimes often raise, and the ports of net.ipv4.ip_local_port_range, 32768 to 60999
+// (Documentation/networking/ip-sysctl).
 const (
 	linuxFileDescriptors = 4096
 	linuxEphemeralPorts  = 60999 - 32768 + 1
@@ -38,14 +38,14 @@ const (
 // (TCP_TIMEWAIT_LEN).
 const timeWait = 60 * time.Second
 
-// peakHeadroom is the least ratio of a planned pool to the most places that were in use at once.
+// peakHeadroom is the lowest ratio of the planned places to PlanInput.Peak.
 const peakHeadroom = 1.2
 
 // ownFileDescriptors is a reserve for files other than connections: listeners, epoll, DNS sockets,
 // certificates, logs.
 const ownFileDescriptors = 64
 
-// DefaultPlanInput returns a PlanInput without the rate, the two quantiles and the replicas.
+// DefaultPlanInput returns a PlanInput in which only Rate, P50, P99 and Replicas are still to be set.
 func DefaultPlanInput() PlanInput {
 	return PlanInput{
 		WaitingShare:    DefaultWaitingShare,
@@ -62,29 +62,28 @@ func DefaultPlanInput() PlanInput {
 type PlanResult struct {
 	Rate     float64       // requests per second
 	MeanHold time.Duration // W
-	Load     float64       // L = Rate × MeanHold, places in use on average
+	Load     float64       // L = Rate × MeanHold, the mean number of places in use
 
-	Places       int           // N by exact Erlang C, or more if the peak needs them: pool.max_conns over HTTP/1
+	Places       int           // N by exact Erlang C, or more if the peak needs more: pool.max_conns over HTTP/1
 	Saturation   float64       // L/N, the expected mean of pool_saturation_ratio
-	WaitingShare float64       // share of requests that wait with N places, at most the allowed share
-	MeanWait     time.Duration // over all requests, including those that do not wait
+	WaitingShare float64       // share of requests that wait with N places; at most PlanInput.WaitingShare
+	MeanWait     time.Duration // mean over all requests, including those that do not wait
 	FullRate     float64       // requests per second that fill N places if W stays the same
-	SlowHold     time.Duration // the W of the next field
+	SlowHold     time.Duration // PlanInput.SlowHold, or its default
 	SlowFullRate float64       // requests per second that fill N places when W is SlowHold
 
-	// The rule of thumb, L + 2·√L, and its rate, to compare with the exact figures. Both are
-	// unrounded.
+	// Places and rate by the rule of thumb L + 2·√L, to compare with the exact figures. Both are unrounded.
 	RulePlaces       float64
 	RuleSlowFullRate float64 // requests per second that fill RulePlaces when W is SlowHold
 
-	HTTP2Conns      int // the fewest that carry N requests at once
-	HTTP2GrownConns int // pool.max_http2_conns with which no connection is more than half full
+	HTTP2Conns      int // the smallest number of connections that carry N requests at once
+	HTTP2GrownConns int // the lowest pool.max_http2_conns with which no connection is more than half full
 
 	FileDescriptors int // needed by this SSP over HTTP/1, including its clients' connections
-	PortsPerAddress int // used by HTTP/1 on one source address towards one address of the SSP
+	PortsPerAddress int // needed by HTTP/1 on one source address, towards one address of the SSP
 
-	// Warnings are the limits of the system that the plan exceeds. Each names the need, the limit
-	// and the setting to change.
+	// Warnings has a sentence for each limit of the system that the plan exceeds. It names the need, the limit and
+	// the setting to change.
 	Warnings []string
 }
 
@@ -122,15 +121,15 @@ func Plan(in PlanInput) (PlanResult, error) {
 	return r, nil
 }
 
-// portsPerAddress counts the ports of connections between one source address and one address of the
-// SSP. It counts open connections, and connections that closed because of their age within
-// timeWait. Each such pair of addresses has its own port range.
+// portsPerAddress counts the ports of connections between one source address and one address of the SSP. It counts
+// open connections, and connections that were closed because of their age within the last timeWait. Each pair of a
+// source address and an SSP address has a port range of its own.
 func (in PlanInput) portsPerAddress(places int) int {
-	replicas, own := 1, in.LocalAddresses
-	if in.SourceAddresses > 0 { // behind a NAT, the NAT's addresses count
-		replicas, own = divideUp(in.Replicas, in.SourceAddresses), 1
+	replicas, sources := 1, in.LocalAddresses
+	if in.SourceAddresses > 0 { // behind a NAT, the source addresses are the NAT's
+		replicas, sources = divideUp(in.Replicas, in.SourceAddresses), 1
 	}
-	open := float64(divideUp(places*replicas, in.SSPAddresses*own))
+	open := float64(divideUp(places*replicas, in.SSPAddresses*sources))
 	closing := 0.0
 	if in.MaxAge > 0 {
 		closing = open * timeWait.Seconds() / in.MaxAge.Seconds()

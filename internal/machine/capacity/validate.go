@@ -13,14 +13,14 @@ import (
 const (
 	minRate     = 0.001
 	maxRate     = 1e9
-	maxLoad     = maxPlaces / 2 // so that Places finds a number for any share
+	maxLoad     = maxPlaces / 2 // so that Places finds a number for any waiting share
 	maxReplicas = 1_000_000
 	maxHold     = time.Hour
 	maxCount    = 1_000_000_000 // connections, descriptors, streams, addresses
 )
 
-// inputErrors collects an error for each invalid number of one PlanInput. It names the number as in
-// PlanInput, and says the rule for it, with the reason if that is not obvious.
+// inputErrors collects an error for each invalid number of one PlanInput. The error names the number's flag, and
+// states the rule that the number breaks, with the reason if that is not obvious.
 type inputErrors []error
 
 // check adds an error unless ok, and returns ok.
@@ -35,8 +35,8 @@ func (e *inputErrors) hold(name string, v time.Duration) bool {
 	return e.check(v > 0 && v <= maxHold, name, v, "must be above 0 and at most %v", maxHold)
 }
 
-func (e *inputErrors) count(name string, v, least, most int) bool {
-	return e.check(v >= least && v <= most, name, v, "must be between %d and %d", least, most)
+func (e *inputErrors) count(name string, v, lowest, highest int) bool {
+	return e.check(v >= lowest && v <= highest, name, v, "must be between %d and %d", lowest, highest)
 }
 
 // validate returns all errors, joined, or nil. NaN is invalid.

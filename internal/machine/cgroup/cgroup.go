@@ -1,5 +1,5 @@
-// Package cgroup reads what Linux says about the CPU of the process's control group, in version 1 and
-// version 2. On another system, and where a file is missing, nothing is known.
+// Package cgroup reads the CPU limits and the CPU shortage of the process's control group, of version 1 or 2, from
+// Linux's files. On another system, or if a file is missing, the methods report that they know nothing.
 package cgroup
 
 import (
@@ -13,12 +13,12 @@ import (
 // Group is the control group of the process. The zero value knows nothing.
 type Group struct {
 	files fs.FS
-	root  string // where its hierarchy is mounted
-	dir   string // of the group; below root, or root
+	root  string // mount point of the group's hierarchy
+	dir   string // directory of the group: root, or below root
 	v1    bool
 }
 
-// The usual mount points, relative to the root of the file system.
+// The usual mount points of the hierarchies, relative to the root of the file system.
 const (
 	mountV2 = "sys/fs/cgroup"
 	mountV1 = "sys/fs/cgroup/cpu"
@@ -50,8 +50,8 @@ func Own(files fs.FS) Group {
 	return Group{files: files}
 }
 
-// Throttled returns for how many seconds in all the group had no CPU because of its limit. ok is false
-// if that is unknown.
+// Throttled returns the total time, in seconds, for which the group's limit kept it from running. ok is false if the
+// time is unknown.
 func (g Group) Throttled() (seconds float64, ok bool) {
 	if g.v1 {
 		ns, ok := g.value(g.dir, "cpu.stat", "throttled_time ")
@@ -61,8 +61,8 @@ func (g Group) Throttled() (seconds float64, ok bool) {
 	return us / 1e6, ok
 }
 
-// Pressure returns the share of the last 10 seconds in which a task of the group, or of the machine,
-// waited for a CPU. ok is false if that is unknown. https://docs.kernel.org/accounting/psi.html
+// Pressure returns the share of the last 10 seconds in which a task of the group, or of the machine, waited for a
+// CPU. ok is false if the share is unknown. https://docs.kernel.org/accounting/psi.html
 func (g Group) Pressure() (share float64, ok bool) {
 	percent, ok := g.value(g.dir, "cpu.pressure", "some avg10=")
 	if !ok {
@@ -71,20 +71,20 @@ func (g Group) Pressure() (share float64, ok bool) {
 	return percent / 100, ok
 }
 
-// ParentCPUs returns how many CPUs the parents of the group allow, and the directory of the parent that
-// allows the least. It is "" if none has a limit, or none can be seen.
+// ParentCPUs returns the lowest CPU limit among the group's parents, in CPUs, and the directory of the parent that
+// sets it. The directory is "" if no parent has a limit, or no parent is visible.
 func (g Group) ParentCPUs() (n float64, parent string) {
 	n = math.Inf(1)
 	for dir := g.dir; dir != g.root; {
 		dir = path.Dir(dir)
-		if is, ok := g.limit(dir); ok && is < n {
-			n, parent = is, "/"+dir
+		if cpus, ok := g.limit(dir); ok && cpus < n {
+			n, parent = cpus, "/"+dir
 		}
 	}
 	return n, parent
 }
 
-// limit returns the CPUs that the group in dir allows itself.
+// limit returns the CPU limit, in CPUs, that the group in dir sets itself, without its parents' limits.
 func (g Group) limit(dir string) (n float64, ok bool) {
 	var quota, period float64
 	if g.v1 {
@@ -92,14 +92,14 @@ func (g Group) limit(dir string) (n float64, ok bool) {
 		period, _ = g.value(dir, "cpu.cfs_period_us", "")
 	} else {
 		text, _ := fs.ReadFile(g.files, path.Join(dir, "cpu.max"))
-		most, of, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
-		quota, _ = strconv.ParseFloat(most, 64) // "max" for no limit
-		period, _ = strconv.ParseFloat(of, 64)
+		quotaText, periodText, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
+		quota, _ = strconv.ParseFloat(quotaText, 64) // "max" for no limit
+		period, _ = strconv.ParseFloat(periodText, 64)
 	}
 	return quota / period, quota > 0 && period > 0
 }
 
-// value returns the number behind the prefix of a line.
+// value returns the number that follows prefix, from the first line of the file that begins with prefix.
 func (g Group) value(dir, file, prefix string) (n float64, ok bool) {
 	if g.files == nil || dir == "" {
 		return 0, false

@@ -10,14 +10,14 @@ import (
 	"syscall"
 )
 
-// maxBytes is the most that a configuration, or a file that it names, may hold.
+// maxBytes is the largest size of a configuration, and of a file that a configuration names.
 const maxBytes = 1 << 20
 
-// Content identifies the state of files: by name, a digest of the content or the reason why the file
-// cannot be read. It is "" if this process could not look, since it may open no more files.
+// Content maps the name of each file to its state: a digest of what the file holds, or the reason why the file cannot
+// be read. The state is "" if this process could not look, because it has no free file descriptor.
 type Content map[string]string
 
-// Look returns the content of the files now.
+// Look reads the files, and returns their states.
 func Look(files []string) Content {
 	c := make(Content, len(files))
 	for _, name := range files {
@@ -34,8 +34,8 @@ func Look(files []string) Content {
 	return c
 }
 
-// Update looks at the files of c. It reports whether the content of one of them has changed, and
-// returns the new content. A file at which this process could not look has not changed.
+// Update reads the files of c again. It returns their new states, and reports whether a state has changed. A file at
+// which this process could not look keeps its old state.
 func (c Content) Update() (now Content, changed bool) {
 	now = Look(slices.Collect(maps.Keys(c)))
 	for name, known := range c {

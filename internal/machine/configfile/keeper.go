@@ -7,18 +7,18 @@ import (
 	"sync/atomic"
 )
 
-// Keeper keeps the content of TLS files, so that a running process can use renewed ones. Invalid
-// files change nothing.
+// Keeper holds the last valid content of TLS files, so that a running process can use renewed certificates. Files
+// that have become invalid do not replace that content.
 type Keeper struct {
 	files   TLSFiles
 	current atomic.Pointer[Material] // never nil
-	good    atomic.Bool
+	valid   atomic.Bool
 
 	mu   sync.Mutex       // guards seen; held while files are read
-	seen map[string]stamp // of the files when they were last read
+	seen map[string]stamp // file system's records of the files, from when the files were last read
 }
 
-// Keep reads the files, which must be valid.
+// Keep reads the files, and returns an error if they are not valid.
 func Keep(files TLSFiles) (*Keeper, error) {
 	k := &Keeper{files: files, seen: stampsOf(files.names())}
 	m, err := files.Load()
@@ -26,18 +26,18 @@ func Keep(files TLSFiles) (*Keeper, error) {
 		return nil, err
 	}
 	k.current.Store(m)
-	k.good.Store(true)
+	k.valid.Store(true)
 	return k, nil
 }
 
 // Current returns the content of the files when they were last valid.
 func (k *Keeper) Current() *Material { return k.current.Load() }
 
-// Good reports whether the files were valid when they were last read.
-func (k *Keeper) Good() bool { return k.good.Load() }
+// Valid reports whether the files were valid when they were last read.
+func (k *Keeper) Valid() bool { return k.valid.Load() }
 
-// Reload reads the files now. changed reports whether Current is new. If TLSFiles.Load fails,
-// Reload returns its error and Current stays.
+// Reload reads the files now. changed reports whether Current has changed. If TLSFiles.Load fails, Reload returns the
+// error of Load, and Current stays as it was.
 func (k *Keeper) Reload() (changed bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -45,9 +45,9 @@ func (k *Keeper) Reload() (changed bool, err error) {
 }
 
 func (k *Keeper) reloadLocked() (changed bool, err error) {
-	k.seen = stampsOf(k.files.names()) // taken first, so that the next look finds a change made meanwhile
+	k.seen = stampsOf(k.files.names()) // taken before the files are read, so that the next Check notices a change during the reading
 	m, err := k.files.Load()
-	k.good.Store(err == nil)
+	k.valid.Store(err == nil)
 	if err != nil || m.Digest == k.Current().Digest {
 		return false, err
 	}
@@ -55,9 +55,8 @@ func (k *Keeper) reloadLocked() (changed bool, err error) {
 	return true, nil
 }
 
-// Check is Reload if the file system shows that a file changed since it was last
-// read, so it reports an invalid version once. It returns at once while another
-// goroutine reads the files.
+// Check calls Reload if the file system's records show that a file has changed since the files were last read. So it
+// reports an invalid version once. While another goroutine reads the files, Check returns without doing anything.
 func (k *Keeper) Check() (changed bool, err error) {
 	if !k.mu.TryLock() {
 		return false, nil

@@ -49,7 +49,7 @@ func TestLoadReportsEachFileThatIsNotValid(t *testing.T) {
 	}{
 		{good, ""},
 		{TLSFiles{}, ""},
-		{TLSFiles{Cert: good.Cert, Key: other.Key}, "cert_file does not go with key_file " + other.Key},
+		{TLSFiles{Cert: good.Cert, Key: other.Key}, "cert_file does not match key_file " + other.Key},
 		{TLSFiles{Cert: dir, Key: dir + "/missing", CA: file("empty", "")}, "cert_file must be a regular file|key_file cannot be read: no such file|ca_file must not be empty"},
 		{TLSFiles{CA: file("large", strings.Repeat("x", maxBytes+1))}, "ca_file must not be larger than 1048576 bytes"},
 		{TLSFiles{CA: file("none", "nothing")}, "ca_file must hold a certificate in PEM"},
@@ -106,11 +106,11 @@ func TestCheckLoadsAChangeOnceAndKeepsValidMaterial(t *testing.T) {
 	testsupport.NoError(t, err)
 	write(t, files.Key, "broken")
 	check("a broken key", false, true)
-	testsupport.True(t, !k.Good(), "broken files are good")
+	testsupport.True(t, !k.Valid(), "broken files are good")
 	check("the same broken key again", false, false)
 	write(t, files.Key, string(content))
 	check("the key as before", false, false)
-	testsupport.True(t, k.Good(), "the files that are in use are not good")
+	testsupport.True(t, k.Valid(), "the files that are in use are not good")
 	later := time.Now().Add(time.Hour)
 	testsupport.NoError(t, os.Chtimes(files.Cert, later, later))
 	check("another time, the same content", false, false)

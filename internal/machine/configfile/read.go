@@ -16,13 +16,13 @@ import (
 
 // Error is an error of a file. Its text names the file.
 type Error struct {
-	// Key is the last word of the setting that names the file, such as "cert_file";
-	// "" if the caller knows it.
+	// Key is the last word of the setting that names the file, such as "cert_file"; "" if the error comes from a
+	// function that does not know the setting.
 	Key  string
 	File string
 	Rule string // the rule that the file breaks, such as "must be a regular file"
 
-	cause error // of the file system, nil for none
+	cause error // the file system's error; nil = none
 }
 
 // Unwrap returns the error of the file system, or nil.
@@ -31,9 +31,9 @@ func (e *Error) Unwrap() error { return e.cause }
 // Error is one line: file and rule.
 func (e *Error) Error() string { return e.File + ": " + e.Rule }
 
-// Read returns the content of a regular file of at most limit bytes. It never waits for a writer, and
-// waits at most patience for the file system. It opens no other kind of file: a device could do
-// anything. The error is an *Error.
+// Read returns the content of a regular file of at most limit bytes. It never waits for a writer, and waits at most
+// patience for the file system. It does not open a file of another kind, since opening a device may have effects. The
+// error is an *Error.
 func Read(name string, limit int64) ([]byte, error) {
 	data, err := ReadStart(name, limit+1)
 	if err != nil {
@@ -47,29 +47,30 @@ func Read(name string, limit int64) ([]byte, error) {
 
 // ReadStart is Read for the first n bytes of a file of any size.
 func ReadStart(name string, n int64) ([]byte, error) {
-	return within(name, func() ([]byte, error) { return readStart(name, n) })
+	return callWithPatience(name, func() ([]byte, error) { return readStart(name, n) })
 }
 
 // Stat is os.Stat, but it waits at most patience for the file system.
 func Stat(name string) (fs.FileInfo, error) {
-	return within(name, func() (fs.FileInfo, error) { return os.Stat(name) })
+	return callWithPatience(name, func() (fs.FileInfo, error) { return os.Stat(name) })
 }
 
-// patience is how long a call may wait for a file system. If the server of a network file system is
-// gone, no call returns, not even Stat.
+// patience is how long a call may wait for a file system. If the server of a network file system has disappeared,
+// system calls never return, not even stat.
 const patience = 5 * time.Second
 
-// hung has the names of the files whose file systems do not respond. Each blocked call needs a thread, so
-// there is no other call for such a file before the first one has returned.
-var hung sync.Map
+// unresponsive holds the names of files whose file system has not responded within patience. Each blocked call
+// occupies a thread, so no further call is made for such a file until the blocked call has returned.
+var unresponsive sync.Map
 
-// within returns the result of call, which uses the file called name, or an *Error after patience.
-func within[T any](name string, call func() (T, error)) (T, error) {
+// callWithPatience returns the result of call, which uses the file called name. If call has not returned after
+// patience, it returns an *Error.
+func callWithPatience[T any](name string, call func() (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
 	}
-	if _, still := hung.Load(name); !still {
+	if _, hanging := unresponsive.Load(name); !hanging {
 		done := make(chan result, 1)
 		go func() {
 			v, err := call()
@@ -79,15 +80,15 @@ func within[T any](name string, call func() (T, error)) (T, error) {
 		case r := <-done:
 			return r.value, r.err
 		case <-time.After(patience):
-			hung.Store(name, nil)
+			unresponsive.Store(name, nil)
 			go func() {
 				<-done
-				hung.Delete(name)
+				unresponsive.Delete(name)
 			}()
 		}
 	}
-	var none T
-	return none, &Error{File: name, Rule: fmt.Sprintf("cannot be read: its file system has not responded for %v", patience)}
+	var zero T
+	return zero, &Error{File: name, Rule: fmt.Sprintf("cannot be read: its file system has not responded for %v", patience)}
 }
 
 func readStart(name string, n int64) ([]byte, error) {
@@ -98,12 +99,12 @@ func readStart(name string, n int64) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, &Error{File: name, Rule: "must be a regular file"}
 	}
-	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a pipe by now
+	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // O_NONBLOCK, since the file may have been replaced by a pipe after Stat
 	if err != nil {
 		return nil, unreadable(name, err)
 	}
 	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(unwaiting{file}, n))
+	data, err := io.ReadAll(io.LimitReader(nonblockingFile{file}, n))
 	if errors.Is(err, syscall.EAGAIN) {
 		return nil, &Error{File: name, Rule: "must be a file that is read without waiting", cause: err}
 	}
@@ -113,11 +114,11 @@ func readStart(name string, n int64) ([]byte, error) {
 	return data, nil
 }
 
-// unwaiting reads a file that was opened with O_NONBLOCK. Where a read would wait, it returns EAGAIN:
-// Linux has files that count as regular and never end, such as /proc/kmsg.
-type unwaiting struct{ file *os.File }
+// nonblockingFile reads a file that was opened with O_NONBLOCK. A read that would wait returns EAGAIN, unlike a read
+// of os.File: Linux has regular files that never end, such as /proc/kmsg.
+type nonblockingFile struct{ file *os.File }
 
-func (u unwaiting) Read(p []byte) (n int, err error) {
+func (u nonblockingFile) Read(p []byte) (n int, err error) {
 	conn, err := u.file.SyscallConn()
 	if err != nil {
 		return 0, err
@@ -125,7 +126,7 @@ func (u unwaiting) Read(p []byte) (n int, err error) {
 	var failed error
 	err = conn.Read(func(fd uintptr) bool {
 		n, failed = syscall.Read(int(fd), p)
-		return true // os.File.Read would wait after EAGAIN
+		return true // done, even after EAGAIN, for which os.File.Read would wait
 	})
 	switch {
 	case err != nil:
@@ -140,10 +141,10 @@ func (u unwaiting) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// unreadable wraps an error of the file system, so that the file's name is in it once.
+// unreadable wraps an error of the file system. It removes the file's name from the error, since Error adds the name.
 func unreadable(name string, err error) error {
-	if at := new(fs.PathError); errors.As(err, &at) {
-		err = at.Err
+	if pathError := new(fs.PathError); errors.As(err, &pathError) {
+		err = pathError.Err
 	}
 	return &Error{File: name, Rule: "cannot be read: " + err.Error(), cause: err}
 }

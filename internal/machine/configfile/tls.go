@@ -13,9 +13,9 @@ import (
 
 // TLSFiles names the files of one side of TLS, all in PEM. "" means none.
 type TLSFiles struct {
-	Cert string // the certificate and its intermediate certificates
-	Key  string // set if and only if Cert is
-	CA   string // authorities of the other side's certificates
+	Cert string // the certificate, followed by the intermediate certificates
+	Key  string // the key of Cert; set if and only if Cert is set
+	CA   string // the authorities that the peer's certificate must come from
 }
 
 // Material is the content of TLSFiles. It never changes.
@@ -26,7 +26,7 @@ type Material struct {
 	Digest, AuthoritiesDigest [sha256.Size]byte
 }
 
-// Load reads the files. The error joins an *Error for each file that is not valid.
+// Load reads the files. The error joins an *Error for each invalid file.
 func (f TLSFiles) Load() (*Material, error) {
 	m := new(Material)
 	var errs []error
@@ -55,7 +55,7 @@ func (f TLSFiles) Load() (*Material, error) {
 	if len(cert) > 0 && len(key) > 0 {
 		pair, err := tls.X509KeyPair(cert, key)
 		if err != nil {
-			fail("cert_file", f.Cert, "does not go with key_file "+f.Key+": "+err.Error())
+			fail("cert_file", f.Cert, "does not match key_file "+f.Key+": "+err.Error())
 		}
 		m.Certificate = &pair
 	}
@@ -70,9 +70,9 @@ func (f TLSFiles) Load() (*Material, error) {
 	return m, errors.Join(errs...)
 }
 
-// authorities reads certificates, or returns the rule that they break. Each PEM block must be a
-// valid certificate. If a block were skipped, the missing authority would show only when the other
-// side uses it.
+// authorities returns the certificates of data, or the rule that data breaks. Each PEM block must be a valid
+// certificate. If a block were skipped, the missing authority would be noticed only when a peer presents a
+// certificate that the authority has signed.
 func authorities(data []byte) (pool *x509.CertPool, rule string) {
 	pool = x509.NewCertPool()
 	for n := 1; ; n++ {
@@ -95,8 +95,8 @@ func authorities(data []byte) (pool *x509.CertPool, rule string) {
 	}
 }
 
-// pemRule returns the rule that data breaks, "" for none: pem.Decode must not skip a block, and no key is
-// encrypted. A block that is skipped would be a certificate of the chain or an authority that is missing.
+// pemRule returns the rule that data breaks, or "". The rules are that pem.Decode skips no block, and that no key is
+// encrypted. A skipped block would mean that a certificate of the chain, or an authority, is missing.
 func pemRule(data []byte) string {
 	switch {
 	case bytes.HasPrefix(data, []byte("\xef\xbb\xbf")):
@@ -130,5 +130,5 @@ func pemRule(data []byte) string {
 	}
 }
 
-// lineOf returns the number of the line that has the byte of data at the given offset.
+// lineOf returns the number of the line that holds data[at].
 func lineOf(data []byte, at int) int { return 1 + bytes.Count(data[:at], []byte("\n")) }

@@ -8,35 +8,35 @@ import (
 	"time"
 )
 
-// WatchEvery is the time between two looks at the file system's records of watched files.
+// WatchEvery is the time between two polls, in which the file system's records of the watched files are compared.
 const WatchEvery = time.Second
 
-// readEvery is the number of polls after which the watched files are read in any case: a record may
-// stay the same although the content changes. Files that change without end are read after twice as
-// many polls.
+// readEvery is the number of polls after which the watched files are read even if no record has changed, since
+// content may change without its record. Files whose records never settle are read after twice as many polls.
 const readEvery = 10
 
-// Watcher watches files that may be replaced, or reached through symbolic links, such as Kubernetes'
-// volumes. It polls, since network file systems and mounts of single files raise no events.
+// Watcher watches files that may be replaced, or reached through symbolic links, as in Kubernetes' volumes. It polls,
+// since network file systems and mounts of single files send no notifications.
 type Watcher struct {
 	files atomic.Pointer[[]string]
 }
 
-// Watch replaces the files that are watched. Call it before Run, and then at any time.
+// Watch sets the files to watch, in place of the previous ones. It must be called once before Run, and may be called
+// again at any time.
 func (w *Watcher) Watch(files []string) {
 	files = slices.Clone(files)
 	w.files.Store(&files)
 }
 
-// Run calls look once at first, and then when the files of Watch may have changed, until ctx ends.
-// look must find out whether they did; see Look.
+// Run calls look once at the start, and then each time that the watched files may have changed, until ctx ends. look
+// must find out whether they have; see Look.
 func (w *Watcher) Run(ctx context.Context, look func()) {
 	look()
 	poll(ctx, func() []string { return *w.files.Load() }, look)
 }
 
-// poll calls look when the records of files have changed, until ctx ends. An editor or a kubelet
-// changes files in several steps, so poll waits until two records in a row are the same.
+// poll calls look when the records of files have changed, until ctx ends. An editor or a kubelet changes files in
+// several steps, so poll waits until the records are the same in two polls in a row.
 func poll(ctx context.Context, files func() []string, look func()) {
 	tick := time.NewTicker(WatchEvery)
 	defer tick.Stop()
@@ -57,7 +57,7 @@ func poll(ctx context.Context, files func() []string, look func()) {
 	}
 }
 
-// stamp is the file system's record of a file.
+// stamp is what the file system records about a file.
 type stamp struct {
 	id       FileID
 	size     int64

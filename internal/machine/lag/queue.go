@@ -7,22 +7,23 @@ import (
 	"syscall"
 )
 
-// Queue is what a request waits in for CPU: the goroutines that are ready, and behind them the sockets
-// that are ready, in the order of the kernel.
+// Queue stands for what a request waits behind for CPU: the goroutines that are ready, and after them the sockets
+// that are ready, in the kernel's order.
 //
-// Go asks its poller for a part of these sockets when no goroutine is ready, or after 10 ms. So with
-// 1,000 busy clients, requests wait for 160 ms, while a goroutine that yields waits for 3 ms.
+// Go asks its poller for some of the ready sockets when no goroutine is ready, or after 10 ms. So with 1,000 busy
+// clients, requests wait for 160 ms in the kernel, while a goroutine that only yields waits for 3 ms. Pass waits for
+// both.
 type Queue struct {
-	r, w *os.File // a pipe; nil if the process may open no more files
-	raw  syscall.RawConn
-	next func(fd uintptr) (done bool) // step; stored once to save an allocation
+	r, w     *os.File // a pipe; nil if no file descriptor was free
+	raw      syscall.RawConn
+	stepFunc func(fd uintptr) (done bool) // the method value step, stored to save an allocation a call
 
-	mu      sync.Mutex // held by Pass; guards the fields below
+	mu      sync.Mutex // held during Pass; guards the fields below
 	written bool
 	byte    [1]byte
 }
 
-// NewQueue returns a queue. Close releases its two files.
+// NewQueue returns a queue. It holds two file descriptors until Close.
 func NewQueue() *Queue {
 	q := new(Queue)
 	r, w, err := os.Pipe()
@@ -35,24 +36,25 @@ func NewQueue() *Queue {
 		w.Close()
 		return q
 	}
-	q.r, q.w, q.next = r, w, q.step
+	q.r, q.w, q.stepFunc = r, w, q.step
 	return q
 }
 
-// Pass waits until all goroutines and sockets that are ready now have had their turn. Calls wait
-// for each other: a goroutine that ends may be in one while the next one begins.
+// Pass waits until all goroutines and sockets that are ready now have had their turn. Concurrent calls run one after
+// the other: the meter's previous goroutine may still be in Pass when its next goroutine calls it.
 func (q *Queue) Pass() {
 	if q.raw != nil {
 		q.mu.Lock()
 		q.written = false
-		q.raw.Read(q.next) //nolint:errcheck // the pipe was closed
+		q.raw.Read(q.stepFunc) //nolint:errcheck // the error says only that the pipe is closed
 		q.mu.Unlock()
 	}
-	runtime.Gosched() // behind the sockets that Go took together with the pipe
+	runtime.Gosched() // waits for the sockets that Go's poller returned together with the pipe
 }
 
-// step makes the pipe readable when it is first called, and waits for the poller nevertheless. So the
-// pipe stands behind all sockets that were readable before it.
+// step is called by RawConn.Read, first at once, then each time that the poller says that the pipe is readable. The
+// first call makes the pipe readable but asks to wait, so that the poller reports the pipe after all sockets that
+// were readable before.
 func (q *Queue) step(fd uintptr) (done bool) {
 	if !q.written {
 		q.written = true
@@ -63,7 +65,7 @@ func (q *Queue) step(fd uintptr) (done bool) {
 	return err != syscall.EAGAIN
 }
 
-// Close releases the files. From then on Pass returns at once.
+// Close closes the file descriptors. From then on Pass returns at once.
 func (q *Queue) Close() {
 	if q.raw != nil {
 		q.r.Close()

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// MostExtra bounds by how much the lag extends a timeout.
+// MostExtra is the longest time by which lag extends a timeout.
 const MostExtra = 10 * time.Second
 
-// ErrTooMuch is the error of a context of WithTimeout that would have been extended by more than
-// MostExtra. It says nothing about the peer.
+// ErrTooMuch is the error of a context of WithTimeout that lag would have extended by more than MostExtra. It does
+// not blame the peer.
 var ErrTooMuch = errors.New("adbuffer had too little CPU")
 
-// WithTimeout is context.WithTimeout, except that lag does not count: the context ends when this
-// process has run for d, with the error context.DeadlineExceeded. It has no Deadline of its own. The
-// meter is in use until the caller cancels the context.
+// WithTimeout is like context.WithTimeout, except that lag does not count: the context ends with
+// context.DeadlineExceeded when this process has run for d. The context's Deadline is that of parent. The meter stays
+// in use until the context has ended.
 func (m *Meter) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	m.Start()
 	ctx, cancel := context.WithCancelCause(parent)
@@ -29,7 +29,7 @@ func (m *Meter) WithTimeout(parent context.Context, d time.Duration) (context.Co
 	return timeoutContext{ctx}, func() { cancel(nil) }
 }
 
-// wait returns nil when ctx has ended, and an error when d is over.
+// wait waits until ctx has ended, and returns nil, or until s has run for d, and returns an error.
 func (s Span) wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -40,20 +40,20 @@ func (s Span) wait(ctx context.Context, d time.Duration) error {
 		case <-timer.C:
 		}
 		now := time.Now()
-		left := s.Left(d, now)
+		remaining := s.Left(d, now)
 		switch {
-		case left == 0 && s.lastChance(ctx):
+		case remaining == 0 && s.lastChance(ctx):
 			return nil
-		case left == 0:
+		case remaining == 0:
 			return context.DeadlineExceeded
-		case now.Sub(s.began) > d+MostExtra:
+		case now.Sub(s.start) > d+MostExtra:
 			return ErrTooMuch
 		}
-		timer.Reset(left)
+		timer.Reset(remaining)
 	}
 }
 
-// lastChance lets all goroutines run that are ready, and reports whether ctx has ended then.
+// lastChance lets all ready goroutines run, and then reports whether ctx has ended.
 func (s Span) lastChance(ctx context.Context) bool {
 	if s.meter != nil {
 		s.meter.yield()
@@ -61,23 +61,22 @@ func (s Span) lastChance(ctx context.Context) bool {
 	return ctx.Err() != nil
 }
 
-// Left returns how long to wait before the next look whether s has run for d; 0 means that it has.
+// Left returns how long to wait before asking again whether s has run for d; 0 means that it has.
 //
-// If there was lag, d is over one interval later: the runtime may find out that late that a socket is
-// ready.
+// After a lag, d is extended by one interval, since the runtime may notice a ready socket that much later.
 func (s Span) Left(d time.Duration, now time.Time) time.Duration {
-	left := d - s.Ran(now)
+	remaining := d - s.Ran(now)
 	if s.Lag(now) == 0 {
-		return max(left, 0)
+		return max(remaining, 0)
 	}
-	left += interval
-	if left <= tolerance {
+	remaining += interval
+	if remaining <= tolerance {
 		return 0
 	}
-	return max(left, interval) // while the process does not run, left does not fall
+	return max(remaining, interval) // remaining does not shrink while the process does not run
 }
 
-// timeoutContext is a context whose error is the cause of its end.
+// timeoutContext is a context whose Err is its Cause.
 type timeoutContext struct{ context.Context }
 
 func (c timeoutContext) Err() error {

@@ -2,76 +2,78 @@ package lag
 
 import "time"
 
-// windowLength is the least length of a window. A window has two ticks or more, so that one late tick
-// is not a standing lag: the machine was suspended, or a collection of garbage stopped the process.
+// windowLength is the shortest length of a window. A window has at least two ticks, so that one late tick makes no
+// standing lag: it may mean that the machine was suspended, or that a garbage collection stopped the process.
 const windowLength = 100 * time.Millisecond
 
-// window finds the least lag of a tick within a window. If even that is long, requests wait all the
-// time, and not only behind a burst: the rule of CoDel (RFC 8289, section 3.2). Meter.mu guards it.
+// window finds the standing lag: the smallest lag of all ticks of a window. If even the smallest lag is long,
+// requests wait all the time, and not only behind a burst. This is the rule of CoDel (RFC 8289, section 3.2).
+// Meter.mu guards window.
 //
-// Under a lag of a second no tick ends within a window. The lag of the tick that is due is at least its
-// delay so far, and it counts instead. So a window takes 100 ms then too: a timer's function is not
-// behind the goroutines that are ready.
+// Under a lag of a second, no tick happens within 100 ms. Then timer ends the window, and the delay so far of the
+// tick that is due counts as its lag. The timer's function is on time, since it does not wait behind the ready
+// goroutines.
 type window struct {
-	observe func(least, length time.Duration) // nil = none
-	timer   *time.Timer                       // ends a window without a tick
+	observe func(minLag, length time.Duration) // called at the end of each window; nil = windows are not used
+	timer   *time.Timer                        // calls endOverdueWindow if no tick comes
 
-	// Times are since the meter's epoch, like the ticks.
-	began  time.Duration
-	ends   time.Duration // when timer is due
-	least  time.Duration
-	ticks  int
-	last   time.Duration // the lag of the last tick
-	lastAt time.Duration
+	// Times count from Meter.epoch.
+	start      time.Duration
+	timerDue   time.Duration // when timer fires
+	minLag     time.Duration
+	ticks      int
+	lastLag    time.Duration // the lag of the last tick
+	lastTickAt time.Duration
 }
 
-// OnWindow makes the meter call observe at the end of each window while it is in use: with the least
-// lag of the window, and the window's length of 100 ms or more. observe must not call the meter.
-// OnWindow must be called before the first Start.
-func (m *Meter) OnWindow(observe func(least, length time.Duration)) { m.window.observe = observe }
+// OnWindow makes the meter call observe at the end of each window, with the smallest lag of the window's ticks and
+// the length of the window, which is 100 ms or more. observe must not call the meter. OnWindow must be called before
+// the first Start or Watch.
+func (m *Meter) OnWindow(observe func(minLag, length time.Duration)) { m.window.observe = observe }
 
-func (w *window) begin(now time.Duration) { w.began, w.ticks = now, 0 }
+func (w *window) restart(now time.Duration) { w.start, w.ticks = now, 0 }
 
-// tick notes a tick that came late; the next one is due in next.
+// tick records a tick that was late by late. The next tick is due after next.
 func (w *window) tick(now, late, next time.Duration) {
 	if w.observe == nil {
 		return
 	}
 	w.arm(now, next+windowLength)
-	w.last, w.lastAt = late, now
+	w.lastLag, w.lastTickAt = late, now
 	w.ticks++
-	if w.ticks == 1 || late < w.least {
-		w.least = late
+	if w.ticks == 1 || late < w.minLag {
+		w.minLag = late
 	}
-	if w.ticks < 2 || now-w.began < windowLength {
+	if w.ticks < 2 || now-w.start < windowLength {
 		return
 	}
-	w.observe(w.least, now-w.began)
-	w.begin(now)
+	w.observe(w.minLag, now-w.start)
+	w.restart(now)
 }
 
 func (w *window) arm(now, after time.Duration) {
-	w.ends = now + after
+	w.timerDue = now + after
 	w.timer.Reset(after)
 }
 
-// overdue ends a window if its tick is late by windowLength.
-func (m *Meter) overdue() {
+// endOverdueWindow is called by window.timer. It ends the window if the tick that is due is late by windowLength or
+// more.
+func (m *Meter) endOverdueWindow() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.ended == nil {
+	if m.stop == nil {
 		return
 	}
 	w, now := &m.window, time.Since(m.epoch)
 	late := now - time.Duration(m.base.Load()+m.sum.Load())
-	if late < windowLength { // a tick came meanwhile
+	if late < windowLength { // a tick came before this function had the lock
 		return
 	}
-	// If this function is late too, the process did not run, and the tick is due only now.
-	if now-w.ends < windowLength/2 {
-		// A queue of requests shrinks by 1 ms in 1 ms, and not faster.
-		w.observe(max(late, w.last-(now-w.lastAt)), now-w.began)
-		w.begin(now)
+	// If this function is late too, the process was stopped as a whole, which says nothing about ready goroutines.
+	if now-w.timerDue < windowLength/2 {
+		// The lag of the last tick, minus the time since, is a lower bound: a queue shrinks by at most 1 ms in 1 ms.
+		w.observe(max(late, w.lastLag-(now-w.lastTickAt)), now-w.start)
+		w.restart(now)
 	}
 	w.arm(now, windowLength)
 }

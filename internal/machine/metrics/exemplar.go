@@ -10,15 +10,14 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// exemplars holds the last exemplar of each bucket: a value, and the trace of the request that it was observed
-// for. Most histograms have none, and use no memory for them.
+// exemplars holds the last exemplar of each bucket: a value, and the trace id of the request that the value belongs
+// to. Most histograms have no exemplars, and use no memory for them.
 type exemplars struct {
 	mu   sync.Mutex      // guards last
-	last []*dto.Exemplar // of each bucket, the last one above all bounds; nil for none. An entry never changes.
+	last []*dto.Exemplar // by bucket, ending with the bucket above all bounds; nil = no exemplar. An exemplar never changes.
 }
 
-// ObserveTraced counts d, and keeps it as its bucket's exemplar. It allocates: use it only for
-// traced requests.
+// ObserveTraced counts d, and makes it the exemplar of its bucket. It allocates, so it is only for traced requests.
 func (h *Histogram) ObserveTraced(d time.Duration, traceID [16]byte, at time.Time) {
 	h.ObserveDuration(d)
 	d = max(d, 0)

@@ -10,20 +10,20 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// Histogram counts durations in buckets, with two atomic additions for each. It is safe for concurrent
-// use, and is exported in seconds, with classic and native buckets.
+// Histogram counts durations in buckets. An observation costs two atomic additions. A Histogram is safe for
+// concurrent use, and is exported in seconds, with classic and native buckets.
 //
-// It is for what each request observes. client_golang's native histogram takes more than twice the CPU
-// (BenchmarkObserve), and its cores share cache lines; ARCHITECTURE.md has the figures. Here each core
-// counts in its own memory: see stripes. Others are made by NewDurations.
+// It is for what each request observes. A native histogram of client_golang takes more than twice the CPU
+// (BenchmarkObserve), and cores share its cache lines; ARCHITECTURE.md has the figures. In a Histogram, each core
+// counts in memory of its own: see stripes. NewDurations makes the histograms of rarer events.
 type Histogram struct {
 	*layout
 	stripes   stripes
 	exemplars exemplars
 }
 
-// NewDurations returns a histogram of client_golang for durations in seconds, with these buckets and the native
-// buckets of a Histogram. It is for what happens less often than a request.
+// NewDurations returns client_golang's histogram for durations in seconds, with these buckets and the native buckets
+// of a Histogram. It is for events that are rarer than requests.
 func NewDurations(buckets ...float64) prometheus.Histogram {
 	return prometheus.NewHistogram(prometheus.HistogramOpts{
 		Buckets: buckets, NativeHistogramBucketFactor: nativeFactor, NativeHistogramZeroThreshold: 20e-6,
@@ -33,35 +33,33 @@ func NewDurations(buckets ...float64) prometheus.Histogram {
 // Durations returns a histogram with the given upper bounds, which are inclusive and must ascend.
 func Durations(bounds ...time.Duration) *Histogram { return DurationsInParts(1, bounds...) }
 
-// DurationsInParts does the same as Durations, with at least parts fine buckets in each bucket. So
-// its quantiles are more precise.
+// DurationsInParts is Durations with at least parts fine buckets in each bucket, which makes quantiles more precise.
 func DurationsInParts(parts int, bounds ...time.Duration) *Histogram {
 	l := layoutOf(parts, bounds)
 	return &Histogram{layout: l, stripes: newStripes(firstCount + len(l.fine) + 1)}
 }
 
-// RequestDurations returns a histogram of durations with buckets around the usual deadlines of ad
-// requests: bidders get 80 to 1000 ms, and most respond within 250 ms. Each bucket is a series for each
-// SSP, so there are few. Quantiles of the page and native histograms use finer ones.
+// RequestDurations returns a histogram of durations with buckets around the usual deadlines of ad requests: bidders
+// get 80 to 1000 ms, and most respond within 250 ms. There are few buckets, since each bucket is a series for each
+// SSP. The quantiles of the page and the native buckets are finer.
 func RequestDurations() *Histogram {
 	const ms = time.Millisecond
 	return DurationsInParts(8, 10*ms, 20*ms, 50*ms, 100*ms, 200*ms, 300*ms, 500*ms, 1000*ms)
 }
 
-// ObserveDuration counts d. A negative d counts as zero; two clock readings by different goroutines may
-// produce it.
+// ObserveDuration counts d. A negative d counts as zero; clock readings of two goroutines may produce one.
 func (h *Histogram) ObserveDuration(d time.Duration) {
 	own := h.stripes.own()
 	v := max(int64(d), 0)
-	own[firstCount+h.at(v)].Add(1)
+	own[firstCount+h.fineBucket(v)].Add(1)
 	if sum := own[sumLow].Add(uint64(v)); int64(sum) >= sumCarry && own[sumLow].CompareAndSwap(sum, sum-sumCarry) {
 		own[sumHigh].Add(1) // a goroutine that loses this race leaves the carry to the next goroutine
 	}
 }
 
-// at returns the index of v's fine bucket. v is not negative.
-func (l *layout) at(v int64) int {
-	i := int(l.starts[bits.Len64(uint64(v))])
+// fineBucket returns the index of v's fine bucket. v must not be negative.
+func (l *layout) fineBucket(v int64) int {
+	i := int(l.firstFine[bits.Len64(uint64(v))])
 	for i < len(l.fine) && v > l.fine[i] {
 		i++
 	}
@@ -77,7 +75,7 @@ func (h *Histogram) Count() uint64 {
 	return n
 }
 
-// count returns how many durations are in fine bucket i; the last is above all bounds.
+// count returns how many durations are in fine bucket i. The last fine bucket is above all bounds.
 func (h *Histogram) count(i int) uint64 { return h.stripes.sum(firstCount + i) }
 
 // Sum returns the sum of all durations, in seconds.
@@ -89,7 +87,7 @@ func (h *Histogram) Sum() float64 {
 	return seconds(sum)
 }
 
-// Write fills in the histogram of a message of client_golang's data model.
+// Write writes the histogram into out. It is that method of prometheus.Metric.
 func (h *Histogram) Write(out *dto.Metric) error {
 	counts, exemplars := h.Counts(), h.exemplars.copy()
 	cumulative := h.cumulative(counts)
@@ -103,7 +101,7 @@ func (h *Histogram) Write(out *dto.Metric) error {
 		case i < len(h.exported):
 			b.UpperBound = &h.exported[i] // read only
 		case b.Exemplar == nil:
-			continue // every reader of the message adds this bucket
+			continue // readers add the bucket up to +Inf by themselves
 		default:
 			b.UpperBound = new(math.Inf(1))
 		}
@@ -114,11 +112,11 @@ func (h *Histogram) Write(out *dto.Metric) error {
 	return nil
 }
 
-// Counts holds the observations of a histogram up to some moment.
+// Counts holds the number of observations in each fine bucket of a histogram.
 type Counts []uint64
 
-// Counts returns the observations so far. It reads stripe by stripe, in the order of the memory: a
-// scrape reads some 50,000 buckets for each core.
+// Counts returns the observations so far. It reads stripe by stripe, in the order of memory, since a scrape reads
+// some 50,000 fine buckets for each core.
 func (h *Histogram) Counts() Counts {
 	sum := make(Counts, len(h.fine)+1)
 	for own := range h.stripes.all() {
@@ -130,7 +128,7 @@ func (h *Histogram) Counts() Counts {
 	return sum
 }
 
-// Sub returns the observations after the reading of before.
+// Sub returns the observations that were made after before was read.
 func (c Counts) Sub(before Counts) Counts {
 	since := slices.Clone(c)
 	for i := range before {
@@ -139,11 +137,12 @@ func (c Counts) Sub(before Counts) Counts {
 	return since
 }
 
-// Quantile returns QuantileOf for all observations so far.
+// Quantile is QuantileOf for all observations so far.
 func (h *Histogram) Quantile(q float64) float64 { return h.QuantileOf(q, h.Counts()) }
 
-// QuantileOf returns an upper bound of the q-quantile (0 < q < 1) of counts, in seconds. It is the bound of
-// the fine bucket in which the quantile falls, or the highest bound if it is above all. Without observations it is 0.
+// QuantileOf returns an upper bound of the q-quantile (0 < q < 1) of counts, in seconds. The upper bound is that of
+// the fine bucket into which the quantile falls, but at most the highest exported bound. Without observations the
+// result is 0.
 func (h *Histogram) QuantileOf(q float64, counts Counts) float64 {
 	var total, n uint64
 	for _, c := range counts {

@@ -104,7 +104,7 @@ func TestNothingIsLostUnderConcurrency(t *testing.T) {
 func TestStripesOfAllCoresAreAddedUp(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(6))
 	h, c := Durations(1, 2, 3), NewCounter()
-	n := len(h.stripes.words) / h.stripes.width
+	n := len(h.stripes.cells) / h.stripes.width
 	testsupport.MustTrue(t, n == 8 && h.stripes.mask == 7, "%d stripes, mask %d, for 6 cores", n, h.stripes.mask)
 	i := 0
 	for own := range h.stripes.all() {
@@ -112,7 +112,7 @@ func TestStripesOfAllCoresAreAddedUp(t *testing.T) {
 		own[sumLow].Add(uint64(i))
 		own[sumHigh].Add(1)
 		own[firstCount+i%4].Add(1)
-		c.stripes.words[(i-1)*c.stripes.width].Add(1)
+		c.stripes.cells[(i-1)*c.stripes.width].Add(1)
 	}
 	if h.Count() != 8 || h.Sum() != (36+8*float64(sumCarry))/1e9 || h.count(0) != 2 || c.Load() != 8 {
 		t.Errorf("count %d, sum %v, in the first bucket %d, counter %d", h.Count(), h.Sum(), h.count(0), c.Load())
@@ -135,7 +135,7 @@ func TestStripesOfAllCoresAreAddedUp(t *testing.T) {
 func TestStripesAreACacheLineApart(t *testing.T) {
 	for used := 1; used < 40; used++ {
 		s := newStripes(used)
-		testsupport.True(t, s.width-used >= lineWords && len(s.words) == (s.mask+1)*s.width, "%d words are %d apart, %d in all", used, s.width, len(s.words))
+		testsupport.True(t, s.width-used >= lineWords && len(s.cells) == (s.mask+1)*s.width, "%d words are %d apart, %d in all", used, s.width, len(s.cells))
 	}
 }
 

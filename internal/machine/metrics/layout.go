@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// layout holds the bounds of a histogram's buckets. It never changes, and histograms with the same
-// bounds share it.
+// layout holds the bounds of a histogram's buckets. It never changes, and histograms with the same bounds share a
+// layout.
 //
-// Values are counted in fine buckets. Each fine bucket is within one exported bucket, and within
-// one bucket of the native histogram, so that one addition counts for both.
+// Values are counted in fine buckets. Each fine bucket lies within one exported bucket and within one native bucket,
+// so that one addition counts for both.
 type layout struct {
-	bounds   []int64    // upper bounds in nanoseconds, inclusive, ascending
-	exported []float64  // bounds in seconds
-	fine     []int64    // upper bounds of the fine buckets
-	starts   [65]uint16 // index: number of bits of a value; the first fine bucket that the value may be in
-	whole    []int      // the last fine bucket of each exported bucket
-	native   *native
+	bounds    []int64    // upper bounds in nanoseconds, inclusive, ascending
+	exported  []float64  // the same bounds in seconds
+	fine      []int64    // upper bounds of the fine buckets, in nanoseconds, in nanoseconds
+	firstFine [65]uint16 // by the bit length of a value: the first fine bucket that may hold the value
+	lastFine  []int      // by exported bucket: its last fine bucket
+	native    *native
 }
 
-var layouts sync.Map // text to *layout; the code defines all bounds, so the map is bounded
+var layouts sync.Map // arguments of layoutOf, as text, to *layout; the map is small, since all bounds are constants
 
-// layoutOf returns the layout of bounds. Each bucket has at least parts fine buckets.
+// layoutOf returns the layout with these bounds and at least parts fine buckets in each bucket.
 func layoutOf(parts int, bounds []time.Duration) *layout {
 	key := fmt.Sprint(parts, bounds)
 	if l, ok := layouts.Load(key); ok {
@@ -55,24 +55,24 @@ func newLayout(parts int, bounds []time.Duration) *layout {
 	l.fine = append(l.fine, l.native.bounds...)
 	slices.Sort(l.fine)
 	l.fine = slices.Compact(l.fine)
-	for n := range l.starts {
-		least := int64(0)
+	for n := range l.firstFine {
+		lowest := int64(0)
 		if n > 0 {
-			least = int64(uint64(1) << (n - 1))
+			lowest = int64(uint64(1) << (n - 1))
 		}
 		if n == 64 {
-			least = math.MaxInt64 // no value has so many bits
+			lowest = math.MaxInt64 // no int64 has 64 significant bits
 		}
-		at, _ := slices.BinarySearch(l.fine, least)
-		l.starts[n] = uint16(at)
+		at, _ := slices.BinarySearch(l.fine, lowest)
+		l.firstFine[n] = uint16(at)
 	}
-	l.whole = l.indexes(l.bounds)
-	l.native.whole = l.indexes(l.native.bounds)
+	l.lastFine = l.fineIndexes(l.bounds)
+	l.native.lastFine = l.fineIndexes(l.native.bounds)
 	return l
 }
 
-// indexes returns the index of each bound in fine.
-func (l *layout) indexes(bounds []int64) []int {
+// fineIndexes returns the index of each bound in fine.
+func (l *layout) fineIndexes(bounds []int64) []int {
 	all := make([]int, len(bounds))
 	for i, b := range bounds {
 		all[i], _ = slices.BinarySearch(l.fine, b)
@@ -87,7 +87,7 @@ func seconds(ns float64) float64 { return ns / 1e9 }
 func (l *layout) cumulative(c Counts) []uint64 {
 	all := make([]uint64, 0, len(l.bounds)+1)
 	n, next := uint64(0), 0
-	for _, last := range l.whole {
+	for _, last := range l.lastFine {
 		for _, count := range c[next : last+1] {
 			n += count
 		}

@@ -69,8 +69,8 @@ func populations(h *dto.Histogram) (all [][2]int64) {
 func TestValuesFarAboveTheBoundsCountInTheLastNativeBucket(t *testing.T) {
 	h := Durations(ms, 8*time.Second)
 	h.ObserveDuration(time.Hour)
-	if got := populations(message(t, h)); !slices.Equal(got, [][2]int64{{3*perDoubling + beside, 1}}) { // 8 · 2^(8/4) s
-		t.Errorf("buckets %v, want one observation in bucket %d", got, 3*perDoubling+beside)
+	if got := populations(message(t, h)); !slices.Equal(got, [][2]int64{{3*bucketsPerDoubling + margin, 1}}) { // 8 · 2^(8/4) s
+		t.Errorf("buckets %v, want one observation in bucket %d", got, 3*bucketsPerDoubling+margin)
 	}
 }
 
@@ -78,14 +78,14 @@ func TestValuesFarAboveTheBoundsCountInTheLastNativeBucket(t *testing.T) {
 func TestFineBucketsDivideBothKindsOfBuckets(t *testing.T) {
 	h := DurationsInParts(4, bounds...)
 	for i := range h.fine {
-		if at := h.at(h.fine[i]); at != i {
+		if at := h.fineBucket(h.fine[i]); at != i {
 			t.Errorf("%d ns are in fine bucket %d, want %d", h.fine[i], at, i)
 		}
-		at := h.at(h.fine[i] + 1)
+		at := h.fineBucket(h.fine[i] + 1)
 		testsupport.True(t, at == i+1, "%d ns are in fine bucket %d, want %d", h.fine[i]+1, at, i+1)
 	}
-	if h.at(0) != 0 || h.at(math.MaxInt64) != len(h.fine) {
-		t.Errorf("0 is in bucket %d, and the longest duration in %d of %d", h.at(0), h.at(math.MaxInt64), len(h.fine))
+	if h.fineBucket(0) != 0 || h.fineBucket(math.MaxInt64) != len(h.fine) {
+		t.Errorf("0 is in bucket %d, and the longest duration in %d of %d", h.fineBucket(0), h.fineBucket(math.MaxInt64), len(h.fine))
 	}
 }
 

@@ -17,9 +17,9 @@ import (
 	"adbuffer/internal/machine/rates"
 )
 
-// PageOptions say how the page of /metrics is made.
+// PageOptions are the options of NewPage.
 type PageOptions struct {
-	// Acquire waits for the turn to compute; see package cpushare.
+	// Acquire waits for a Turn to compute; see package cpushare.
 	Acquire func() (Turn, error)
 	Errors  *log.Logger
 }
@@ -31,39 +31,40 @@ type Turn interface {
 }
 
 const (
-	// pageRate is how many snapshots are made in a second on average, and pageBurst how many at once. A
-	// scrape needs no token.
+	// pageRate is how many snapshots may be made in a second on average, and pageBurst how many at once. Scrapes are
+	// not limited, since they share snapshots.
 	pageRate  = 1
 	pageBurst = 4
-	// pageAge is how long a snapshot serves scrapes: until the next one may be made.
+	// pageAge is how long a snapshot serves scrapes: until the next snapshot may be made.
 	pageAge = time.Second / pageRate
 )
 
-// page is the handler of /metrics. All scrapes share its snapshots, and the responses of promhttp to them.
+// page is the handler of /metrics. All scrapes share its snapshots, and promhttp's responses that were made from
+// them.
 type page struct {
-	registry prometheus.Gatherer
-	opts     PageOptions
-	forms    http.Handler // promhttp's without any metric: its response says which form the client accepts
-	epoch    time.Time
-	bucket   rates.Bucket // of snapshots
+	registry   prometheus.Gatherer
+	opts       PageOptions
+	negotiator http.Handler // promhttp's handler without metrics, whose response tells which representation a client accepts
+	epoch      time.Time
+	bucket     rates.Bucket // limits how often snapshots are made
 
 	mu      sync.Mutex // held while a snapshot or a response is made; guards the fields below
-	current *snapshot  // nil = none, or it is too old
+	current *snapshot  // nil if it would be older than pageAge
 }
 
 // snapshot holds the series of one moment.
 type snapshot struct {
 	families  []*dto.MetricFamily
-	err       error // of Gather; some families may be there all the same
-	responses map[form]*response
+	err       error // the error of Gather, which may return families nevertheless
+	responses map[representation]*storedResponse
 }
 
 // Gather implements prometheus.Gatherer.
 func (s *snapshot) Gather() ([]*dto.MetricFamily, error) { return s.families, s.err }
 
-// form is what a client accepts. There are few, since each snapshot is encoded once for each. The escaping of
-// names that a client asks for changes nothing, since no name needs any.
-type form struct {
+// representation says how a response is encoded. A snapshot is encoded once for each representation, so there are
+// few. The escaping scheme that a client asks for is not part of it, since no name needs escaping.
+type representation struct {
 	format expfmt.FormatType
 	coding string // "gzip" or ""
 }
@@ -72,12 +73,12 @@ type form struct {
 // values whatever that costs, so the caller decides which clients may send it.
 func NewPage(registry prometheus.Gatherer, o PageOptions) http.Handler {
 	p := &page{registry: registry, opts: o, epoch: time.Now()}
-	p.forms = p.promhttp(prometheus.NewRegistry(), nil)
+	p.negotiator = p.promhttp(prometheus.NewRegistry(), nil)
 	p.bucket.Start(0, pageRate, pageBurst, 0)
 	return p
 }
 
-// promhttp returns promhttp's handler of what g gathers. errors is nil where clients cause the errors.
+// promhttp returns promhttp's handler of what g gathers. errors is nil if clients can cause the errors.
 func (p *page) promhttp(g prometheus.Gatherer, errors promhttp.Logger) http.Handler {
 	return promhttp.HandlerFor(g, promhttp.HandlerOpts{
 		ErrorLog: errors, ErrorHandling: promhttp.ContinueOnError,
@@ -87,9 +88,9 @@ func (p *page) promhttp(g prometheus.Gatherer, errors promhttp.Logger) http.Hand
 
 // ServeHTTP implements http.Handler.
 func (p *page) ServeHTTP(w http.ResponseWriter, q *http.Request) {
-	empty := newResponse()
-	p.forms.ServeHTTP(empty, &http.Request{Header: q.Header})
-	f := form{expfmt.Format(empty.header.Get("Content-Type")).FormatType(), empty.header.Get("Content-Encoding")}
+	empty := newStoredResponse()
+	p.negotiator.ServeHTTP(empty, &http.Request{Header: q.Header})
+	f := representation{expfmt.Format(empty.header.Get("Content-Type")).FormatType(), empty.header.Get("Content-Encoding")}
 	r, err := p.respond(f, strings.EqualFold(q.Header.Get("Cache-Control"), "no-cache"))
 	if err != nil {
 		http.Error(w, "the metrics cannot be shown: "+err.Error(), http.StatusServiceUnavailable)
@@ -103,8 +104,8 @@ func (p *page) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	w.Write(r.body.Bytes())
 }
 
-// respond returns the response in this form, in any case of a new snapshot if fresh is set.
-func (p *page) respond(f form, fresh bool) (*response, error) {
+// respond returns the response in representation f. If fresh is set, the response is made from a new snapshot.
+func (p *page) respond(f representation, fresh bool) (*storedResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.current
@@ -122,17 +123,17 @@ func (p *page) respond(f form, fresh bool) (*response, error) {
 	if s == nil {
 		s = p.gather()
 	}
-	r := newResponse()
-	r.pause, r.paused = turn.Pause, time.Now()
+	r := newStoredResponse()
+	r.pause, r.lastPause = turn.Pause, time.Now()
 	p.promhttp(s, p.opts.Errors).ServeHTTP(r, &http.Request{Header: http.Header{"Accept": {string(expfmt.NewFormat(f.format))}, "Accept-Encoding": {f.coding}}})
 	r.pause = nil
 	s.responses[f] = r
 	return r, nil
 }
 
-// gather makes a new snapshot current, for pageAge.
+// gather makes a new snapshot, which is current for pageAge.
 func (p *page) gather() *snapshot {
-	s := &snapshot{responses: make(map[form]*response)}
+	s := &snapshot{responses: make(map[representation]*storedResponse)}
 	s.families, s.err = p.registry.Gather()
 	p.current = s
 	time.AfterFunc(pageAge, func() {
@@ -145,29 +146,31 @@ func (p *page) gather() *snapshot {
 	return s
 }
 
-// response is a response that is kept.
-type response struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-	pause  func() // nil = none
-	paused time.Time
+// storedResponse is a response that can be sent to several clients.
+type storedResponse struct {
+	header    http.Header
+	status    int
+	body      bytes.Buffer
+	pause     func() // lets requests run while the response is written; nil = not needed
+	lastPause time.Time
 }
 
-func newResponse() *response { return &response{header: make(http.Header), status: http.StatusOK} }
+func newStoredResponse() *storedResponse {
+	return &storedResponse{header: make(http.Header), status: http.StatusOK}
+}
 
 // Header implements http.ResponseWriter.
-func (r *response) Header() http.Header { return r.header }
+func (r *storedResponse) Header() http.Header { return r.header }
 
 // WriteHeader implements http.ResponseWriter.
-func (r *response) WriteHeader(status int) { r.status = status }
+func (r *storedResponse) WriteHeader(status int) { r.status = status }
 
-// Write implements http.ResponseWriter. It pauses each 0.2 ms, so that requests do not wait for a core until the
+// Write implements http.ResponseWriter. It pauses each 0.2 ms, so that requests need not wait for a core until the
 // response is complete.
-func (r *response) Write(b []byte) (int, error) {
-	if r.pause != nil && time.Since(r.paused) >= 200*time.Microsecond {
+func (r *storedResponse) Write(b []byte) (int, error) {
+	if r.pause != nil && time.Since(r.lastPause) >= 200*time.Microsecond {
 		r.pause()
-		r.paused = time.Now()
+		r.lastPause = time.Now()
 	}
 	return r.body.Write(b)
 }

@@ -1,5 +1,5 @@
-// Package metrics has what adbuffer's metrics need beside client_golang: collectors that write the series of a part
-// of adbuffer at each scrape, and histograms and counters for the path of every request.
+// Package metrics has what adbuffer's metrics need beside client_golang: collectors that write the series of one part
+// of adbuffer at each scrape, and histograms and counters that are cheap enough for every request.
 package metrics
 
 import (
@@ -26,7 +26,8 @@ type source struct {
 	series func(Sink)
 }
 
-// NewSource returns a collector whose series are written by series; descs describe all of them.
+// NewSource returns a collector. At each scrape it calls series, which writes the series. descs must describe all of
+// them.
 func NewSource(descs Descs, series func(Sink)) prometheus.Collector { return &source{descs, series} }
 
 // Describe implements prometheus.Collector.
@@ -41,19 +42,18 @@ func (s *source) Collect(ch chan<- prometheus.Metric) { s.series(Sink{ch: ch}) }
 
 // Sink receives the series of one scrape. Its methods panic if the number of labels is wrong.
 type Sink struct {
-	ch    chan<- prometheus.Metric
-	first []string // values of the first labels
+	ch           chan<- prometheus.Metric
+	commonValues []string // values of the first labels
 }
 
-// With returns a sink that adds these label values to each of its series, after the values that s
-// adds.
+// With returns a sink like s that adds these label values to each series, after the label values that s adds.
 func (s Sink) With(values ...string) Sink {
-	s.first = slices.Concat(s.first, values)
+	s.commonValues = slices.Concat(s.commonValues, values)
 	return s
 }
 
 func (s Sink) value(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels []string) {
-	s.ch <- prometheus.MustNewConstMetric(d, kind, v, slices.Concat(s.first, labels)...)
+	s.ch <- prometheus.MustNewConstMetric(d, kind, v, slices.Concat(s.commonValues, labels)...)
 }
 
 // Counter writes a counter with the values of its other labels.
@@ -61,13 +61,13 @@ func (s Sink) Counter(d *prometheus.Desc, v uint64, labels ...string) {
 	s.FloatCounter(d, float64(v), labels...)
 }
 
-// FloatCounter is Counter for a count of seconds.
+// FloatCounter is Counter for a value that is not a whole number, such as seconds.
 func (s Sink) FloatCounter(d *prometheus.Desc, v float64, labels ...string) {
 	s.value(d, prometheus.CounterValue, v, labels)
 }
 
-// CounterIf is Counter for an event that happens only if possible. A count of 0 that cannot change is no
-// series. A count that an earlier configuration has left stays.
+// CounterIf is Counter for an event that can happen only if possible is set. Without possible, a count of 0 makes no
+// series. A count of events from an earlier configuration is still written.
 func (s Sink) CounterIf(possible bool, d *prometheus.Desc, v uint64, labels ...string) {
 	if possible || v > 0 {
 		s.Counter(d, v, labels...)
@@ -88,7 +88,7 @@ func (s Sink) Bool(d *prometheus.Desc, v bool, labels ...string) {
 	s.Gauge(d, n, labels...)
 }
 
-// Writer is a histogram: a *Histogram, or a prometheus.Histogram, whose own description and labels are not used.
+// Writer is a histogram: a *Histogram, or a prometheus.Histogram, whose description and labels are ignored.
 type Writer interface{ Write(*dto.Metric) error }
 
 // Histogram writes a histogram with the values of its other labels.
@@ -98,27 +98,27 @@ func (s Sink) Histogram(d *prometheus.Desc, h Writer, labels ...string) {
 
 // HistogramIf is Histogram under the conditions of CounterIf.
 func (s Sink) HistogramIf(possible bool, d *prometheus.Desc, h Writer, labels ...string) {
-	m := written{desc: d}
+	m := finishedMetric{desc: d}
 	if err := h.Write(&m.metric); err != nil {
-		panic("BUG: " + err.Error()) // no histogram returns one
+		panic("BUG: " + err.Error()) // no histogram returns an error
 	}
 	if possible || m.metric.Histogram.GetSampleCount() > 0 {
-		m.metric.Label = prometheus.MakeLabelPairs(d, slices.Concat(s.first, labels))
+		m.metric.Label = prometheus.MakeLabelPairs(d, slices.Concat(s.commonValues, labels))
 		s.ch <- &m
 	}
 }
 
-// written is a series whose message is complete.
-type written struct {
+// finishedMetric is a series whose message is complete.
+type finishedMetric struct {
 	desc   *prometheus.Desc
 	metric dto.Metric
 }
 
 // Desc implements prometheus.Metric.
-func (w *written) Desc() *prometheus.Desc { return w.desc }
+func (w *finishedMetric) Desc() *prometheus.Desc { return w.desc }
 
 // Write implements prometheus.Metric.
-func (w *written) Write(out *dto.Metric) error {
+func (w *finishedMetric) Write(out *dto.Metric) error {
 	out.Label, out.Histogram = w.metric.Label, w.metric.Histogram
 	return nil
 }

@@ -20,7 +20,7 @@ type model struct {
 	queue   float64       // work that waits for CPU
 	paused  [2000]float64 // connections whose pause ends in a step, by the step
 	asleep  float64       // all of them
-	seen    load          // in the window
+	seen    windowLoad    // in the window
 	served  float64       // in time
 	refused [Priorities]float64
 	passed  [Priorities]float64
@@ -47,7 +47,7 @@ func (m *model) run(windows int) {
 			least = min(least, m.tick())
 		}
 		m.observe(least/modelTarget, 100*time.Millisecond, &m.seen, false)
-		m.seen = load{}
+		m.seen = windowLoad{}
 	}
 }
 
@@ -62,7 +62,7 @@ func (m *model) tick() (lag float64) {
 		all += n
 	}
 	fits := min(1, max(0, m.connections-m.asleep-m.queue)/all)
-	shares := m.shares()
+	shares := m.sharesByPriority()
 	capacity := modelCapacity * (1 - m.stolen)
 	for p, n := range m.offered {
 		n *= fits
@@ -96,7 +96,7 @@ func TestGoodputStaysUnderOverload(t *testing.T) {
 		m.run(windows)
 		goodput := m.served / windows / 100 / modelCapacity
 		critical := m.refused[Critical] / (m.refused[Critical] + m.passed[Critical])
-		t.Logf("%v times the capacity over %v connections: goodput %.2f, share %.2f, pause %v, critical refused %.4f", c.load, c.connections, goodput, m.share(), m.pause, critical)
+		t.Logf("%v times the capacity over %v connections: goodput %.2f, share %.2f, pause %v, critical refused %.4f", c.load, c.connections, goodput, m.shareToRefuse(), m.pause, critical)
 		if goodput < c.least || critical > 0.01 {
 			t.Errorf("%v times the capacity over %v connections: goodput %.2f, want %.2f; %.4f of the critical requests are refused", c.load, c.connections, goodput, c.least, critical)
 		}
@@ -128,9 +128,9 @@ func TestPrioritiesAreRefusedInOrder(t *testing.T) {
 	for _, row := range []struct {
 		may                         float64
 		sheddable, normal, critical float64
-	}{{mostMay, 0, 0, 0}, {1, 0, 0, 0}, {0.85, 0.5, 0, 0}, {0.7, 1, 0, 0}, {0.45, 1, 0.5, 0}, {0.1, 1, 1, 0.5}, {0, 1, 1, 1}} {
-		c.may = row.may
-		got := c.shares()
+	}{{maxAdmitted, 0, 0, 0}, {1, 0, 0, 0}, {0.85, 0.5, 0, 0}, {0.7, 1, 0, 0}, {0.45, 1, 0.5, 0}, {0.1, 1, 1, 0.5}, {0, 1, 1, 1}} {
+		c.admitted = row.may
+		got := c.sharesByPriority()
 		for p, want := range map[Priority]float64{Sheddable: row.sheddable, Normal: row.normal, Critical: row.critical} {
 			testsupport.True(t, math.Abs(got[p]-want) <= 1e-9, "%v may pass: %v of %v is refused, want %v", row.may, got[p], p, want)
 		}
@@ -139,7 +139,7 @@ func TestPrioritiesAreRefusedInOrder(t *testing.T) {
 
 // Under a long lag a window takes a second, and the pause grew no faster than in windows of 100 ms.
 func TestAPauseGrowsWithTheTimeOfItsWindow(t *testing.T) {
-	l := &load{refused: 100}
+	l := &windowLoad{refused: 100}
 	l.arrived[Normal] = 100
 	short, long := newController(), newController()
 	short.cores, long.cores = 0.01, 0.01

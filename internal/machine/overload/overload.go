@@ -1,5 +1,5 @@
-// Package overload refuses requests while adbuffer has more of them than CPU. Its signal is adbuffer's
-// own lag, which package lag measures.
+// Package overload decides which requests adbuffer refuses while it has too little CPU for all of them. The signal of
+// an overload is adbuffer's own lag, which package lag measures.
 package overload
 
 import (
@@ -29,90 +29,90 @@ var names = [Priorities]string{Normal: "normal", Sheddable: "sheddable", Critica
 // String returns the name that the configuration and metrics use.
 func (p Priority) String() string { return names[p] }
 
-// refusedInOrder are all priorities, the first to be refused in front.
-var refusedInOrder = [Priorities]Priority{Sheddable, Normal, Critical}
+// refusalOrder lists the priorities in the order in which their requests are refused.
+var refusalOrder = [Priorities]Priority{Sheddable, Normal, Critical}
 
-// Options are the settings server.overload: which requests are refused while adbuffer has too little CPU.
-// Package config says what the tags mean.
+// Options are the settings of server.overload. Package config explains the tags.
 type Options struct {
 	Enabled bool          `yaml:"enabled" default:"true"`
-	DryRun  bool          `yaml:"dry_run"`                                  // only count
-	Target  time.Duration `yaml:"target" default:"5ms" min:"1ms" max:"10s"` // own lag up to which nothing is refused
+	DryRun  bool          `yaml:"dry_run"`                                  // count the requests that would be refused, but admit them
+	Target  time.Duration `yaml:"target" default:"5ms" min:"1ms" max:"10s"` // the standing lag up to // server.overload.dry_run: nothing is refused
 }
 
-// Gate decides which requests are refused. The zero value refuses nothing until Configure. A nil Gate
+// Gate decides which requests are refused. The zero Gate refuses nothing until Configure is called. A nil Gate
 // refuses nothing. It is safe for concurrent use.
 type Gate struct {
-	counting atomic.Bool // adbuffer is overloaded: each request counts
-	rule     atomic.Pointer[rule]
-	counts   [Priorities]counts
+	overloaded atomic.Bool // requests are counted, and some refused, only while it is true
+	verdict    atomic.Pointer[verdict]
+	counts     [Priorities]counts
 
 	mu         sync.Mutex // guards the fields below
 	settings   Options
 	controller controller
-	seen       [Priorities]seen // of the last window
-	since      time.Time        // when the overload began; zero = there is none
-	lag        time.Duration    // of the last window
+	lastCounts [Priorities]windowCounts // the counts at the end of the last window
+	since      time.Time                // when the overload began; zero = there is none
+	lag        time.Duration            // the standing lag of the last window
 }
 
 // counts counts the requests of a priority.
-type counts struct{ passed, refused, dry atomic.Uint64 }
+type counts struct{ passed, refused, dryRefused atomic.Uint64 }
 
-// seen are counts at the end of a window.
-type seen struct{ passed, refused uint64 }
+// windowCounts holds the values of counts at the end of a window.
+type windowCounts struct{ passed, refused uint64 }
 
-// rule is what a window has decided. It does not change.
-type rule struct {
+// verdict says what is refused until the end of the next window. It is immutable.
+type verdict struct {
 	dryRun   bool
-	shares   [Priorities]float64 // of the requests that are refused
+	shares   [Priorities]float64 // the share of each priority's requests that is refused
 	pause    time.Duration
 	refusals [Priorities]Refusal
 }
 
-// Refusal is the reason for a refused request.
+// Refusal says why a request is refused, and what becomes of its connection.
 type Refusal struct {
 	Detail string
-	// Pause is how long its connection is not to be read, on average.
+	// Pause is the mean time for which the request's connection must not be read.
 	Pause time.Duration
 }
 
-// RetryAfter is the value of the field Retry-After in the response to a refused request. The field has
-// whole seconds, so this is the shortest.
+// RetryAfter is the value of the field Retry-After in the response to a refused request. It is the shortest, since
+// the field has whole seconds.
 const RetryAfter = time.Second
 
-// Configure sets the settings. Without Enabled all that was learned is forgotten.
+// Configure sets the settings. If they differ from the current settings, the Gate forgets the overload and all that
+// it has learned.
 func (g *Gate) Configure(s Options) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if s != g.settings {
 		g.settings = s
-		g.endLocked()
+		g.resetLocked()
 	}
 }
 
-func (g *Gate) endLocked() {
+func (g *Gate) resetLocked() {
 	g.controller, g.since = newController(), time.Time{}
-	g.counting.Store(false)
-	g.rule.Store(nil)
+	g.overloaded.Store(false)
+	g.verdict.Store(nil)
 }
 
 // Overloaded reports whether adbuffer is overloaded. It costs an atomic load.
-func (g *Gate) Overloaded() bool { return g != nil && g.counting.Load() }
+func (g *Gate) Overloaded() bool { return g != nil && g.overloaded.Load() }
 
-// Refuse returns nil if a request may pass. While adbuffer is not overloaded, that costs one atomic
-// load. The caller must not change the Refusal.
+// Refuse returns nil if a request is admitted, and otherwise a Refusal, which the caller must not change. While
+// adbuffer is not overloaded, a call costs one atomic load.
 func (g *Gate) Refuse(p Priority) *Refusal {
 	if !g.Overloaded() {
 		return nil
 	}
 	n := &g.counts[p]
-	r := g.rule.Load()
+	r := g.verdict.Load()
 	if r == nil || r.shares[p] == 0 || rand.Float64() >= r.shares[p] {
 		n.passed.Add(1)
 		return nil
 	}
 	if r.dryRun {
-		n.dry.Add(1)
+		n.dryRefused.Add(1)
 		n.passed.Add(1)
 		return nil
 	}
@@ -120,58 +120,58 @@ func (g *Gate) Refuse(p Priority) *Refusal {
 	return &r.refusals[p]
 }
 
-// Observe decides about the requests of the next window. least is the standing lag of the last one,
-// and length its length; see lag.Meter.OnWindow.
-func (g *Gate) Observe(least, length time.Duration) {
+// Observe decides which requests are refused in the next window. minLag is the standing lag of the last window, and
+// length the length of that window; see lag.Meter.OnWindow.
+func (g *Gate) Observe(minLag, length time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.lag = least
-	if !g.settings.Enabled || g.since.IsZero() && least <= g.settings.Target {
+	g.lag = minLag
+	if !g.settings.Enabled || g.since.IsZero() && minLag <= g.settings.Target {
 		return
 	}
-	var now load
+	var load windowLoad
 	for p := range Priorities {
-		is := seen{g.counts[p].passed.Load(), g.counts[p].refused.Load()}
-		now.arrived[p] = float64(is.passed - g.seen[p].passed + is.refused - g.seen[p].refused)
-		now.refused += float64(is.refused - g.seen[p].refused)
-		g.seen[p] = is
+		current := windowCounts{g.counts[p].passed.Load(), g.counts[p].refused.Load()}
+		load.arrived[p] = float64(current.passed - g.lastCounts[p].passed + current.refused - g.lastCounts[p].refused)
+		load.refused += float64(current.refused - g.lastCounts[p].refused)
+		g.lastCounts[p] = current
 	}
-	if g.since.IsZero() { // the counts are not of this window
-		g.since, now = time.Now(), load{}
+	if g.since.IsZero() { // requests were not counted before the overload
+		g.since, load = time.Now(), windowLoad{}
 	}
 	c := &g.controller
-	c.observe(float64(least)/float64(g.settings.Target), length, &now, g.settings.DryRun)
-	if c.share() == 0 && least <= g.settings.Target {
-		g.endLocked()
+	c.observe(float64(minLag)/float64(g.settings.Target), length, &load, g.settings.DryRun)
+	if c.shareToRefuse() == 0 && minLag <= g.settings.Target {
+		g.resetLocked()
 		return
 	}
-	g.rule.Store(g.ruleLocked())
-	g.counting.Store(true)
+	g.verdict.Store(g.verdictLocked())
+	g.overloaded.Store(true)
 }
 
-func (g *Gate) ruleLocked() *rule {
+func (g *Gate) verdictLocked() *verdict {
 	c := &g.controller
-	r := &rule{dryRun: g.settings.DryRun, shares: c.shares(), pause: c.pause}
+	r := &verdict{dryRun: g.settings.DryRun, shares: c.sharesByPriority(), pause: c.pause}
 	for p := range Priorities {
 		if r.shares[p] > 0 {
 			r.refusals[p] = Refusal{Pause: r.pause, Detail: fmt.Sprintf(
-				"adbuffer has too little CPU: all requests wait %v for it, and %v are allowed; it refuses %.0f %% of those with priority %v; see server.overload and routes[].priority",
+				"adbuffer has too little CPU: every request waits %v for CPU, and %v is allowed; adbuffer refuses %.0f %% of the requests with priority %v; see server.overload and routes[].priority",
 				g.lag.Round(time.Millisecond), g.settings.Target, math.Ceil(100*r.shares[p]), p)}
 		}
 	}
 	return r
 }
 
-// Count returns how many requests of a priority were refused since the start, and how many would have
-// been without DryRun.
+// Count returns how many requests of a priority were refused since the start, and how many only because of DryRun
+// were not.
 func (g *Gate) Count(p Priority) (refused, dry uint64) {
 	if g == nil {
 		return 0, 0
 	}
-	return g.counts[p].refused.Load(), g.counts[p].dry.Load()
+	return g.counts[p].refused.Load(), g.counts[p].dryRefused.Load()
 }
 
-// Lag returns the standing lag that Observe was last told.
+// Lag returns the standing lag of the last window.
 func (g *Gate) Lag() time.Duration {
 	if g == nil {
 		return 0
@@ -181,17 +181,18 @@ func (g *Gate) Lag() time.Duration {
 	return g.lag
 }
 
-// State is the overload as operators see it.
+// State is what operators see of an overload.
 type State struct {
 	Overloaded bool `json:"overloaded"`
-	// Since is when the overload began, nil for none. It ends when nothing is refused any more.
+	// Since is when the overload began, or nil if there is no overload. An overload ends when nothing must be
+	// refused.
 	Since    *time.Time         `json:"since,omitempty"`
-	LagMs    float64            `json:"lag_ms"`             // the least lag of the last 100 ms
+	LagMs    float64            `json:"lag_ms"`             // the standing lag: the smallest lag of the last 100 ms
 	TargetMs float64            `json:"target_ms"`          // server.overload.target
-	DryRun   bool               `json:"dry_run"`            // nothing is refused
-	Refusing map[string]float64 `json:"refusing,omitempty"` // share of the requests, by priority
-	PauseMs  float64            `json:"pause_ms,omitempty"` // for which a refused connection is not read
-	Refused  map[string]uint64  `json:"refused"`            // requests since the start, by priority
+	DryRun   bool               `json:"dry_run"`            // server.overload.dry_run: nothing is refused
+	Refusing map[string]float64 `json:"refusing,omitempty"` // the share of requests that is refused, by priority
+	PauseMs  float64            `json:"pause_ms,omitempty"` // how long a refused request's connection is not read, on average
+	Refused  map[string]uint64  `json:"refused"`            // refused requests since the start, by priority
 }
 
 // State returns the current state.
@@ -209,7 +210,7 @@ func (g *Gate) State() State {
 		return s
 	}
 	s.Since, s.Refusing = new(g.since), make(map[string]float64)
-	if r := g.rule.Load(); r != nil {
+	if r := g.verdict.Load(); r != nil {
 		for p, share := range r.shares {
 			if share > 0 {
 				s.Refusing[names[p]], s.PauseMs = share, milliseconds(r.pause)

@@ -36,7 +36,7 @@ func TestAGateRefusesUntilTheLagIsGone(t *testing.T) {
 	g := overloaded(t, on)
 	for p, want := range map[Priority]string{Normal: "priority normal", Sheddable: "priority sheddable"} {
 		r := g.Refuse(p)
-		if r == nil || r.Pause < minPause || !strings.Contains(r.Detail, want) || !strings.Contains(r.Detail, "wait 300ms") || !strings.Contains(r.Detail, "server.overload") {
+		if r == nil || r.Pause < minPause || !strings.Contains(r.Detail, want) || !strings.Contains(r.Detail, "waits 300ms for CPU") || !strings.Contains(r.Detail, "server.overload") {
 			t.Errorf("a %v request: %+v", p, r)
 		}
 	}

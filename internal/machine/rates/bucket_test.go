@@ -24,7 +24,7 @@ func TestBucketHasItsBurstAndFillsAtItsRate(t *testing.T) {
 		now := time.Hour
 		testsupport.Equal(t, count(&b, now), 10, "rate %[2]v: %[1]d tokens in a full bucket", rate)
 		testsupport.True(t, !b.Has(now), "rate %v: an empty bucket has a token", rate)
-		m := b.Missing(now)
+		m := b.Deficit(now)
 		testsupport.True(t, m >= 9.99 && m <= 10.01, "rate %v: %v tokens are missing, want 10", rate, m)
 		testsupport.Equal(t, count(&b, now+time.Duration(5e9/rate)+1), 5, "rate %[2]v: %[1]d tokens after five intervals", rate)
 	}
@@ -32,7 +32,7 @@ func TestBucketHasItsBurstAndFillsAtItsRate(t *testing.T) {
 
 func TestBucketStartsWithMissingTokens(t *testing.T) {
 	var b Bucket
-	testsupport.True(t, !b.Take(time.Hour) && b.Missing(0) == 0, "the zero bucket has tokens")
+	testsupport.True(t, !b.Take(time.Hour) && b.Deficit(0) == 0, "the zero bucket has tokens")
 	b.Start(time.Hour, 100, 10, 4)
 	testsupport.Equal(t, count(&b, time.Hour), 6, "%d tokens")
 	b.Start(0, 0, 10, 0)

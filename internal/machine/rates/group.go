@@ -7,38 +7,38 @@ import (
 	"net/netip"
 )
 
-// Group is one of 16 groups of clients, to which their addresses are hashed. Failures are counted by
-// group, so that the failures of one client are not held against all others. Two rules use that:
+// Group is one of 16 groups into which clients are hashed by their addresses. Failures are counted by group, so that
+// the failures of one client are not held against all others. Two rules use the groups:
 //
 //   - A share of failures leaves out the quarter of the groups that raises it most. See Window.Ratio.
-//   - An event counts at once if it happened to most groups. See Groups.Most.
+//   - An event counts at once if it has happened to most groups. See Groups.Most.
 //
 // Both rules change nothing while all requests come from one group. Groups that send no requests do
 // not matter.
 type Group uint8
 
-// Ours is the group of failures that no client's request caused, such as a failed dial. It counts
-// with every share, and for all groups.
+// Ours is the group of failures that no client's request caused, such as a failed dial. A share of failures never
+// leaves it out, and in a set of groups it stands for all groups.
 const Ours Group = ClientGroups
 
-// ClientGroups is the number of groups of clients, from 0 on.
+// ClientGroups is the number of groups of clients. They are numbered from 0.
 const ClientGroups = 16
 
 const allGroups = ClientGroups + 1
 
-// seed prevents that a client chooses its group.
+// seed is random, so that clients cannot choose their group.
 var seed = rand.Uint64()
 
-// GroupOf returns the group of a client's address. All addresses of an IPv6 /48 are in one group: a
-// /48 is the most that a site usually gets, and one client may use all its addresses. The zero Addr,
-// an unknown address, has a group too.
+// GroupOf returns the group of a client's address. All addresses of an IPv6 /48 are in one group: a /48 is the
+// largest network that a site usually gets, and one client may use all its addresses. The zero Addr stands for an
+// unknown address, and has a group too.
 func GroupOf(client netip.Addr) Group { return Group(Hash(client) % ClientGroups) }
 
 // Hash returns a hash of a client's address. It is the same for all addresses of an IPv6 /48.
 func Hash(client netip.Addr) uint64 {
 	a := client.As16()
 	n := binary.BigEndian.Uint64(a[:8]) >> 16
-	if n == 0 { // IPv4 has its address in the last bytes
+	if n == 0 { // an IPv4 address is in the last bytes
 		n = binary.BigEndian.Uint64(a[8:])
 	}
 	// The finalizer of MurmurHash3.
@@ -48,7 +48,7 @@ func Hash(client netip.Addr) uint64 {
 	return n ^ n>>33
 }
 
-// Groups is a set of groups.
+// Groups is a set of groups of clients.
 type Groups uint32
 
 // Add adds g. With Ours it adds all groups.
@@ -61,60 +61,60 @@ func (g Group) set() Groups {
 	return 1 << g
 }
 
-// Most reports whether s is more than the given share of all, or at least enough groups, or all. The
-// groups of s count as groups of all.
-func (s Groups) Most(all Groups, share float64, enough int) bool {
+// Most reports whether s holds more than the given share of the groups of all, or at least sufficient groups, or all
+// groups. The groups of s are added to all.
+func (s Groups) Most(all Groups, share float64, sufficient int) bool {
 	n := bits.OnesCount32(uint32(s | all))
-	return bits.OnesCount32(uint32(s)) >= min(int(share*float64(n))+1, n, enough)
+	return bits.OnesCount32(uint32(s)) >= min(int(share*float64(n))+1, n, sufficient)
 }
 
-// sum is the number of a group's requests, and how many of them failed.
-type sum struct{ n, failures float64 }
+// sum holds the number of a group's requests, and the number of those that failed.
+type sum struct{ requests, failures float64 }
 
-// trimmedRatio returns the share of failures of all groups but the worst: the quarter of the client
-// groups, rounded up, that raise the share most. Where the other groups have fewer than enough requests,
-// the worst ones count for as many as are missing. With requests of one group, the result is their
-// share. Without requests it is 0. trimmedRatio changes groups.
+// trimmedRatio returns the share of failures without the worst groups: the quarter of the active client groups,
+// rounded up, that raise the share most. If the remaining groups have fewer than minRequests requests, the worst
+// groups' mean share of failures stands in for the requests that are missing. If only one group has requests, the
+// result is that group's share. Without requests it is 0. trimmedRatio changes groups.
 //
-// So the groups that are left out cannot raise the share beyond that of the others. A share of 1 stays
-// 1, however unequal the groups are.
-func trimmedRatio(groups *[allGroups]sum, enough float64) float64 {
-	var counted, out sum
+// So the worst groups cannot raise the result above the share of the other groups. A share of 1 stays 1, however
+// unequal the groups are.
+func trimmedRatio(groups *[allGroups]sum, minRequests float64) float64 {
+	var counted, excluded sum
 	active := 0
 	for i, g := range groups {
-		counted.n += g.n
+		counted.requests += g.requests
 		counted.failures += g.failures
-		if g.n > 0 && Group(i) != Ours {
+		if g.requests > 0 && Group(i) != Ours {
 			active++
 		}
 	}
-	if counted.n == 0 {
+	if counted.requests == 0 {
 		return 0
 	}
-	ratio := counted.failures / counted.n
+	ratio := counted.failures / counted.requests
 	if active <= 1 {
 		return ratio
 	}
 	for range (active + 3) / 4 {
-		worst, most := Ours, 0.0
+		worst, highestExcess := Ours, 0.0
 		for i, g := range groups[:ClientGroups] {
-			if excess := g.failures - ratio*g.n; excess > most {
-				worst, most = Group(i), excess
+			if excess := g.failures - ratio*g.requests; excess > highestExcess {
+				worst, highestExcess = Group(i), excess
 			}
 		}
 		g := &groups[worst]
 		if worst == Ours {
-			break // no group is above the share of all
+			break // no group's share is above the share of all groups
 		}
-		counted.n -= g.n
+		counted.requests -= g.requests
 		counted.failures -= g.failures
-		out.n += g.n
-		out.failures += g.failures
+		excluded.requests += g.requests
+		excluded.failures += g.failures
 		*g = sum{}
 	}
-	if missing := min(enough-counted.n, out.n); missing > 0 {
-		counted.n += missing
-		counted.failures += out.failures / out.n * missing
+	if shortfall := min(minRequests-counted.requests, excluded.requests); shortfall > 0 {
+		counted.requests += shortfall
+		counted.failures += excluded.failures / excluded.requests * shortfall
 	}
-	return counted.failures / counted.n
+	return counted.failures / counted.requests
 }

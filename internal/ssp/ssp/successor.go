@@ -116,7 +116,7 @@ func (q *qps) successor(o QPSOptions, k *counters) *qps {
 	next.init(o, k.made)
 	// A full bucket stays at 0. Otherwise a delayed request could find that the bucket became full
 	// only at this moment.
-	if missing := q.bucket.Missing(now); missing > 0 && o.Limit > 0 {
+	if missing := q.bucket.Deficit(now); missing > 0 && o.Limit > 0 {
 		burst := float64(next.opts.Burst)
 		next.bucket.Start(now, o.Limit, burst, min(missing, burst))
 	}
