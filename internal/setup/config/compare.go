@@ -12,23 +12,24 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// Effect is what a reload does about a setting that changed. The tag reload of a key has it.
+// Effect is how a reload applies a changed setting. The tag reload of a key states the key's effect.
 type Effect string
 
 // The effects.
 const (
-	// InPlace: the setting holds from the next request on. Pools, sockets, counters
+	// InPlace: the new value holds from the next request on. Pools, sockets, counters
 	// and learned state stay.
 	InPlace Effect = "in place"
-	// NewConnections: in place too, but an open connection keeps the setting that it
-	// was opened with. So open connections are replaced within seconds.
+	// NewConnections: the pool stays, but an open connection keeps the value that it
+	// was opened with, so all open connections are replaced within seconds.
 	NewConnections Effect = "new connections"
 	// NewPool: the SSP gets a new pool, and the old one drains.
 	NewPool Effect = "new pool"
 	// PoolDrains: the SSP is removed, and its pool drains. No tag has this effect.
 	PoolDrains Effect = "pool drains"
-	// Restart: a running process cannot change the setting. A reload refuses the
-	// whole configuration. A key whose effect no tag states needs a restart.
+	// Restart: a running process cannot change the setting, so a reload refuses the
+	// whole configuration. Restart is the effect of a key if neither the key nor a
+	// section around it has a tag reload.
 	Restart Effect = "restart"
 )
 
@@ -36,8 +37,8 @@ const (
 type Change struct {
 	// Path names SSPs and routes: "ssps[openx].pool.max_conns".
 	Path string `json:"path"`
-	// Old and New are as the effective configuration shows them, with secrets
-	// hidden; "" = the setting, SSP or route is absent.
+	// Old and New are the values as the effective configuration shows them, with
+	// secrets hidden; "" = the setting, SSP or route is absent.
 	Old    string `json:"old"`
 	New    string `json:"new"`
 	Effect Effect `json:"effect"`
@@ -48,14 +49,14 @@ func (c Change) String() string {
 	return fmt.Sprintf("%s: %s -> %s (%s)", c.Path, cmp.Or(c.Old, "none"), cmp.Or(c.New, "none"), c.Effect)
 }
 
-// ContentChange is the change of a file that keeps its name.
+// ContentChange describes a file whose content changed while the setting kept its name.
 func ContentChange(path, file string, e Effect) Change {
 	return Change{Path: path, Old: file, New: file + ", with another content", Effect: e}
 }
 
 // Compare lists the changes from the current configuration to the next one, in the order of the
-// file. It compares settings, not the content of files. Only the token and the password of Redis are
-// part of the configuration.
+// file. It compares settings, not the content of files, with two exceptions: the admin token and the
+// password of Redis are read from their files into the configuration.
 func Compare(old, next *Config) []Change {
 	c := comparison{}
 	c.sections(reflect.ValueOf(old).Elem(), reflect.ValueOf(next).Elem(), "", Restart)
@@ -71,25 +72,25 @@ func Compare(old, next *Config) []Change {
 // comparison collects changes.
 type comparison []Change
 
-// sections compares two sections of one type. around is the effect of the section itself.
-func (c *comparison) sections(was, is reflect.Value, path string, around Effect) {
+// sections compares two sections of the same type. inherited is the effect of keys without a tag reload.
+func (c *comparison) sections(was, is reflect.Value, path string, inherited Effect) {
 	for _, k := range keysOf(was.Type()) {
-		p, effect := join(path, k.name), cmp.Or(k.effect, around)
+		p, effect := join(path, k.name), cmp.Or(k.effect, inherited)
 		switch before, after := was.FieldByIndex(k.index), is.FieldByIndex(k.index); {
 		case isSection(k.typ):
 			c.sections(before, after, p, effect)
 		case p == "ssps":
-			c.members(before, after, members{path: p, about: "endpoints", inside: effect, added: NewPool, removed: PoolDrains})
+			c.members(before, after, members{path: p, summaryKey: "endpoints", inherited: effect, added: NewPool, removed: PoolDrains})
 		case p == "routes":
-			c.members(before, after, members{path: p, about: "match", inside: effect, added: effect, removed: effect})
-			c.add(p, names(before), names(after), effect) // the first route that matches wins
+			c.members(before, after, members{path: p, summaryKey: "match", inherited: effect, added: effect, removed: effect})
+			c.add(p, names(before), names(after), effect) // the order matters: the first route that matches wins
 		default:
 			c.settings(was, is, k, p, effect)
 		}
 	}
 }
 
-// settings compares one key of two sections.
+// settings compares the values of key k in two sections.
 func (c *comparison) settings(was, is reflect.Value, k key, path string, effect Effect) {
 	if inOneLine(keyNode(was, k, false)) == inOneLine(keyNode(is, k, false)) {
 		return
@@ -110,37 +111,37 @@ func (c *comparison) add(path, old, next string, effect Effect) {
 	}
 }
 
-// keepsEndpoint reports whether an SSP keeps a host and port, with the same scheme. Then the pool
-// stays, with that endpoint's connections. Otherwise a new pool opens connections before the old
-// one drains.
+// keepsEndpoint reports whether an SSP keeps its scheme and at least one endpoint. If so, the pool stays,
+// with the connections to that endpoint. Otherwise the SSP gets a new pool, which opens connections
+// before the old pool drains.
 func keepsEndpoint(was, is *SSP) bool {
 	return was.Parsed.Scheme == is.Parsed.Scheme &&
 		slices.ContainsFunc(is.Parsed.All, func(e exchange.Endpoint) bool { return slices.Contains(was.Parsed.All, e) })
 }
 
-// members says how SSPs or routes are compared.
+// members says how a list of SSPs or routes is compared.
 type members struct {
 	path           string
-	about          string // the key that stands for a whole member
-	inside         Effect // of a member's keys without a tag
-	added, removed Effect // of whole members
+	summaryKey     string // the key whose value a Change shows for an added or removed member
+	inherited      Effect // the effect of a member's keys without a tag reload
+	added, removed Effect // the effects of adding and removing a whole member
 }
 
 // members compares lists of SSPs or routes by the members' names.
 func (c *comparison) members(was, is reflect.Value, m members) {
 	path := func(member reflect.Value) string { return m.path + "[" + nameOf(member) + "]" }
-	about := func(member reflect.Value) string { return inOneLine(nodeOf(sibling(member, m.about), true)) }
+	summary := func(member reflect.Value) string { return inOneLine(nodeOf(sibling(member, m.summaryKey), true)) }
 	for i := range is.Len() {
 		member := is.Index(i)
 		if before, known := memberOf(was, nameOf(member)); known {
-			c.sections(before, member, path(member), m.inside)
+			c.sections(before, member, path(member), m.inherited)
 		} else {
-			c.add(path(member), "", about(member), m.added)
+			c.add(path(member), "", summary(member), m.added)
 		}
 	}
 	for i := range was.Len() {
 		if _, known := memberOf(is, nameOf(was.Index(i))); !known {
-			c.add(path(was.Index(i)), about(was.Index(i)), "", m.removed)
+			c.add(path(was.Index(i)), summary(was.Index(i)), "", m.removed)
 		}
 	}
 }

@@ -13,22 +13,23 @@ import (
 // maxItems bounds the elements of a list before defaults are added to each of them.
 const maxItems = 1000
 
-// decoder turns YAML nodes and variables into maps, lists and values of the settings' types. It
-// reports all errors with their path and line. viper cannot do that: it lower-cases keys, and drops
-// duplicates and lines.
+// decoder turns YAML nodes and environment variables into maps, lists and values of the settings'
+// types. It reports all errors with their path and line. viper cannot do that: it lower-cases keys,
+// and loses duplicate keys and line numbers.
 //
-// Every scalar has a variable, which replaces the file's value. Its name is the path in upper case,
-// joined by underscores, such as ADBUFFER_SSPS_OPENX_POOL_MAX_CONNS. A list element goes by its name,
-// with underscores for all but letters and digits. An element without a name goes by its index from 0.
-// Variables change list elements of the file and add none. An empty variable is ignored, and so is
-// one that names no setting. A scalar may also hold ${NAME}; see Env.Expand.
+// Every scalar has an environment variable that replaces the file's value. The variable's name is the
+// path in upper case, joined by underscores, such as ADBUFFER_SSPS_OPENX_POOL_MAX_CONNS. In it, a list
+// element is called by the element's name, with an underscore in place of every character that is not
+// a letter or a digit, or by its index from 0 if it has no name. Variables change list elements of the
+// file, but add none. A variable that is empty or names no setting is ignored. A scalar may also refer
+// to a variable as ${NAME}; see Env.Expand.
 type decoder struct {
 	*report
 	*variables
 }
 
-// value decodes node as type t. A node that is nil or null is an absent key. ok is false if there
-// is no value: the key is absent, or its error is reported.
+// value decodes node as type t. A node that is nil or null stands for an absent key. ok is false if
+// there is no value, because the key is absent or because its error has been reported.
 func (d decoder) value(node *yaml.Node, t reflect.Type, path string) (value any, ok bool) {
 	node = resolve(node)
 	if node != nil && node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null" {
@@ -52,8 +53,8 @@ func (d decoder) value(node *yaml.Node, t reflect.Type, path string) (value any,
 	return d.scalar(node, t, path)
 }
 
-// shortSection decodes a section that may be written as one scalar, the value of its short key.
-// That scalar may have a variable too.
+// shortSection decodes a section that may be written as a scalar, which is then the value of the
+// section's short key. A variable may set that scalar too.
 func (d decoder) shortSection(node *yaml.Node, t reflect.Type, path string) (any, bool) {
 	short := shortKey(t)
 	if node != nil && node.Kind == yaml.ScalarNode {
@@ -78,7 +79,7 @@ func resolve(node *yaml.Node) *yaml.Node {
 
 func (d decoder) scalar(node *yaml.Node, t reflect.Type, path string) (any, bool) {
 	if node != nil && node.Kind != yaml.ScalarNode {
-		d.addLater(path, "", "must be a single value, not a "+kindOf(node))
+		d.addNearest(path, "", "must be a single value, not a "+kindOf(node))
 		return nil, false
 	}
 	if name, text := d.variable(path); text != "" {
@@ -104,7 +105,7 @@ func (d decoder) scalar(node *yaml.Node, t reflect.Type, path string) (any, bool
 	}
 	var value any
 	if err := node.Decode(&value); err != nil {
-		d.addLater(path, shownAt(path, node.Value), "not YAML: does not fit its tag "+shown(node.Tag))
+		d.addNearest(path, shownAt(path, node.Value), "not YAML: does not fit its tag "+shown(node.Tag))
 		return nil, false
 	}
 	if !inQuotes && hasLeadingZero(node.Value) && (t.Kind() == reflect.Int || t.Kind() == reflect.Float64) {
@@ -114,8 +115,8 @@ func (d decoder) scalar(node *yaml.Node, t reflect.Type, path string) (any, bool
 	return d.checked(value, err, path, node.Value)
 }
 
-// expanded decodes a scalar with ${NAME}. Errors show the text as written, since the variable may
-// hold a secret. Without quotes, an empty text is an absent key.
+// expanded decodes a scalar that contains ${NAME}. Errors show the text before expansion, since the
+// variable may hold a secret. A scalar without quotes that expands to nothing is an absent key.
 func (d decoder) expanded(node *yaml.Node, t reflect.Type, path string, inQuotes bool) (any, bool) {
 	text, err := d.env.Expand(node.Value)
 	if err == nil && text == "" && !inQuotes {
@@ -132,7 +133,7 @@ func (d decoder) expanded(node *yaml.Node, t reflect.Type, path string, inQuotes
 	return d.checked(value, err, path, node.Value)
 }
 
-// checked reports err, if there is one, as the error of a scalar.
+// checked returns the value of a scalar, or reports err.
 func (d decoder) checked(value any, err error, path, text string) (any, bool) {
 	if err == nil {
 		return value, true
@@ -148,22 +149,22 @@ func (d decoder) checked(value any, err error, path, text string) (any, bool) {
 // isSize reports whether the value at path is a number of bytes.
 func isSize(path string) bool { return strings.HasSuffix(path, "_bytes") }
 
-// list keeps an element without a value as nil, so that the paths of later elements stay correct.
+// list decodes a list. An element without a value becomes nil, so that later elements keep their index.
 func (d decoder) list(node *yaml.Node, t reflect.Type, path string) (any, bool) {
 	if node == nil {
 		return nil, false
 	}
 	if node.Kind != yaml.SequenceNode {
-		d.addLater(path, "", "must be a list, not a "+kindOf(node))
+		d.addNearest(path, "", "must be a list, not a "+kindOf(node))
 		return nil, false
 	}
 	if len(node.Content) > maxItems {
-		d.addLater(path, "", fmt.Sprintf("must not have more than %d elements; it has %d", maxItems, len(node.Content)))
+		d.addNearest(path, "", fmt.Sprintf("must not have more than %d elements; it has %d", maxItems, len(node.Content)))
 		return nil, false
 	}
 	list := make([]any, len(node.Content))
 	for i, element := range node.Content {
-		d.name(at(path, i), element, t.Elem())
+		d.noteName(at(path, i), element, t.Elem())
 		value, ok := d.value(element, t.Elem(), at(path, i))
 		if !ok && !d.bad[at(path, i)] {
 			d.addAt(markOf(element), at(path, i), "", "must not be empty")
@@ -175,11 +176,11 @@ func (d decoder) list(node *yaml.Node, t reflect.Type, path string) (any, bool) 
 
 func (d decoder) section(node *yaml.Node, t reflect.Type, path string) (any, bool) {
 	if node != nil && node.Kind != yaml.MappingNode {
-		d.addLater(path, "", "must be a mapping of keys to values, not a "+kindOf(node))
+		d.addNearest(path, "", "must be a mapping of keys to values, not a "+kindOf(node))
 		return nil, false
 	}
 	section := map[string]any{}
-	written := map[string]*yaml.Node{} // the keys of this mapping, by their names in lower case
+	written := map[string]*yaml.Node{} // the keys that this mapping itself has, by their names in lower case
 	if node != nil {
 		d.merged(node, t, path, section)
 		for i := 0; i+1 < len(node.Content); i += 2 {
@@ -231,8 +232,8 @@ func (d decoder) key(name, value *yaml.Node, t reflect.Type, path string, sectio
 	d.addAt(here, p, "", rule)
 }
 
-// merged decodes the keys that node's merge keys (<<) add. The node's own keys win over a merged
-// mapping, and an earlier mapping wins over a later one.
+// merged decodes the keys that node's merge keys (<<) add to section. The node's own keys are decoded
+// later and replace merged keys. Of several merged mappings, the earlier one wins.
 func (d decoder) merged(node *yaml.Node, t reflect.Type, path string, section map[string]any) {
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		if node.Content[i].ShortTag() != "!!merge" {

@@ -9,8 +9,8 @@ import (
 	"adbuffer/internal/request/route"
 )
 
-// defaults returns the default of every key at and below section type t, in the form in which YAML
-// gives values.
+// defaults returns the default of every key at and below section type t, in the form that the decoder
+// returns.
 func defaults(t reflect.Type) map[string]any {
 	section := map[string]any{}
 	for _, k := range keysOf(t) {
@@ -21,7 +21,7 @@ func defaults(t reflect.Type) map[string]any {
 	return section
 }
 
-// defaultOf returns nil for a key whose absence has a meaning.
+// defaultOf returns the default of k, or nil for a key whose absence has a meaning of its own.
 func defaultOf(k key) any {
 	text := k.tag.Get("default")
 	switch {
@@ -49,8 +49,7 @@ func defaultValue(text string, t reflect.Type, key string) any {
 	return value
 }
 
-// merge returns base with the keys of over written over it. A list of over replaces the list of
-// base.
+// merge returns base overlaid with the keys of over. Mappings are merged, lists are replaced.
 func merge(base, over map[string]any) map[string]any {
 	merged := make(map[string]any, len(base)+len(over))
 	maps.Copy(merged, base)
@@ -64,8 +63,8 @@ func merge(base, over map[string]any) map[string]any {
 	return merged
 }
 
-// completeLists completes the elements of the document's lists, which viper's defaults do not
-// reach. Each SSP gets ssp_defaults and the defaults, each route the defaults.
+// completeLists fills in the absent keys of list elements, since viper applies no defaults inside lists.
+// An SSP takes them from ssp_defaults, then from the defaults; a route from the defaults.
 func completeLists(tree map[string]any) {
 	shared, _ := tree["ssp_defaults"].(map[string]any)
 	each(tree["ssps"], func(ssp map[string]any) map[string]any {
@@ -90,12 +89,12 @@ func completeLists(tree map[string]any) {
 // maxConnsLimit is the highest max_conns.
 const maxConnsLimit = 65536
 
-// derived returns the defaults that depend on another key of the SSP.
+// derived returns the defaults of an SSP that depend on the value of another of its keys.
 func derived(ssp map[string]any) map[string]any {
 	pool := merge(defaults(reflect.TypeFor[Pool]()), section(ssp, "pool"))
 	maxConns, ok := pool["max_conns"].(int)
-	if !ok || maxConns < 1 || maxConns > maxConnsLimit { // its error is reported, and must not cause others
-		return nil
+	if !ok || maxConns < 1 || maxConns > maxConnsLimit {
+		return nil // max_conns is reported as invalid; keys derived from it must not be reported too
 	}
 	fromMaxConns := map[string]any{"max_idle": maxConns}
 	if http2, ok := pool["max_http2_conns"].(int); ok && http2 > maxConns {

@@ -135,18 +135,18 @@ func statedDefault(path string, k key) string {
 	case path == "ssps[].pool.max_idle":
 		return "Default max_conns."
 	case path == "ssps[].pool.max_http2_conns":
-		return "Default 4, or max_conns if that is fewer."
+		return "Default 4, or max_conns if that is less."
 	case path == "routes[].ssps[].weight":
 		return "Default 1 for split, 0 for the other modes."
 	case path == "routes[].match.query[].value":
-		return "Default: any value, also none."
+		return "Default: any value, or no value."
 	case path == "routes[].match.header[].value":
 		return "Default: any value."
 	}
 	text := k.tag.Get("default")
 	switch {
 	case k.typ.Kind() == reflect.Pointer:
-		return "Default: not asked."
+		return "Default: not checked."
 	case isList(k.typ):
 		var elements []string
 		for _, element := range strings.Fields(text) {

@@ -18,12 +18,12 @@ import (
 	"adbuffer/internal/wire/header"
 )
 
-// YAML writes every key with its current value. ssp_defaults are merged into each SSP, variables
-// are applied, and possible secrets are replaced by Hidden.
+// YAML returns the effective configuration: every key with its value, after ssp_defaults are merged into
+// each SSP and variables are applied. Possible secrets are replaced by Hidden.
 func (c *Config) YAML() []byte { return c.encode(true) }
 
-// YAMLWithSecrets is YAML with secrets, but without the content of files. Do not log or
-// show it unless an operator asks for it. Parse turns it into an equal Config.
+// YAMLWithSecrets is YAML with the secrets of the configuration itself, but without the content of files.
+// Do not log or show it unless an operator asks for it. Parse turns it into an equal Config.
 func (c *Config) YAMLWithSecrets() []byte { return c.encode(false) }
 
 func (c *Config) encode(hide bool) []byte {
@@ -40,15 +40,15 @@ func (c *Config) encode(hide bool) []byte {
 	return buf.Bytes()
 }
 
-// Hash returns 12 hexadecimal digits, the same for equal configs. It does not depend on the content
-// of files.
+// Hash returns 12 hexadecimal digits that are the same for equal configs. The content of files does not
+// change them.
 func (c *Config) Hash() string {
 	sum := sha256.Sum256(c.YAMLWithSecrets())
 	return hex.EncodeToString(sum[:6])
 }
 
-// keyNode returns the value of a section's key as a node, nil for a key that is absent. If hide is
-// true, the key's tag hide applies.
+// keyNode returns the value of key k as a node, or nil if the key is absent. hide says whether the key's
+// tag hide applies.
 func keyNode(section reflect.Value, k key, hide bool) *yaml.Node {
 	value := section.FieldByIndex(k.index)
 	if k.isAbsent(value) {
@@ -80,7 +80,7 @@ func fieldText(section reflect.Value, field string) string {
 	return f.String()
 }
 
-// nodeOf returns v as a node that Parse could read, unless possible secrets are hidden.
+// nodeOf returns v as a node that Parse can read back, provided that no secret is hidden in it.
 func nodeOf(v reflect.Value, hide bool) *yaml.Node {
 	switch t := v.Type(); {
 	case t == reflect.TypeFor[Endpoint]() && v.Interface() == Endpoint{URL: v.FieldByName("URL").String(), Weight: 1}:
@@ -128,12 +128,12 @@ func nodeOf(v reflect.Value, hide bool) *yaml.Node {
 	}
 }
 
-// scalar returns a scalar node. A number or a boolean needs no tag.
+// scalar returns a scalar node. tag is "" for a number or a boolean.
 func scalar(tag, text string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: text}
 }
 
-// quoted returns a node in quotes, for free text that could look like a number or a date.
+// quoted returns a scalar node in quotes, for free text that YAML could mistake for a number or a date.
 func quoted(text string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text, Style: yaml.DoubleQuotedStyle}
 }

@@ -2,8 +2,8 @@ package config
 
 import "adbuffer/internal/wire/handshake"
 
-// The types below take one of a few words, which the tag words of a key lists. Others are types of the
-// packages that use them.
+// Values of the types below are words from a closed set, which the tag words of a key lists. Further
+// types of this kind are defined by the packages that use them.
 
 // LogLevel is the least important level that is logged.
 type LogLevel string
@@ -11,13 +11,14 @@ type LogLevel string
 // LogFormat is the format of a log line.
 type LogFormat string
 
-// FormatConsole is for a person at a terminal; the other format is JSON.
+// FormatConsole is readable text for a terminal. The other format is JSON.
 const FormatConsole LogFormat = "console"
 
-// PipelineMethods says which requests may be sent behind other requests on a pipelined connection.
+// PipelineMethods says which requests may be sent on a pipelined connection before the responses to
+// earlier requests have arrived.
 type PipelineMethods string
 
-// PipelineAll is every method, and not only GET and HEAD.
+// PipelineAll allows every method. The other value allows idempotent methods only.
 const PipelineAll PipelineMethods = "all"
 
 // TLSVersion is a version of TLS.
@@ -37,14 +38,14 @@ type Scope string
 
 // The scopes.
 const (
-	ScopeInstance Scope = "instance" // this process's own
-	ScopeFleet    Scope = "fleet"    // of all replicas together
+	ScopeInstance Scope = "instance" // each process has a limit of its own
+	ScopeFleet    Scope = "fleet"    // all replicas share the limit
 )
 
-// OnError is the response to a client after a failure.
+// OnError says which response a client gets if its request fails.
 type OnError string
 
-// OnErrorNoAd is the route's no-ad response, in place of the error's own status.
+// OnErrorNoAd sends the route's no-ad response in place of the error's status.
 const OnErrorNoAd OnError = "no_ad"
 
 // Priority says which requests are refused first while adbuffer is overloaded.
@@ -57,11 +58,11 @@ const (
 	PrioritySheddable Priority = "sheddable"
 )
 
-// MergeOpenRTB is one BidResponse of all responses.
+// MergeOpenRTB merges the responses of all SSPs into one OpenRTB BidResponse.
 const MergeOpenRTB = "openrtb"
 
 // Privacy says how the client's address is changed before it is forwarded.
 type Privacy string
 
-// PrivacyTruncateIP keeps /24 of IPv4 and /56 of IPv6.
+// PrivacyTruncateIP forwards only the first 24 bits of an IPv4 address, and the first 56 of IPv6.
 const PrivacyTruncateIP Privacy = "truncate_ip"

@@ -23,8 +23,8 @@ type Error struct {
 	Env    string `json:"env,omitempty"`    // the variable that set the value; empty = no variable
 }
 
-// String is one line: place, path, value and rule. The place is file:line:column, to which editors
-// jump, or the variable.
+// String returns one line: place, path, value and rule. The place is file:line:column, a form that
+// editors can jump to, or the name of the variable that set the value.
 func (f Error) String() string {
 	place := f.Env
 	switch {
@@ -38,8 +38,8 @@ func (f Error) String() string {
 	return strings.Join(parts, ": ")
 }
 
-// Errors is the error of Load and Parse: all config errors, sorted by line and path. It
-// is never empty.
+// Errors is the error that Load and Parse return: all errors of a configuration, sorted by line and
+// path. It is never empty.
 type Errors []Error
 
 // Error returns one line for each error.
@@ -51,7 +51,7 @@ func (f Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// In returns the errors as those of a file.
+// In returns a copy of the errors in which File is file.
 func (f Errors) In(file string) Errors {
 	f = slices.Clone(f)
 	for i := range f {
@@ -60,14 +60,14 @@ func (f Errors) In(file string) Errors {
 	return f
 }
 
-// maxErrors bounds the message of a hostile file.
+// maxErrors bounds the size of the error message that a hostile file can cause.
 const maxErrors = 1000
 
-// maxShown is how many bytes of a value or a key a message repeats.
+// maxShown is how many bytes of a value or a key an error message repeats.
 const maxShown = 80
 
-// shown is s as messages repeat it: quoted unless it is plain, cut if long, with possible
-// secrets of a URL hidden.
+// shown returns s as error messages repeat it: with possible secrets of a URL hidden, cut to maxShown
+// bytes, and quoted unless s is plain text.
 func shown(s string) string {
 	s = HideURL(s)
 	if len(s) > maxShown {
@@ -83,9 +83,9 @@ func shown(s string) string {
 	return s
 }
 
-// shownAt is shown for the value at path, with possible secrets hidden. The value is often
-// malformed, so it hides more than HideURL: a header field's value, the text before an @,
-// and the text behind a question mark or number sign.
+// shownAt is shown for the value at path, with possible secrets hidden. An invalid value is often
+// malformed, so shownAt hides more than HideURL: a header field's value, the text before an @,
+// and the text after a question mark or number sign.
 func shownAt(path, text string) string {
 	if i := strings.Index(path, "headers."); i >= 0 {
 		if strings.HasSuffix(path, ".value") {
@@ -97,7 +97,7 @@ func shownAt(path, text string) string {
 		}
 	}
 	if strings.Contains(path, ".in[") || strings.Contains(path, ".not_in[") || strings.HasSuffix(path, ".value") && strings.Contains(path, ".match.") {
-		return "" // it may be a secret
+		return "" // the value of a condition may be a secret
 	}
 	if end := strings.LastIndexByte(text, '@'); end >= 0 {
 		start := 0
@@ -121,22 +121,22 @@ func isURLPath(path string) bool {
 	return strings.Contains(path, ".endpoints") || path == "tracing.endpoint"
 }
 
-// mark is the place where a value was written.
+// mark is the place where a value was written, and its text.
 type mark struct {
-	line, column int    // of the file; 0 if env is set
-	env          string // the variable that set it
-	text         string // of a scalar, as written
-	// quoted is true for a scalar in quotes that must not have quotes. The message shows
-	// the quotes.
+	line, column int    // in the file; 0 if env is set
+	env          string // the variable that set the value
+	text         string // a scalar as written
+	// quoted is true for a number, a boolean or a duration that is written in quotes by
+	// mistake, so that the error message shows the quotes.
 	quoted bool
 }
 
-// markOf is the mark of a section, a list or a key.
+// markOf returns the mark of a section, a list or a key.
 func markOf(node *yaml.Node) mark { return mark{line: node.Line, column: node.Column} }
 
 // report collects errors and knows where each value came from.
 type report struct {
-	marks map[string]mark // by path, of every value that the file or a variable wrote
+	marks map[string]mark // the marks of all values that the file or a variable sets, by path
 	errs  map[Error]struct{}
 	bad   map[string]bool // paths that have an error
 }
@@ -145,9 +145,10 @@ func newReport() *report {
 	return &report{marks: map[string]mark{}, errs: map[Error]struct{}{}, bad: map[string]bool{}}
 }
 
-// add reports that the value at path breaks a rule. A nil value is not shown. add does nothing if
-// path, a section around it or a related path has an error already: so one mistake causes one error.
-// A value from ssp_defaults is reported there, once for all SSPs.
+// add reports that the value at path breaks a rule. The message does not show a nil value. add does
+// nothing if path, a section around it or a related path has an error already, so that one mistake
+// causes one error. A value that an SSP takes from ssp_defaults is reported at its path in ssp_defaults,
+// once for all SSPs.
 func (r *report) add(path string, value any, rule string, related ...string) {
 	for _, p := range append(related, path) {
 		if r.isBad(r.origin(p)) {
@@ -156,7 +157,7 @@ func (r *report) add(path string, value any, rule string, related ...string) {
 	}
 	path = r.origin(path)
 	if value == nil {
-		r.addLater(path, "", rule)
+		r.addNearest(path, "", rule)
 		return
 	}
 	m := r.marks[path]
@@ -164,12 +165,12 @@ func (r *report) add(path string, value any, rule string, related ...string) {
 	if m.quoted && !strings.HasPrefix(text, `"`) && text != "" {
 		text = `"` + text + `"`
 	}
-	r.addLater(path, text, rule)
+	r.addNearest(path, text, rule)
 }
 
-// addLater reports an error with a value that is ready to print, also if path has other
-// errors.
-func (r *report) addLater(path, value, rule string) {
+// addNearest reports an error even if path has other errors, at the place of path or of the closest
+// section around it. value is ready to print.
+func (r *report) addNearest(path, value, rule string) {
 	r.addAt(r.nearest(path), path, value, rule)
 }
 
@@ -181,7 +182,7 @@ func (r *report) addAt(m mark, path, value, rule string) {
 	r.bad[path] = true
 }
 
-// full reports whether maxErrors is reached.
+// full reports whether there are maxErrors errors.
 func (r *report) full() bool { return len(r.errs) >= maxErrors }
 
 // isBad reports whether path or a section around it has an error.
@@ -210,8 +211,8 @@ func (r *report) nearest(path string) mark {
 	return mark{}
 }
 
-// origin returns the path in ssp_defaults if the value of an SSP at path comes from there,
-// or else path.
+// origin returns where the value at path was set: the path in ssp_defaults for a value that an SSP
+// takes from there, path for every other value.
 func (r *report) origin(path string) string {
 	if _, own := r.marks[path]; own || !strings.HasPrefix(path, "ssps[") {
 		return path

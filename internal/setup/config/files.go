@@ -12,8 +12,8 @@ import (
 
 const maxTokenBytes = 4096
 
-// Files returns the files that the config names, sorted: certificates, keys,
-// authorities, tokens. The keys of all of them end in _file.
+// Files returns the files that the config names, sorted: certificates, private keys, authorities,
+// tokens and passwords. They are the values of the keys whose names end in _file.
 func (c *Config) Files() []string {
 	files := appendFiles(nil, reflect.ValueOf(c).Elem())
 	slices.Sort(files)
@@ -39,7 +39,7 @@ func appendFiles(files []string, v reflect.Value) []string {
 	return files
 }
 
-// readToken reads a bearer token, without the newline at its end.
+// readToken reads a bearer token or a password, without the newline at its end.
 func readToken(name, path string, r *report) Secret {
 	data, err := configfile.Read(name, maxTokenBytes)
 	token := strings.TrimRight(string(data), "\r\n")
@@ -58,8 +58,7 @@ func readToken(name, path string, r *report) Secret {
 	return Secret{}
 }
 
-// check reads the files, so that an error shows at the start and not at the first
-// connection.
+// check reads the TLS files, so that an invalid file is an error at start, not at the first connection.
 func (t *ClientTLS) check(path string, r *report) {
 	checkTLSFiles(configfile.TLSFiles{Cert: t.CertFile, Key: t.KeyFile, CA: t.CAFile}, path, join(path, "ca_file"), r)
 }
@@ -69,7 +68,7 @@ func (t *SSPTLS) check(path string, r *report) {
 	t.TLSPolicy.check(path, r)
 }
 
-// check reports a list of groups with which no handshake could succeed.
+// check reports groups that no permitted TLS version could use.
 func (p *TLSPolicy) check(path string, r *report) {
 	if all := p.Groups; len(all) > 0 && p.MinVersion == TLS12 && !slices.ContainsFunc(all, func(g TLSGroup) bool { return !handshake.IsHybrid(string(g)) }) {
 		r.add(join(path, "groups"), all, `must name a group that TLS 1.2 has, such as x25519, or min_version must be "1.3"`, join(path, "min_version"))
@@ -89,14 +88,14 @@ func checkServerTLS(cfg *Config, r *report) {
 	} {
 		certPath := join(l.path, "cert_file")
 		if l.files.CA != "" && l.files.Cert == "" {
-			r.add(l.caPath, l.files.CA, "needs "+certPath+": without TLS no client shows a certificate", certPath)
+			r.add(l.caPath, l.files.CA, "needs "+certPath+": without TLS, clients present no certificate", certPath)
 		}
 		checkTLSFiles(l.files, l.path, l.caPath, r)
 	}
 }
 
-// checkTLSFiles reports the errors of files. caPath is the setting of the authorities,
-// path the section of the certificate and key.
+// checkTLSFiles reports the errors of files. path is the section that names the certificate and the key,
+// caPath the setting that names the authorities.
 func checkTLSFiles(files configfile.TLSFiles, path, caPath string, r *report) {
 	certPath, keyPath := join(path, "cert_file"), join(path, "key_file")
 	_, err := files.Load()

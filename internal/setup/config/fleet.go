@@ -7,14 +7,14 @@ import (
 	"adbuffer/internal/machine/capacity"
 )
 
-// timeoutLeases is the least replica_timeout in lease_intervals. So a few late calls do not
-// make a replica look dead.
-const timeoutLeases = 20
+// minTimeoutLeases is the shortest replica_timeout, in lease intervals. With less, a few late calls
+// would make a replica look dead.
+const minTimeoutLeases = 20
 
 func checkFleet(cfg *Config, r *report) {
 	f := &cfg.Fleet
 	checkRedis(&f.Redis, r)
-	if least := timeoutLeases * f.LeaseInterval; f.ReplicaTimeout < least {
+	if least := minTimeoutLeases * f.LeaseInterval; f.ReplicaTimeout < least {
 		r.add("fleet.replica_timeout", formatDuration(f.ReplicaTimeout), "must be at least 20 times fleet.lease_interval, "+formatDuration(least),
 			"fleet.lease_interval")
 	}
@@ -32,7 +32,7 @@ func checkFleet(cfg *Config, r *report) {
 // SharesLimit reports whether all replicas share a limit on the SSP's requests per second.
 func (s *SSP) SharesLimit() bool { return s.QPS.Scope == ScopeFleet && s.QPS.Limit > 0 }
 
-// sharesLimits reports whether an SSP has a limit of the fleet.
+// sharesLimits reports whether the replicas share the limit of at least one SSP.
 func (c *Config) sharesLimits() bool {
 	return slices.ContainsFunc(c.SSPs, func(s SSP) bool { return s.QPS.Scope == ScopeFleet })
 }
@@ -76,13 +76,13 @@ func (w *warner) qps(f *Fleet, q *QPS, path string) {
 		w.add(join(path, "scope"), "fleet has no effect, since limit is 0")
 		return
 	}
-	// A replica's tokens are refilled only after it has reported its requests.
+	// A replica gets new tokens only after it has reported the requests that used the previous ones.
 	burst := q.Burst
 	if burst == 0 {
 		burst = max(1, int(q.Limit/10))
 	}
 	if least := math.Ceil(4 * q.Limit * f.LeaseInterval.Seconds()); float64(burst) < least {
-		w.add(join(path, "burst"), "%d is less than the limit gives in four lease intervals, %s; the fleet will send less than limit: raise burst, or lower fleet.lease_interval",
+		w.add(join(path, "burst"), "%d is less than limit allows in four lease intervals, %s; the fleet will send less than limit: raise burst, or lower fleet.lease_interval",
 			burst, capacity.FormatNumber(least))
 	}
 }

@@ -13,10 +13,10 @@ import (
 	"adbuffer/internal/wire/syntax"
 )
 
-// A form is a rule for texts. Its function returns the rule that a text breaks, or "".
+// A form checks a text. It returns the rule that the text breaks, or "".
 type form func(text string) (rule string)
 
-// forms are the forms that the tag form names.
+// forms holds the forms by the names that the tag form uses.
 var forms = map[string]form{
 	"admin listener":    addressForm("127.0.0.1:8080", true, false),
 	"deadline field":    fieldAnd(fieldRule, header.CheckDeadline),
@@ -61,7 +61,7 @@ func fairnessRule(key string) string {
 	return "must be client_ip, header:NAME, query:NAME or openrtb:/path"
 }
 
-// must is the form of the texts that valid accepts.
+// must returns a form that accepts the texts for which valid is true.
 func must(valid func(string) bool, rule string) form {
 	return func(text string) string {
 		if valid(text) {
@@ -78,7 +78,7 @@ func isGraphic(s string) bool {
 
 const maxName = 64 // bytes
 
-// isName reports whether s can be a value of a metric's label.
+// isName reports whether s is short and plain enough to be the value of a metric's label.
 func isName(s string) bool {
 	return len(s) <= maxName && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_-") == ""
 }
@@ -87,7 +87,7 @@ func isTrimmed(s string) bool { return syntax.IsTrimmedValue([]byte(s)) }
 
 func isKeyPrefix(s string) bool { return len(s) <= maxName && isGraphic(s) }
 
-// addressForm is the form of an address. A listener may have port 0 and no host.
+// addressForm returns the form of an address. Only a listener may omit the host, or have port 0.
 func addressForm(example string, isListener, unixToo bool) form {
 	rule := `be host:port, for example "` + example + `"`
 	if unixToo {
@@ -96,7 +96,7 @@ func addressForm(example string, isListener, unixToo bool) form {
 	return must(func(text string) bool {
 		network, address := Address(text).Split()
 		if network == "unix" {
-			// The kernel's sun_path has 108 bytes, the last of them zero.
+			// The kernel's sun_path has 108 bytes, of which the last one is zero.
 			return unixToo && strings.HasPrefix(address, "/") && !strings.HasSuffix(address, "/") && len(address) <= 107
 		}
 		host, port, err := net.SplitHostPort(address)
@@ -143,7 +143,8 @@ func receiverForm(text string) string {
 	return ""
 }
 
-// pathRule is the form of a path to match. Paths are compared byte by byte as clients send them.
+// pathRule is the form of a path in a route's match. adbuffer compares it byte by byte with the path
+// that a client sends.
 func pathRule(path string) string {
 	const maxPath = 1024
 	exact := strings.TrimSuffix(path, "/*")
@@ -163,7 +164,7 @@ func pathRule(path string) string {
 	return ""
 }
 
-// isMaskedStatus reports whether s is a class of statuses or a status that on_error may replace.
+// isMaskedStatus reports whether s is a status, or a class of statuses, that on_error may replace.
 func isMaskedStatus(s string) bool {
 	if s == "4xx" || s == "5xx" {
 		return true
@@ -195,8 +196,8 @@ func tokenRule(name string) string {
 	return "must be a header field name: letters, digits and !#$%&'*+-.^_`|~"
 }
 
-// fieldRule is tokenRule, without the fields that belong to one connection or to the framing of one
-// message (RFC 9110, sections 7.6.1 and 8.6): adbuffer writes or drops them itself.
+// fieldRule is tokenRule, but refuses the fields that belong to one connection or to the framing of one
+// message (RFC 9110, sections 7.6.1 and 8.6), since adbuffer writes or drops those itself.
 func fieldRule(name string) string {
 	switch strings.ToLower(name) {
 	case "connection", "keep-alive", "proxy-connection", "te", "trailer", "upgrade", "http2-settings", "expect":
@@ -217,8 +218,8 @@ func forwardedFieldRule(name string) string {
 	return fieldRule(name)
 }
 
-// fieldAnd is the form f of a field's name, and a check of package header. That package knows the
-// fields without an effect or with another one.
+// fieldAnd returns a form that applies f and then check, a function of package header. That package
+// knows which fields would have no effect, or another effect than the operator expects.
 func fieldAnd(f form, check func(name string) error) form {
 	return func(name string) string {
 		rule := f(name)

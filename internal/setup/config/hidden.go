@@ -12,14 +12,14 @@ const Hidden = "(hidden)"
 // Possible secrets are:
 //
 //   - Every value in the query of an endpoint (SSPs call their keys pub, seat or id).
-//   - A user and a password in any URL.
-//   - The value of a field in headers.set, except plainFields.
-//   - The value of a condition with a name such as token or key.
+//   - The user and the password in any URL.
+//   - The value of a field in headers.set, unless plainFields names the field.
+//   - The value of a condition whose name contains a word such as token or key.
 //
-// Tokens, passwords and keys in files are never shown. Paths and hosts always are.
+// Tokens, passwords and keys in files are never shown. Paths and hosts are always shown.
 
-// hiders are the values of the tag hide. A hider gets the section's key name ("" = it has none) and
-// the value, and returns the value as it is shown.
+// hiders holds the functions that the tag hide names. A hider gets the value, and the key name of the
+// section that holds it ("" if the section has no such key). It returns the value as it may be shown.
 var hiders = map[string]func(name, value string) string{
 	"url":       func(_, value string) string { return HideURL(value) },
 	"field":     HideField,
@@ -33,8 +33,8 @@ func hideCondition(name, value string) string {
 	return value
 }
 
-// HideURL returns a URL with its query values, user, password and fragment hidden. Any
-// text with "://" counts as a URL.
+// HideURL returns a URL with its query values, user, password and fragment hidden. Every text with
+// "://" is treated as a URL.
 func HideURL(u string) string {
 	scheme, rest, ok := strings.Cut(u, "://")
 	if !ok {
@@ -59,8 +59,8 @@ func HideURL(u string) string {
 	return u
 }
 
-// HideQuery returns a query with its values hidden. A parameter without a value is hidden
-// whole, because it may be a key.
+// HideQuery returns a query with the values of its parameters hidden. A parameter without a value is
+// hidden entirely, because it may be a key.
 func HideQuery(query string) string {
 	params := strings.Split(query, "&")
 	for i, param := range params {
@@ -76,10 +76,10 @@ func HideQuery(query string) string {
 	return strings.Join(params, "&")
 }
 
-// plainFields are the fields of headers.set whose values are shown, in lower case.
+// plainFields are the header fields whose values hold no secret, in lower case.
 var plainFields = []string{"accept", "accept-charset", "accept-encoding", "accept-language", "cache-control", "content-type", "priority", "user-agent", "via", "x-openrtb-version"}
 
-// HideField returns the value of a field in headers.set as it is shown.
+// HideField returns the value of a field in headers.set as it may be shown.
 func HideField(name, value string) string {
 	if value == "" || slices.Contains(plainFields, strings.ToLower(name)) {
 		return value
@@ -87,8 +87,8 @@ func HideField(name, value string) string {
 	return Hidden
 }
 
-// NamesSecret reports whether a header field or query parameter of this name
-// likely holds a secret. In doubt it returns true.
+// NamesSecret reports whether a header field or query parameter of this name is likely to hold a secret.
+// In doubt it returns true.
 func NamesSecret(name string) bool {
 	name = strings.ToLower(name)
 	return slices.ContainsFunc([]string{"auth", "cookie", "key", "token", "secret", "pass", "sig", "credential", "session"}, func(part string) bool {

@@ -2,22 +2,22 @@ package config
 
 import "fmt"
 
-// Machine holds what the machine and the process allow, as they were when the configuration was read.
+// Machine holds the resources that the process may use, as they were when the configuration was read.
 type Machine struct {
 	OpenFiles  int    // files that the process may have open (ulimit -n); 0 = unknown or no limit
-	Memory     int    // bytes that the process may take; 0 = unknown
-	MemoryFrom string // what limits Memory
+	Memory     int    // bytes that the process may use; 0 = unknown
+	MemoryFrom string // a clause that says what limits Memory
 }
 
-// Limit is a limit in force: a setting, or less if the machine does not allow as much.
+// Limit is a limit in force: the value of a setting, or less if the machine does not allow that much.
 type Limit struct {
 	Value   int
-	setting string // its path
-	asked   int    // its value
-	why     string // the machine lowers it; "" = it allows the setting
+	setting string // the path of the setting
+	asked   int    // the value of the setting
+	why     string // why Value is lower than asked; "" = both are equal
 }
 
-// From returns the path of the setting. If the machine lowers it, From also says why.
+// From returns the path of the setting. If the machine lowers the limit, From also says why.
 func (l Limit) From() string {
 	if l.why == "" {
 		return l.setting
@@ -25,7 +25,7 @@ func (l Limit) From() string {
 	return fmt.Sprintf("%s, lowered from %d: %s", l.setting, l.asked, l.why)
 }
 
-// Lowered says that the machine lowers the setting, and why; "" = it does not.
+// Lowered says that the machine lowers the limit, and why. It returns "" if the machine does not.
 func (l Limit) Lowered() string {
 	if l.why == "" {
 		return ""
@@ -34,27 +34,27 @@ func (l Limit) Lowered() string {
 }
 
 const (
-	spareFiles = 128
-	// memoryShare is the share of the memory that bodies may hold, as a divisor. The buffer of a body
-	// may be twice as large as the body, and garbage may take as much again.
-	memoryShare = 4
-	// minBufferedBytes is the lowest limit that the memory leads to.
+	maxSpareFiles = 128
+	// Bodies may hold one part in memoryDivisor of the memory: the buffer of a body may be twice as large
+	// as the body, and garbage may take as much again.
+	memoryDivisor = 4
+	// minBufferedBytes is the limit of a machine with very little memory.
 	minBufferedBytes = 1 << 20
 )
 
-// MaxConnections is the limit of clients' connections in force.
+// MaxConnections returns the limit in force on client connections.
 func (c *Config) MaxConnections() Limit { return c.Machine.maxConnections(c) }
 
-// MaxBufferedBytes is the limit of bodies' bytes in force.
+// MaxBufferedBytes returns the limit in force on the bytes of bodies.
 func (c *Config) MaxBufferedBytes() Limit { return c.Machine.maxBufferedBytes(c) }
 
-// BufferedBytesLimit is how many bytes of the SSP's requests and responses may be held at once:
-// max_buffered_bytes; if that is 0, a quarter of ofAll, the server's.
-func (s *SSP) BufferedBytesLimit(ofAll int) int {
+// BufferedBytesLimit returns how many bytes of the SSP's requests and responses may be held at once: the
+// SSP's max_buffered_bytes or, if that is 0, a quarter of serverLimit.
+func (s *SSP) BufferedBytesLimit(serverLimit int) int {
 	if s.MaxBufferedBytes > 0 {
 		return s.MaxBufferedBytes
 	}
-	return max(1, ofAll/4)
+	return max(1, serverLimit/4)
 }
 
 func (m *Machine) maxConnections(c *Config) Limit {
@@ -62,7 +62,7 @@ func (m *Machine) maxConnections(c *Config) Limit {
 	if m.OpenFiles > 0 {
 		free := m.OpenFiles - m.spareFiles()
 		// Clients get at least half of the free files, whatever pool.max_conns says.
-		l.lower(max(1, free/2, free-c.upstreamConns()), fmt.Sprintf("the process may open %d files (ulimit -n)", m.OpenFiles))
+		l.lowerTo(max(1, free/2, free-c.upstreamConns()), fmt.Sprintf("the process may open %d files (ulimit -n)", m.OpenFiles))
 	}
 	return l
 }
@@ -70,22 +70,22 @@ func (m *Machine) maxConnections(c *Config) Limit {
 func (m *Machine) maxBufferedBytes(c *Config) Limit {
 	l := Limit{Value: c.Server.MaxBufferedBytes, setting: "server.max_buffered_bytes", asked: c.Server.MaxBufferedBytes}
 	if m.Memory > 0 {
-		l.lower(max(minBufferedBytes, m.Memory/memoryShare), fmt.Sprintf("a quarter of the %d bytes of memory %s", m.Memory, m.MemoryFrom))
+		l.lowerTo(max(minBufferedBytes, m.Memory/memoryDivisor), fmt.Sprintf("a quarter of the %d bytes of memory %s", m.Memory, m.MemoryFrom))
 	}
 	return l
 }
 
-func (l *Limit) lower(most int, why string) {
-	if l.Value > most {
-		l.Value, l.why = most, why
+func (l *Limit) lowerTo(limit int, why string) {
+	if l.Value > limit {
+		l.Value, l.why = limit, why
 	}
 }
 
-// spareFiles returns how many open files are neither of clients nor of SSPs: listeners, logs, epoll,
-// certificates being read, the admin listener's clients.
-func (m *Machine) spareFiles() int { return min(spareFiles, m.OpenFiles/2) }
+// spareFiles returns how many open files are reserved for everything but connections of clients and
+// SSPs: listeners, logs, epoll, certificates being read, and clients of the admin listener.
+func (m *Machine) spareFiles() int { return min(maxSpareFiles, m.OpenFiles/2) }
 
-// upstreamConns returns how many connections to SSPs may be open.
+// upstreamConns returns how many connections to SSPs may be open at once.
 func (c *Config) upstreamConns() (n int) {
 	for i := range c.SSPs {
 		n += c.SSPs[i].Pool.MaxConns
@@ -96,8 +96,8 @@ func (c *Config) upstreamConns() (n int) {
 	return n
 }
 
-// inForce warns of each key of the configuration that the machine lowers. A default that it lowers is
-// what an operator expects of a small machine: the log at the start has the limits in force.
+// inForce warns of each limit that the configuration sets and the machine lowers. It does not warn of a
+// default that a small machine lowers, which is no mistake. The limits in force are logged at start.
 func (w *warner) inForce(cfg *Config) {
 	m := &w.machine.Machine
 	if l := m.maxConnections(cfg); l.why != "" && w.isSet(l.setting) {

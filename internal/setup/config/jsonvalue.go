@@ -34,7 +34,7 @@ func jsonValueOf(node *yaml.Node) (JSONValue, error) {
 		if _, err := openrtb.ParseValue([]byte(node.Value)); err == nil {
 			return JSONValue(node.Value), nil
 		}
-		// Another notation of YAML: +1, .5
+		// A notation that YAML has and JSON has not, such as +1 and .5.
 		var n float64
 		if node.Decode(&n) == nil {
 			text := strconv.FormatFloat(n, 'g', -1, 64)
@@ -46,7 +46,8 @@ func jsonValueOf(node *yaml.Node) (JSONValue, error) {
 	return "", errNotJSONValue
 }
 
-// jsonValueOfText returns the value of a variable: a number or boolean, or else the text itself.
+// jsonValueOfText returns the value of a variable's text: a number or boolean if the text is one, or
+// else a JSON string.
 func jsonValueOfText(text string) JSONValue {
 	if _, err := openrtb.ParseValue([]byte(text)); err == nil {
 		return JSONValue(text)
@@ -76,5 +77,5 @@ func (v JSONValue) node() *yaml.Node {
 	return quoted(text)
 }
 
-// Shown returns v as explanations show it in a condition on path.
+// Shown returns v as an explanation may show it, in a condition on path.
 func (v JSONValue) Shown(path string) string { return hideCondition(path, string(v)) }

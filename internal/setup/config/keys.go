@@ -17,7 +17,7 @@ type key struct {
 	index  []int // for reflect.Value.FieldByIndex
 	typ    reflect.Type
 	tag    reflect.StructTag
-	effect Effect // of its tag reload, or of the inlined struct's; "" = that of the section
+	effect Effect // from the tag reload of the key or of the inlined struct; "" = the section's effect
 }
 
 var (
@@ -28,8 +28,8 @@ var (
 	fromText      = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
-// keysOf lists the keys of section type t in the order of its fields. Keys of
-// inlined structs are t's own.
+// keysOf lists the keys of section type t in the order of its fields, including the keys of inlined
+// structs.
 func keysOf(t reflect.Type) []key {
 	if cached, ok := keyCache.Load(t); ok {
 		return cached.([]key)
@@ -47,7 +47,7 @@ func keysOf(t reflect.Type) []key {
 	return keys
 }
 
-// isAbsent reports whether the list value of k is one that may be absent, and is.
+// isAbsent reports whether k is a list that may be absent, and value says that it is.
 func (k key) isAbsent(value reflect.Value) bool {
 	return isList(k.typ) && value.IsNil() && strings.HasSuffix(k.tag.Get("yaml"), ",omitempty")
 }
@@ -58,16 +58,16 @@ func isSection(t reflect.Type) bool { return t.Kind() == reflect.Struct && !isTe
 // isList reports whether t is written as a sequence.
 func isList(t reflect.Type) bool { return t.Kind() == reflect.Slice }
 
-// isText reports whether t has UnmarshalText.
+// isText reports whether t is written as a scalar that its method UnmarshalText reads.
 func isText(t reflect.Type) bool { return reflect.PointerTo(t).Implements(fromText) }
 
-// isWord reports whether t is a type of enums.go.
+// isWord reports whether values of t are words from a closed set, as the types of enums.go are.
 func isWord(t reflect.Type) bool {
 	return t.Kind() == reflect.String && t != reflect.TypeFor[string]() && t != reflect.TypeFor[Address]() && t != jsonValueType
 }
 
-// wordsOf lists the words that a value of k, or of its list, may have. It returns nil if k takes any
-// value.
+// wordsOf lists the words that k, or each element of k, may be. It returns nil if k is not limited to
+// certain words.
 func wordsOf(k key) []string {
 	if k.name == "groups" {
 		return handshake.GroupNames()
@@ -75,7 +75,7 @@ func wordsOf(k key) []string {
 	return strings.Fields(k.tag.Get("words"))
 }
 
-// shortKey returns the key of section type t that may replace the mapping as one scalar, or "".
+// shortKey returns the key whose value alone may stand for a whole section of type t, or "".
 func shortKey(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[RouteSSP]():
@@ -86,12 +86,12 @@ func shortKey(t reflect.Type) string {
 	return ""
 }
 
-// visitKeys calls visit with every key at and below section type t and its path, in which "[]"
-// replaces the index of a list. A key without an effect gets around, that of the section.
-func visitKeys(t reflect.Type, path string, around Effect, visit func(path string, k key)) {
+// visitKeys calls visit with every key at and below section type t. In the path of a key, "[]" replaces
+// the index of a list. A key without a tag reload has the inherited effect.
+func visitKeys(t reflect.Type, path string, inherited Effect, visit func(path string, k key)) {
 	for _, k := range keysOf(t) {
 		p, below := join(path, k.name), k.typ
-		k.effect = cmp.Or(k.effect, around)
+		k.effect = cmp.Or(k.effect, inherited)
 		visit(p, k)
 		if isList(below) {
 			p, below = p+"[]", below.Elem()

@@ -13,9 +13,9 @@ import (
 	"adbuffer/internal/machine/configfile"
 )
 
-// Load reads the file at path. Variables of env replace its values. Relative
-// paths in the file are relative to the working directory. The error is Errors
-// unless the file cannot be read.
+// Load reads the configuration in the file at path. Variables of env replace values of the file. Relative
+// paths in the file are relative to the working directory. The error is of type Errors, unless the file
+// itself cannot be read.
 func Load(path string, env Env) (*Config, []Warning, error) {
 	data, err := Read(path)
 	if err != nil {
@@ -28,9 +28,9 @@ func Load(path string, env Env) (*Config, []Warning, error) {
 	return cfg, warnings, err
 }
 
-// Read returns the content of the file at path. Of a file that is too large it returns only as much as
-// makes Parse refuse it. It waits for the writer of a pipe, but not for a file that never ends, such as
-// /proc/kmsg.
+// Read returns the content of the file at path. It stops reading one byte beyond the limit on a file's
+// size, so that Parse refuses a file that is too large. It waits for the writer of a pipe, but not for a
+// file that never ends, such as /proc/kmsg.
 func Read(path string) ([]byte, error) {
 	if info, err := configfile.Stat(path); err != nil || info.Mode().IsRegular() {
 		data, err := configfile.ReadStart(path, maxFileBytes+1)
@@ -51,7 +51,7 @@ func Read(path string) ([]byte, error) {
 	return data, nil
 }
 
-// Parse is Load for a file's content. The error is Errors.
+// Parse is Load for a file's content. Its error is of type Errors.
 func Parse(data []byte, env Env) (*Config, []Warning, error) {
 	r := newReport()
 	root, ok := r.parseYAML(data)

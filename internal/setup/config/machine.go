@@ -20,15 +20,15 @@ import (
 type machine struct {
 	Machine
 	hostname string       // "" = unknown
-	addrs    []netip.Addr // of its interfaces
+	addrs    []netip.Addr // the addresses of all network interfaces
 	procs    int          // GOMAXPROCS
-	cpus     float64      // that a parent of the process's cgroup allows
-	cpusFrom string       // that parent; "" = none has a limit
+	cpus     float64      // the smallest CPU limit of the cgroup's parents
+	cpusFrom string       // the parent with that limit; "" = no parent has a limit
 }
 
 func thisMachine() machine {
 	var m machine
-	// The Go runtime raises the soft limit to the hard one at start, so this is the service's limit.
+	// The Go runtime raises the soft limit to the hard limit at start, so this is the limit in force.
 	if files := resourceLimit(syscall.RLIMIT_NOFILE); files <= math.MaxInt32 {
 		m.OpenFiles = int(files)
 	}
@@ -45,8 +45,8 @@ func thisMachine() machine {
 	return m
 }
 
-// readMemory finds the smallest limit: of the machine, of the cgroup and its parents, or of the
-// address space.
+// readMemory sets Memory to the smallest of the memory of the machine, the limits of the cgroup and its
+// parents, and the limit on the address space.
 func (m *Machine) readMemory() {
 	add := func(limit uint64, from string) {
 		if limit > 0 && limit <= math.MaxInt && (m.Memory == 0 || int(limit) < m.Memory) {
@@ -64,7 +64,7 @@ func (m *Machine) readMemory() {
 	}
 }
 
-// resourceLimit returns a soft limit of the process, math.MaxUint64 for none.
+// resourceLimit returns a soft limit of the process, or math.MaxUint64 if there is none.
 func resourceLimit(resource int) uint64 {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(resource, &limit) != nil {
@@ -73,12 +73,13 @@ func resourceLimit(resource int) uint64 {
 	return limit.Cur
 }
 
-// startSpace is the address space that the process takes soon after it has read its configuration: by
-// threads, and by a heap without bodies.
+// startSpace is the address space that threads and a heap without bodies take soon after the process has
+// read its configuration.
 const startSpace = 192 << 20
 
-// addressSpace returns how many bytes of address space the process takes without bodies: what it had
-// when it first read a configuration, and startSpace. The Go runtime reserves much more than it uses.
+// addressSpace returns how many bytes of address space the process takes without bodies: what the process
+// had taken when it first read a configuration, plus startSpace. The Go runtime reserves much more address
+// space than it uses.
 var addressSpace = sync.OnceValue(func() uint64 {
 	statm, _ := os.ReadFile("/proc/self/statm")
 	pages, _, _ := bytes.Cut(statm, []byte(" "))

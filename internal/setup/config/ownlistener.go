@@ -10,8 +10,8 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// reaches reports whether the endpoint leads to a listener of this machine at l. It asks no name
-// server, and knows only localhost, the machine's name and the host of l. No endpoint leads to a
+// reaches reports whether the endpoint leads to this machine's listener at l. It asks no name server: the
+// only names that it knows are localhost, the machine's name and the host of l. No endpoint leads to a
 // unix socket.
 func (m *machine) reaches(l Address, endpoint exchange.Endpoint) bool {
 	network, address := l.Split()
@@ -26,7 +26,7 @@ func (m *machine) reaches(l Address, endpoint exchange.Endpoint) bool {
 	return slices.ContainsFunc(m.lookup(endpoint.Host), func(to netip.Addr) bool {
 		return slices.ContainsFunc(listening, func(at netip.Addr) bool {
 			switch {
-			case host == "" || at == netip.IPv6Unspecified(): // IPv4 too
+			case host == "" || at == netip.IPv6Unspecified(): // such a socket accepts IPv4 too
 				return m.isLocal(to)
 			case at == netip.IPv4Unspecified():
 				return to.Is4() && m.isLocal(to)
@@ -36,8 +36,8 @@ func (m *machine) reaches(l Address, endpoint exchange.Endpoint) bool {
 	})
 }
 
-// lookup returns the addresses of a host, or none if only a name server knows them. ""
-// stands for all addresses.
+// lookup returns the addresses of a host, or nil if only a name server knows them. The host "" is the
+// unspecified address.
 func (m *machine) lookup(host string) []netip.Addr {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{addr.Unmap()}
@@ -56,8 +56,8 @@ func (m *machine) lookup(host string) []netip.Addr {
 
 func (m *machine) isLocal(a netip.Addr) bool { return a.IsLoopback() || slices.Contains(m.addrs, a) }
 
-// overlap reports whether both listeners would receive the same connections. With reuse_port, the
-// kernel would open both and divide the connections between them.
+// overlap reports whether two listeners would share an address. With reuse_port, the kernel would open
+// both and divide the connections between them.
 func overlap(a, b Address) bool {
 	hostA, portA, errA := net.SplitHostPort(string(a))
 	hostB, portB, errB := net.SplitHostPort(string(b))
@@ -78,7 +78,7 @@ func sameHost(a, b string) bool {
 	return strings.EqualFold(strings.TrimSuffix(a, "."), strings.TrimSuffix(b, "."))
 }
 
-// loops warns of endpoints that lead back to adbuffer.
+// loops warns of endpoints that lead back to this adbuffer.
 func (w *warner) loops(cfg *Config, ssp *SSP, path string) {
 	for i, u := range ssp.Parsed.All {
 		for _, l := range []struct {
@@ -86,8 +86,8 @@ func (w *warner) loops(cfg *Config, ssp *SSP, path string) {
 			at     Address
 			result string
 		}{
-			{"server.listen", cfg.Server.Listen, "requests to it come back, and are refused as a loop"},
-			{"admin.listen", cfg.Admin.Listen, "it serves operators, and no ads"},
+			{"server.listen", cfg.Server.Listen, "its requests would come back, and be refused as a loop"},
+			{"admin.listen", cfg.Admin.Listen, "the admin listener serves no ads"},
 		} {
 			if w.machine.reaches(l.at, u) {
 				w.add(at(join(path, "endpoints"), i), "leads to this adbuffer itself, at %s (%s): %s", l.key, l.at, l.result)

@@ -76,7 +76,7 @@ func TestAnEndpointThatIsTheOwnListenerWarns(t *testing.T) {
 
 func TestAnEndpointThatIsTheAdminListenerWarns(t *testing.T) {
 	cfg := mustParse(t, "ssps: [{name: a, endpoints: [\"http://127.0.0.1:9090/\"]}]\nroutes: [{name: r, match: {path: /}, ssps: [a]}]\n")
-	wantWarnings(t, warnings(cfg, machine{}, everyKey), "ssps[0].endpoints[0]: leads to this adbuffer itself, at admin.listen (127.0.0.1:9090): it serves operators, and no ads")
+	wantWarnings(t, warnings(cfg, machine{}, everyKey), "ssps[0].endpoints[0]: leads to this adbuffer itself, at admin.listen (127.0.0.1:9090): the admin listener serves no ads")
 }
 
 func TestThisMachineKnowsItsAddresses(t *testing.T) {

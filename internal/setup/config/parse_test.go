@@ -66,7 +66,7 @@ func TestErrorsAreBounded(t *testing.T) {
 
 func TestIPv4MappedRangesAreRefused(t *testing.T) {
 	_, _, err := Parse([]byte(`server: {trusted_proxies: ["::ffff:10.0.0.0/104"]}`+twoSSPs), nil)
-	const want = "line 1, column 28: server.trusted_proxies[0]: ::ffff:10.0.0.0/104: must be written as IPv4, because adbuffer compares such peers as IPv4"
+	const want = "line 1, column 28: server.trusted_proxies[0]: ::ffff:10.0.0.0/104: must be written as IPv4, because adbuffer treats the addresses of such peers as IPv4"
 	testsupport.True(t, err != nil && err.Error() == want, "got  %v\nwant %s", err, want)
 }
 

@@ -10,7 +10,7 @@ import (
 const maxText = 4096 // bytes
 
 // checkSection checks every value at and below section v against the tags of its key, and every text
-// against the bounds of all texts.
+// against the rules that hold for all texts.
 func (r *report) checkSection(v reflect.Value, path string) {
 	for _, k := range keysOf(v.Type()) {
 		p := join(path, k.name)
@@ -85,7 +85,8 @@ func (r *report) checkText(text string, k key, path string) {
 	}
 }
 
-// checkList checks the elements of a list, and that no two are the same in any case.
+// checkList checks the elements of a list and, if k has the tag unique, that no two elements are equal
+// when case is ignored.
 func (r *report) checkList(v reflect.Value, k key, path string) {
 	if rule := k.tag.Get("empty"); rule != "" && v.Len() == 0 && !k.isAbsent(v) {
 		r.add(path, nil, rule)
@@ -127,7 +128,7 @@ func (r *report) checkSiblings(v reflect.Value, k key, path string) {
 		r.add(path, written(value), "needs "+other+" beside it")
 	}
 	if strings.HasPrefix(path, "ssp_defaults.") {
-		return // other defaults are still missing: checked in each SSP
+		return // the other keys may have no value yet; each SSP is checked after ssp_defaults are merged into it
 	}
 	var bounds []string
 	for other := range strings.FieldsSeq(k.tag.Get("at_most")) {

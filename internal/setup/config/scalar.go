@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// The rules that values of the wrong type break.
+// The rules that a value of the wrong type breaks.
 var (
 	errNotInt      = errors.New("must be a whole number")
 	errTooLarge    = errors.New("is too large")
@@ -23,7 +23,7 @@ var (
 	errNotDuration = errors.New(`must be a duration with a unit, for example "80ms"`)
 )
 
-// parseScalar returns the value of type t for the text of a variable or of a default.
+// parseScalar converts the text of a variable or of a default to type t.
 func parseScalar(text string, t reflect.Type) (any, error) {
 	switch {
 	case t == durationType || isText(t):
@@ -50,8 +50,8 @@ func parseScalar(text string, t reflect.Type) (any, error) {
 	return fit(text, t)
 }
 
-// isAmbiguous reports whether YAML reads a number otherwise than by its decimal digits: 0123 as 83, 0x1f as 31, 1_000 as
-// 1000. Such text may be meant as an identifier.
+// isAmbiguous reports whether the value that YAML gives a number differs from its decimal digits: 0123
+// is 83, 0x1f is 31, 1_000 is 1000. The operator may have meant such text as an identifier.
 func isAmbiguous(number string) bool {
 	digits := strings.TrimLeft(number, "+-")
 	return hasLeadingZero(number) || strings.Contains(digits, "_") || len(digits) > 1 && digits[0] == '0' && strings.ContainsRune("xXoObB", rune(digits[1]))
@@ -63,8 +63,8 @@ func hasLeadingZero(number string) bool {
 	return len(digits) > 1 && digits[0] == '0' && (digits[1] == '_' || digits[1] >= '0' && digits[1] <= '9')
 }
 
-// fit returns the value of type t for a YAML scalar. It converts nothing silently: 2.7 is no whole
-// number, 0660 no file mode, and 80 no duration.
+// fit returns a decoded YAML scalar as a value of type t. It refuses what it would have to guess: 2.7 is
+// no whole number, 0660 is no file mode, and 80 is no duration.
 func fit(value any, t reflect.Type) (any, error) {
 	text, inText := value.(string)
 	switch {

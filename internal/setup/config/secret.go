@@ -9,8 +9,8 @@ import (
 // Secret is a value that is never printed: not by fmt with any verb, not in YAML, not in JSON. The
 // zero Secret is empty.
 type Secret struct {
-	// value is a pointer, because fmt cannot call methods on a Secret in an unexported field. It
-	// then prints the address instead of the value.
+	// value is a pointer, because fmt calls no methods on a Secret in an unexported field of another
+	// struct. fmt then prints the address and not the secret.
 	value *string
 }
 
@@ -33,7 +33,7 @@ func (s Secret) Reveal() string {
 // Empty reports whether there is no secret.
 func (s Secret) Empty() bool { return s.value == nil }
 
-// Equal takes the same time for all secrets of one length.
+// Equal compares two secrets, in constant time if their lengths are equal.
 func (s Secret) Equal(other Secret) bool {
 	return subtle.ConstantTimeCompare([]byte(s.Reveal()), []byte(other.Reveal())) == 1
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// unknownKey returns the rule for a key that section type t at path does not have, with the
-// key that was probably meant.
+// unknownKey returns the rule for a key that section type t, at path, does not have. It suggests the key
+// that was probably meant.
 func unknownKey(t reflect.Type, path, name string) string {
 	const rule = "unknown key"
 	var names []string
@@ -46,10 +46,10 @@ func onlyPath(t reflect.Type, path, name string) string {
 	return found
 }
 
-// closest returns the word with the most similar spelling, or "" if no word is similar. Of equally
-// similar words it returns the first in the alphabet.
+// closest returns the word whose spelling is most similar to name, or "" if no word is similar. Of
+// equally similar words it returns the alphabetically first.
 func closest(name string, words iter.Seq[string]) string {
-	best, distance := "", min(len(name), max(2, len(name)/3+1)) // must be below
+	best, distance := "", min(len(name), max(2, len(name)/3+1)) // a word at this distance is no longer similar
 	for word := range words {
 		if d := editDistance(name, word); d < distance || d == distance && best != "" && word < best {
 			best, distance = word, d
@@ -58,14 +58,13 @@ func closest(name string, words iter.Seq[string]) string {
 	return best
 }
 
-// editDistance is the number of bytes to insert, delete or replace that turn a
-// into b (Levenshtein). No key is longer than maxShown, so a longer word
-// counts as entirely different.
+// editDistance returns the Levenshtein distance of a and b: how many bytes must be inserted, deleted or
+// replaced to turn a into b. Words longer than maxShown, which no key is, are entirely different.
 func editDistance(a, b string) int {
 	if len(a) > maxShown || len(b) > maxShown {
 		return max(len(a), len(b))
 	}
-	row := make([]int, len(b)+1) // distances of a[:i] to every b[:j]
+	row := make([]int, len(b)+1) // row[j] is the distance of a[:i] and b[:j]
 	for j := range row {
 		row[j] = j
 	}

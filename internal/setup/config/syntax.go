@@ -10,19 +10,19 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxSearched bounds the bytes that are parsed to find a mistyped line.
+// maxSearched bounds how many bytes are parsed to find a mistyped line.
 const maxSearched = 4 << 20
 
-// parserError is the form of the YAML parser's errors. Some have no line.
+// parserError matches the beginning of the YAML parser's errors. Not all of them name a line.
 var parserError = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?`)
 
-// syntax reports an error of the YAML parser, at the line that was mistyped. The parser often names
-// the first line of the section around it.
+// syntax reports an error of the YAML parser at the line that was mistyped. The parser itself often names
+// the first line of the section around that line.
 func (r *report) syntax(data []byte, err error) {
 	text := err.Error()
 	match := parserError.FindStringSubmatch(text)
 	rule := strings.ReplaceAll(text[len(match[0]):], "\n", " ")
-	// YAML takes an unquoted value that begins with * for an anchor's name.
+	// In YAML, an unquoted value that begins with * refers to an anchor.
 	if strings.HasPrefix(rule, "unknown anchor ") {
 		rule = "a value that begins with * needs quotes, or an anchor of that name"
 	}
@@ -39,30 +39,30 @@ func (r *report) syntax(data []byte, err error) {
 	r.addAt(m, "", "", "not YAML: "+rule)
 }
 
-// mistyped returns the number of the line behind the longest beginning of data that is YAML. It
+// mistyped returns the number of the first line after the longest prefix of data that is valid YAML. It
 // returns 0 if the search would take too long.
 func mistyped(data []byte, lines [][]byte) int {
-	ends := make([]int, len(lines)+1) // of the first n lines
+	ends := make([]int, len(lines)+1) // ends[n] is the length of the first n lines
 	for i, line := range lines {
 		ends[i+1] = ends[i] + len(line)
 	}
-	left := maxSearched
+	unsearched := maxSearched
 	isYAML := func(n int) bool {
-		left -= ends[n] + 1
+		unsearched -= ends[n] + 1
 		var doc yaml.Node
 		return yaml.Unmarshal(data[:ends[n]], &doc) == nil
 	}
-	// good lines are YAML, and bad ones are not. A beginning that ends within a list or a text of several
-	// lines is not YAML either, so each longer one is tried.
+	// The first good lines are valid YAML, the first bad lines are not. A prefix that ends inside a list or
+	// a text of several lines is not valid either, so the longer prefixes are tried after the binary search.
 	good, bad := 0, len(lines)
-	for bad-good > 1 && left > 0 {
+	for bad-good > 1 && unsearched > 0 {
 		if n := (good + bad) / 2; isYAML(n) {
 			good = n
 		} else {
 			bad = n
 		}
 	}
-	for n := bad; n < len(lines) && n < bad+100 && left > 0; n++ {
+	for n := bad; n < len(lines) && n < bad+100 && unsearched > 0; n++ {
 		if isYAML(n) {
 			good, bad = n, n+1
 		}
@@ -82,8 +82,8 @@ var (
 	bareReference     = regexp.MustCompile(`[{[].*\$\{`)
 )
 
-// explain returns the line that was mistyped, if the parser stops at this one with this rule, and the
-// rule in an operator's words.
+// explain returns the line that was mistyped, which may be the one before the line at which the parser
+// stops, and the parser's rule in an operator's words.
 func explain(lines [][]byte, line int, rule string) (mistyped int, words string) {
 	here, before := bytes.TrimSpace(lines[line-1]), line-1
 	for before > 0 && isBlank(lines[before-1]) {
@@ -93,7 +93,7 @@ func explain(lines [][]byte, line int, rule string) (mistyped int, words string)
 		return line, "a tab in the indentation; write spaces"
 	}
 	if bytes.HasPrefix(lines[line-1], []byte("%")) && strings.Contains(rule, "mapping values are not allowed") {
-		return line, "a line --- is missing behind the directive"
+		return line, "a line --- is missing after the directive"
 	}
 	if bareReference.Match(inQuotes.ReplaceAll(here, nil)) {
 		return line, "a value with ${ needs quotes within {} and []"
@@ -115,21 +115,21 @@ func explain(lines [][]byte, line int, rule string) (mistyped int, words string)
 	previous := bytes.TrimSpace(lines[before-1])
 	switch {
 	case noSpaceAfterDash.Match(previous):
-		return before, "a space is missing behind the -"
+		return before, "a space is missing after the -"
 	case noSpaceAfterColon.Match(previous):
-		return before, "a space is missing behind the colon"
+		return before, "a space is missing after the colon"
 	case !isKey.Match(previous) && !bytes.HasPrefix(previous, []byte("- ")) && isKey.Match(here) && len(indent(lines[line-1])) == len(indent(lines[before-1])):
-		return before, "a colon is missing behind the key"
+		return before, "a colon is missing after the key"
 	case bytes.Count(here, []byte(`"`))%2 == 1 || bytes.Count(here, []byte("'"))%2 == 1:
 		return line, "a closing quote is missing"
 	case fitsNone(lines[:before], len(indent(lines[line-1]))):
-		return line, fmt.Sprintf("its indentation, %d, fits no line above", len(indent(lines[line-1])))
+		return line, fmt.Sprintf("no line above is indented by %d", len(indent(lines[line-1])))
 	}
 	return line, rule
 }
 
-// fitsNone reports whether no line begins at this column, from 0. A line of a list begins before and
-// behind its dash.
+// fitsNone reports whether no line begins at this column, counted from 0. A list item begins both at its
+// dash and at the text after the dash.
 func fitsNone(lines [][]byte, column int) bool {
 	for _, line := range lines {
 		n := len(indent(line))

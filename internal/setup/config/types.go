@@ -1,20 +1,20 @@
 // Package config turns YAML into one valid, unchanging Config. It is the only user of viper.
 //
-// A key is one struct field here and one commented line in config/reference.yaml. The comment there is
-// the operator's documentation of the key. The JSON Schema has it too. A section that another package takes
-// as it is has a type of that package. The field's tags have the other facts:
+// A key is a struct field here and a commented line in config/reference.yaml. The comment in that file is
+// the operator's documentation of the key, and its description in the JSON Schema. If another package
+// takes a section unchanged, that package defines the section's type. The tags of a field say the rest:
 //
 //   - yaml: the key's name.
 //   - default: the value of an absent key.
 //   - jsonschema: whether the key is required.
 //   - empty: the rule that an empty text or list breaks. Without it, the value may be empty.
-//   - min, max: the range of a number or duration. Each of them has one.
-//   - at_most: keys of the same section whose values are not below this one.
-//   - needs: a key of the same section that is set if this one is.
+//   - min, max: the range of a number or duration. Every number and duration has one.
+//   - at_most: keys of the same section that bound this key from above.
+//   - needs: a key of the same section that must be set if this key is set.
 //   - words: all values that a text may have.
-//   - form: the form of a text that is not empty, or of a list's elements; see forms.
-//   - unique: the key in which the elements of a list differ, in any case; "." is the element itself.
-//   - reload: the Effect of a change. A key without it has that of the section around it.
+//   - form: the name of the form that a text, or each element of a list, must have unless it is empty; see forms.
+//   - unique: the key in which any two elements of a list must differ, ignoring case; "." is the element itself.
+//   - reload: the Effect of a change. A key without this tag inherits the effect of its section.
 //   - hide: how a possible secret in the value is hidden; see hiders.
 package config
 
@@ -49,7 +49,7 @@ type Config struct {
 	SSPs     []SSP    `yaml:"ssps" jsonschema:"required" empty:"must have at least one SSP" unique:"name"`                       // at least one; names are unique
 	Routes   []Route  `yaml:"routes" jsonschema:"required" empty:"must have at least one route" unique:"name" reload:"in place"` // at least one; the first match wins
 
-	Machine Machine `yaml:"-"` // that read the configuration
+	Machine Machine `yaml:"-"` // the machine on which the configuration was read
 }
 
 // document is the content of a file: a Config, and the settings that are merged into it.
@@ -58,25 +58,25 @@ type document struct {
 	SSPDefaults Settings `yaml:"ssp_defaults"`
 }
 
-// Server is the listener for applications and edge nodes.
+// Server holds the settings of the traffic listener and of its clients' requests.
 type Server struct {
 	Listen           Address          `yaml:"listen" default:"127.0.0.1:8080" empty:"must be set, for example 127.0.0.1:8080" form:"listener" reload:"restart"` // host:port, or unix:/path
 	SocketMode       FileMode         `yaml:"socket_mode" default:"0660" reload:"restart"`                                                                      // of the unix socket only
-	ReusePort        bool             `yaml:"reuse_port" reload:"restart"`                                                                                      // of both listeners: handed to the next process
+	ReusePort        bool             `yaml:"reuse_port" reload:"restart"`                                                                                      // for both listeners, so that the next process can take over
 	TLS              ServerTLS        `yaml:"tls" reload:"restart"`
-	ProxyProtocol    bool             `yaml:"proxy_protocol" reload:"restart"` // of TrustedProxies and of unix peers: required
+	ProxyProtocol    bool             `yaml:"proxy_protocol" reload:"restart"` // required from TrustedProxies and from peers of a unix socket
 	MaxConnections   int              `yaml:"max_connections" default:"65536" min:"1" max:"10000000"`
 	MaxInFlight      int              `yaml:"max_in_flight" default:"16384" min:"1" max:"10000000"`               // requests and fan-out legs
 	MaxUploads       int              `yaml:"max_uploads" default:"4096" min:"1" max:"10000000"`                  // requests whose body is still arriving
 	MaxStreams       int              `yaml:"max_streams_per_conn" default:"250" min:"1" max:"10000"`             // of a client's HTTP/2 connection
 	H2C              bool             `yaml:"h2c"`                                                                // HTTP/2 in cleartext
 	MaxBufferedBytes int              `yaml:"max_buffered_bytes" default:"268435456" min:"1" max:"1099511627776"` // bodies of requests and responses
-	ReadTimeout      time.Duration    `yaml:"read_timeout" default:"5s" min:"1ms" max:"1h"`                       // a header, and a body, each from its first byte
+	ReadTimeout      time.Duration    `yaml:"read_timeout" default:"5s" min:"1ms" max:"1h"`                       // for a header, and again for a body, each from its first byte
 	WriteTimeout     time.Duration    `yaml:"write_timeout" default:"5s" min:"1ms" max:"1h"`
 	IdleTimeout      time.Duration    `yaml:"idle_timeout" default:"75s" min:"1ms" max:"24h"`
 	MaxHeaderBytes   int              `yaml:"max_header_bytes" default:"16384" min:"256" max:"1048576" reload:"restart"`
 	MaxBodyBytes     int              `yaml:"max_body_bytes" default:"262144" min:"1" max:"1073741824"`
-	AbortOnClose     bool             `yaml:"abort_on_close" default:"true"`                 // also if a client closes only its sending half
+	AbortOnClose     bool             `yaml:"abort_on_close" default:"true"`                 // cancels the request, even if a client closes only its sending half
 	TrustedProxies   []netip.Prefix   `yaml:"trusted_proxies" default:"127.0.0.0/8 ::1/128"` // masked
 	HealthPath       string           `yaml:"health_path" form:"exact path"`                 // "" = no readiness on the traffic port
 	ErrorDetail      bool             `yaml:"error_detail" default:"true"`
@@ -89,7 +89,7 @@ type Server struct {
 	Drain            Drain            `yaml:"drain"`
 }
 
-// Fairness says whose requests share an SSP's places while requests wait for them.
+// Fairness says between which parties an SSP's places are shared while requests wait for them.
 type Fairness struct {
 	Key string `yaml:"key" form:"fairness key"` // client_ip, header:NAME, query:NAME or openrtb:/path; "" = no sharing
 }
@@ -124,8 +124,8 @@ type TLSPolicy struct {
 
 // Drain says how the service stops.
 type Drain struct {
-	Delay   time.Duration `yaml:"delay" default:"5s" min:"0s" max:"10m"`   // not ready, yet still accepting
-	Timeout time.Duration `yaml:"timeout" default:"20s" min:"0s" max:"1h"` // for what is in flight; starts after Delay
+	Delay   time.Duration `yaml:"delay" default:"5s" min:"0s" max:"10m"`   // not ready, but still accepting connections
+	Timeout time.Duration `yaml:"timeout" default:"20s" min:"0s" max:"1h"` // for requests in flight; starts after Delay
 }
 
 // Admin is the operators' listener.
@@ -133,7 +133,7 @@ type Admin struct {
 	Listen        Address       `yaml:"listen" default:"127.0.0.1:9090" empty:"must be set, for example 127.0.0.1:9090" form:"admin listener" reload:"restart"` // host:port
 	TokenFile     string        `yaml:"token_file"`                                                                                                             // "" = no token
 	TLS           AdminTLS      `yaml:"tls" reload:"restart"`
-	ClientCAFile  string        `yaml:"client_ca_file" reload:"restart"` // PEM; a client certificate of it gives the access that the token gives; needs TLS
+	ClientCAFile  string        `yaml:"client_ca_file" reload:"restart"` // PEM; a client certificate that it signed gives the same access as the token; needs TLS
 	WarmupTimeout time.Duration `yaml:"warmup_timeout" default:"10s" min:"0s" max:"10m"`
 	Capture       bool          `yaml:"capture"` // GET /capture shows exchanges
 
@@ -152,7 +152,7 @@ type Log struct {
 // Tracing says which requests get spans, and where adbuffer sends them.
 type Tracing struct {
 	Endpoint string  `yaml:"endpoint" form:"URL of a receiver" hide:"url"` // http or https URL of an OTLP receiver; "" = no tracing
-	Sample   float64 `yaml:"sample" default:"0.01" min:"0" max:"1"`        // share of the requests about which no trusted peer decides
+	Sample   float64 `yaml:"sample" default:"0.01" min:"0" max:"1"`        // share of the requests for which no trusted peer has decided
 }
 
 // Fleet says how replicas share the limits of SSPs whose qps.scope is fleet. ReplicaTimeout >= 20 *
@@ -167,7 +167,7 @@ type Fleet struct {
 
 // Redis is the server through which replicas share limits.
 type Redis struct {
-	Address      Address  `yaml:"address" form:"Redis"`           // host:port, or unix:/path; "" = there is none
+	Address      Address  `yaml:"address" form:"Redis"`           // host:port, or unix:/path; "" = no Redis
 	Username     string   `yaml:"username" needs:"password_file"` // "" = the default user
 	PasswordFile string   `yaml:"password_file"`                  // "" = no password
 	DB           int      `yaml:"db" min:"0" max:"65535"`
@@ -184,7 +184,7 @@ type RedisTLS struct {
 	ClientTLS `yaml:",inline"`
 }
 
-// Deadline says how long a request may take. Default <= Max.
+// Deadline says how long a request may take.
 type Deadline struct {
 	Default     time.Duration `yaml:"default" default:"300ms" min:"1ms" max:"10m" at_most:"max"`
 	Max         time.Duration `yaml:"max" default:"5s" min:"1ms" max:"10m"`
@@ -207,8 +207,8 @@ type SSP struct {
 // SSP share scheme, path and query.
 type Endpoint struct {
 	URL      string `yaml:"url" jsonschema:"required" hide:"url"`  // http or https
-	Weight   int    `yaml:"weight" default:"1" min:"1" max:"1000"` // its share is its weight in the sum
-	Priority int    `yaml:"priority" min:"0" max:"100"`            // the lowest that works gets the requests
+	Weight   int    `yaml:"weight" default:"1" min:"1" max:"1000"` // its share of the requests is its weight, divided by the sum of all weights
+	Priority int    `yaml:"priority" min:"0" max:"100"`            // endpoints with the lowest number that work get the requests
 }
 
 // Settings are the keys of ssp_defaults and of each SSP.
@@ -234,20 +234,20 @@ type Settings struct {
 	Breaker                ssp.BreakerOptions  `yaml:"breaker"`
 	Ejection               balancer.Ejection   `yaml:"ejection"`
 	HealthCheck            pool.HealthCheck    `yaml:"health_check"`
-	SlowStart              time.Duration       `yaml:"slow_start" min:"0s" max:"1h"`                    // 0 = an endpoint that comes back gets its full share at once
-	SourceAddresses        []netip.Addr        `yaml:"source_addresses" unique:"." reload:"new pool"`   // to connect from, in turn; none = the system chooses
+	SlowStart              time.Duration       `yaml:"slow_start" min:"0s" max:"1h"`                    // 0 = a recovered endpoint gets its full share at once
+	SourceAddresses        []netip.Addr        `yaml:"source_addresses" unique:"." reload:"new pool"`   // used in turn to connect from; empty = the system chooses
 	RetryAfterMax          time.Duration       `yaml:"retry_after_max" default:"30s" min:"0s" max:"1h"` // 0 = Retry-After pauses nothing
-	RetryAfterShare        float64             `yaml:"retry_after_share" default:"0.5" min:"0" max:"1"` // 0 = a single response pauses
+	RetryAfterShare        float64             `yaml:"retry_after_share" default:"0.5" min:"0" max:"1"` // 0 = a single response is enough to pause
 }
 
 // Pool bounds the connections to one SSP, over all its endpoints, and the requests that wait
-// for them. MinIdle <= MaxIdle <= MaxConns and MaxHTTP2Conns <= MaxConns.
+// for them.
 type Pool struct {
 	MaxConns           int             `yaml:"max_conns" default:"256" min:"1" max:"65536"`                         // open + dialling
-	MaxHTTP2Conns      int             `yaml:"max_http2_conns" default:"4" min:"1" max:"65536" at_most:"max_conns"` // of MaxConns; an absent key is never above it
+	MaxHTTP2Conns      int             `yaml:"max_http2_conns" default:"4" min:"1" max:"65536" at_most:"max_conns"` // how many of MaxConns may be HTTP/2; the default is never above MaxConns
 	Auto               pool.AutoSize   `yaml:"auto"`
 	MinIdle            int             `yaml:"min_idle" min:"0" max:"65536" at_most:"max_conns max_idle"` // kept warm
-	MaxIdle            int             `yaml:"max_idle" min:"0" max:"65536" at_most:"max_conns"`          // an absent key is MaxConns; 0 = a connection per request
+	MaxIdle            int             `yaml:"max_idle" min:"0" max:"65536" at_most:"max_conns"`          // the default is MaxConns; 0 = each request uses a connection of its own
 	IdleTimeout        time.Duration   `yaml:"idle_timeout" default:"55s" min:"1ms" max:"24h"`
 	MaxAge             time.Duration   `yaml:"max_age" default:"10m" min:"1ms" max:"168h"`        // ±10 % jitter
 	MaxRequestsPerConn int             `yaml:"max_requests_per_conn" min:"0" max:"1000000000"`    // 0 = no limit
@@ -267,7 +267,7 @@ type Backoff struct {
 	Max time.Duration `yaml:"max" default:"5s" min:"1ms" max:"1h"`
 }
 
-// Timeouts bound the steps of one exchange; the request's deadline bounds them all.
+// Timeouts bound the steps of one exchange. The request's deadline bounds all of them together.
 type Timeouts struct {
 	Connect      time.Duration `yaml:"connect" default:"250ms" min:"1ms" max:"10m"`
 	TLSHandshake time.Duration `yaml:"tls_handshake" default:"500ms" min:"1ms" max:"10m"`
@@ -301,8 +301,8 @@ type Headers struct {
 type QPS struct {
 	Limit  float64 `yaml:"limit" min:"0" max:"10000000"`                    // requests a second; 0 = unlimited
 	Burst  int     `yaml:"burst" min:"0" max:"10000000"`                    // 0 = a tenth of Limit, at least 1
-	Scope  Scope   `yaml:"scope" default:"instance" words:"instance fleet"` // whose limit it is
-	DryRun bool    `yaml:"dry_run"`                                         // only count
+	Scope  Scope   `yaml:"scope" default:"instance" words:"instance fleet"` // who shares Limit
+	DryRun bool    `yaml:"dry_run"`                                         // count the requests beyond Limit, but send them
 }
 
 // Retry says which failed requests are sent again.
@@ -330,7 +330,7 @@ type Route struct {
 
 // Mirror sends copies of a route's requests to another SSP. Clients do not see its responses.
 type Mirror struct {
-	SSP   string  `yaml:"ssp"` // a name of Config.SSPs that is not among the route's; "" = none
+	SSP   string  `yaml:"ssp"` // a name of Config.SSPs that the route's SSPs do not have; "" = no mirror
 	Share float64 `yaml:"share" default:"0.1" min:"0" max:"1"`
 }
 
@@ -341,11 +341,11 @@ type Match struct {
 	Query  []route.Condition `yaml:"query"`                                                                            // raw bytes, no decoding
 	Header []route.Condition `yaml:"header"`                                                                           // names match in any case
 
-	OpenRTB  []BodyCondition `yaml:"openrtb"`                  // on the body
-	Holdback float64         `yaml:"holdback" min:"0" max:"1"` // this share of the requests goes on to the next route
+	OpenRTB  []BodyCondition `yaml:"openrtb"`                  // conditions on the body
+	Holdback float64         `yaml:"holdback" min:"0" max:"1"` // share of the matching requests that this route leaves to later routes
 }
 
-// Removal is a member of an OpenRTB body that an SSP does not get if all conditions hold.
+// Removal removes a member from the OpenRTB body that an SSP gets, if all conditions hold.
 type Removal struct {
 	Path string          `yaml:"path" jsonschema:"required" empty:"must be set" form:"OpenRTB path"`
 	When []BodyCondition `yaml:"when,omitempty"`
@@ -362,9 +362,9 @@ type BodyCondition struct {
 // RouteSSP is an SSP's part in a route. In YAML it is the name alone, or a mapping.
 type RouteSSP struct {
 	Name      string        `yaml:"name" jsonschema:"required" empty:"must be set"`
-	Weight    int           `yaml:"weight" min:"0" max:"1000000"` // split only, where an absent key is 1; 0 = only by client_choice
+	Weight    int           `yaml:"weight" min:"0" max:"1000000"` // split only, with the default 1; 0 = only requests whose client chose the SSP
 	Timeout   time.Duration `yaml:"timeout" min:"0s" max:"10m"`   // waterfall only; 0 = the deadline alone
-	Secondary bool          `yaml:"secondary"`                    // parallel-all only: not waited for
+	Secondary bool          `yaml:"secondary"`                    // parallel-all only: the response does not wait for this SSP
 
-	When []BodyCondition `yaml:"when"` // otherwise the SSP is not asked
+	When []BodyCondition `yaml:"when"` // the SSP is asked only if all conditions hold
 }

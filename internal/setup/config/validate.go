@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// validate reports every rule that the document breaks, and reads the files that
-// it names.
+// validate reports every rule that the document breaks. It also reads and checks the files that the
+// document names.
 func validate(doc *document, r *report) {
 	cfg := &doc.Config
 	r.checkSection(reflect.ValueOf(doc).Elem(), "")
@@ -42,7 +42,7 @@ func checkServer(cfg *Config, r *report) {
 	for i, prefix := range s.TrustedProxies {
 		p := at("server.trusted_proxies", i)
 		if prefix.Addr().Is4In6() {
-			r.add(p, prefix, "must be written as IPv4, because adbuffer compares such peers as IPv4")
+			r.add(p, prefix, "must be written as IPv4, because adbuffer treats the addresses of such peers as IPv4")
 		} else if prefix != prefix.Masked() {
 			r.add(p, prefix, fmt.Sprintf("has bits set beyond its length; write %s", prefix.Masked()))
 		}

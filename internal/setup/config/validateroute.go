@@ -14,7 +14,7 @@ func checkRoutes(cfg *Config, r *report) {
 		known[cfg.SSPs[i].Name] = true
 	}
 	if known[""] {
-		known = nil // a route may mean the SSP whose name is missing or invalid
+		known = nil // an unknown name in a route may be that of the SSP whose own name is missing or invalid
 	}
 	for i := range cfg.Routes {
 		rt, path := &cfg.Routes[i], at("routes", i)
@@ -51,7 +51,7 @@ func checkMirror(rt *Route, known map[string]bool, path string, r *report) {
 	}
 }
 
-// unknownSSP returns the rule for a name that is not in ssps.
+// unknownSSP returns the rule for a name that no SSP has.
 func unknownSSP(name string, known map[string]bool) string {
 	rule := "must be the name of one of ssps"
 	if best := closest(name, maps.Keys(known)); best != "" {
@@ -60,8 +60,8 @@ func unknownSSP(name string, known map[string]bool) string {
 	return rule
 }
 
-// checkRouteSSPs checks a route's SSPs against each other, its mode and the known names. known is
-// nil if the names cannot be determined.
+// checkRouteSSPs checks a route's list of SSPs against the route's mode and the known names. known is nil
+// if not all names of SSPs could be determined.
 func checkRouteSSPs(rt *Route, known map[string]bool, path string, r *report) {
 	list, mode := join(path, "ssps"), join(path, "mode")
 	weights, primaries := 0, 0

@@ -35,8 +35,8 @@ func checkSSP(ssp *SSP, path string, r *report) {
 // maxEndpoints bounds the metrics: an endpoint has about 45 series.
 const maxEndpoints = 256
 
-// checkEndpoints returns the scheme that the endpoints share; "" if they have
-// errors.
+// checkEndpoints parses the URLs of the endpoints. It returns the scheme that they share, or "" if they
+// have errors.
 func checkEndpoints(ssp *SSP, path string, r *report) (scheme string) {
 	if len(ssp.Endpoints) == 0 {
 		return ""
@@ -51,7 +51,7 @@ func checkEndpoints(ssp *SSP, path string, r *report) (scheme string) {
 	}
 	all, err := exchange.ParseEndpoints(urls)
 	ssp.Parsed = all
-	if several, ok := err.(interface{ Unwrap() []error }); ok { // ParseEndpoints joins them
+	if several, ok := err.(interface{ Unwrap() []error }); ok { // ParseEndpoints joins its errors
 		for _, err := range several.Unwrap() {
 			e, _ := errors.AsType[*exchange.EndpointError](err)
 			rule := e.Rule

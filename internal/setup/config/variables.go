@@ -27,15 +27,15 @@ func OSEnv() Env {
 	return env
 }
 
-// reference matches ${NAME} and ${NAME:-default}, with all dollar signs before it. Without a closing
-// brace it matches the beginning.
+// reference matches ${NAME} and ${NAME:-default}, with all dollar signs in front. It also matches a
+// reference that lacks its closing brace.
 var reference = regexp.MustCompile(`\$+\{([^}]*)(\}?)`)
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // Expand replaces ${NAME} by the value of the variable, and ${NAME:-default} by the default if the
-// variable is not set or empty. $${ stands for ${ itself. All other dollar signs stay. The error says
-// which variable is not set, or that a reference has another form. It shows no value.
+// variable is empty or not set. $${ stands for the characters ${. All other dollar signs stay. The error
+// says which variable is not set, or which form a reference must have. It never shows a value.
 func (e Env) Expand(text string) (string, error) {
 	var failed error
 	expanded := reference.ReplaceAllStringFunc(text, func(match string) string {
@@ -57,12 +57,13 @@ func (e Env) Expand(text string) (string, error) {
 	return expanded, nil
 }
 
-// minHidden is the length from which the value of a variable may be a secret that is worth hiding.
+// minHidden is the length below which the value of a variable is too short to be a secret.
 const minHidden = 6
 
-// Referenced returns the values of the variables to which a document refers, without short ones, the
-// longest first. Show none of them to a client that chose the document. Like Parse it looks for
-// references in decoded values: YAML can write a dollar sign as "\x24".
+// Referenced returns the values of the variables to which a document refers, longest first, so that the
+// caller can hide them from a client that chose the document. It leaves out values that are too short to
+// be secrets. Like Parse, it looks for references in decoded values, since YAML can write a dollar sign
+// as "\x24".
 func (e Env) Referenced(document []byte) (values []string) {
 	var look func(node *yaml.Node)
 	look = func(node *yaml.Node) {
@@ -83,7 +84,7 @@ func (e Env) Referenced(document []byte) (values []string) {
 	return values
 }
 
-// lookUp returns the value of what stands behind ${.
+// lookUp returns the value of a reference. text is what follows ${, with the closing brace.
 func (e Env) lookUp(text string) (string, error) {
 	text, closed := strings.CutSuffix(text, "}")
 	name, byDefault, hasDefault := strings.Cut(text, ":-")
@@ -101,20 +102,20 @@ func (e Env) lookUp(text string) (string, error) {
 
 const variablePrefix = "ADBUFFER"
 
-// variables looks up the variables of settings.
+// variables looks up the environment variables that replace values of settings.
 type variables struct {
 	env      Env
 	settings map[string]string // the paths that were looked up, by the names of their variables
-	elements map[string]string // the names of list elements, as their variables have them, by path
-	byIndex  map[string]string // names of variables, by the names that they would have with indices
+	elements map[string]string // the names of list elements, in the form of variables, by path
+	byIndex  map[string]string // the right names of variables, by the wrong names with an element's index
 }
 
 func newVariables(env Env) *variables {
 	return &variables{env: env, settings: map[string]string{}, elements: map[string]string{}, byIndex: map[string]string{}}
 }
 
-// nameOf is the name of the variable for the value at path: the path in upper case, with underscores,
-// and with elements in place of indices.
+// nameOf returns the name of the variable for the value at path: the path in upper case, joined by
+// underscores, in which the names in elements replace the indices of list elements.
 func (v *variables) nameOf(path string, elements map[string]string) string {
 	if path == "" {
 		return variablePrefix
@@ -127,8 +128,8 @@ func (v *variables) nameOf(path string, elements map[string]string) string {
 	return v.nameOf(above, elements) + "_" + last
 }
 
-// variable returns the variable for the scalar at path. It is not set if the text is "". A variable that
-// would set two values is an error.
+// variable returns the name and the text of the variable for the scalar at path. The text is "" if the
+// variable is not set. A variable that would set two values is an error.
 func (d decoder) variable(path string) (name, text string) {
 	name = d.nameOf(path, d.elements)
 	text = d.env[name]
@@ -144,23 +145,22 @@ func (d decoder) variable(path string) (name, text string) {
 
 var noWord = regexp.MustCompile(`[^A-Z0-9]`)
 
-// name notes the name of the list element at path, if it has type t and elements of that type have
-// names that differ.
-func (d decoder) name(path string, element *yaml.Node, t reflect.Type) {
+// noteName remembers the name of the list element at path, if names are unique among elements of type t.
+func (d decoder) noteName(path string, element *yaml.Node, t reflect.Type) {
 	switch t {
 	case reflect.TypeFor[SSP](), reflect.TypeFor[Route](), reflect.TypeFor[RouteSSP](), reflect.TypeFor[header.NameValue]():
-		written, _ := d.env.Expand(nameIn(element)) // its error is reported where the name is decoded
+		written, _ := d.env.Expand(nameIn(element)) // the error is reported when the name is decoded
 		d.elements[path] = noWord.ReplaceAllString(strings.ToUpper(written), "_")
 	}
 }
 
-// nameIn returns the name that a list element has or merges, or "".
+// nameIn returns the name of a list element, which may come from a mapping that it merges, or "".
 func nameIn(node *yaml.Node) (name string) {
 	node = resolve(node)
 	switch node.Kind {
 	case yaml.ScalarNode:
 		return node.Value
-	case yaml.SequenceNode: // of a merge key
+	case yaml.SequenceNode: // the mappings of a merge key
 		for _, source := range slices.Backward(node.Content) {
 			name = nameIn(source)
 		}
@@ -177,20 +177,20 @@ func nameIn(node *yaml.Node) (name string) {
 	return name
 }
 
-// ofKubernetes matches the variables that Kubernetes adds for a service, such as one with the name
+// ofKubernetes matches the variables that Kubernetes sets for a service, for example the service
 // adbuffer-admin.
 var ofKubernetes = regexp.MustCompile(`_SERVICE_(HOST|PORT)|_PORT(_[0-9]+_(TCP|UDP|SCTP))?(_PROTO|_PORT|_ADDR)?$`)
 
-// unknown warns of variables whose names begin like a section and are no setting. They are ignored,
-// since an element of a list that the file lacks is no setting either.
+// unknown warns of variables whose names begin with the name of a section, but do not name a setting. They
+// are no errors, since a variable may also be meant for a list element that this file lacks.
 func (v *variables) unknown() (list []Warning) {
 	for _, name := range slices.Sorted(maps.Keys(v.env)) {
 		if v.settings[name] != "" || v.env[name] == "" || !v.isOfSection(name) || ofKubernetes.MatchString(name) {
 			continue
 		}
-		text := "this variable is no setting of this configuration, and is ignored"
+		text := "this variable names no setting of this configuration, and is ignored"
 		if byName := v.byIndex[name]; byName != "" {
-			text += "; an element with a name goes by it: write " + byName
+			text += "; write the element's name in place of its index: " + byName
 		} else if best := closest(name, maps.Keys(v.settings)); best != "" && editDistance(name, best) <= 3 { // most names share long parts
 			text += "; did you mean " + best + "?"
 		}

@@ -74,11 +74,11 @@ func TestVariablesThatAreNoSettingsWarn(t *testing.T) {
 		"ADBUFFER_ADMIN_PORT_9090_TCP_ADDR":   "10.96.0.1",
 	})
 	testsupport.NoError(t, err)
-	const ignored = "this variable is no setting of this configuration, and is ignored"
+	const ignored = "this variable names no setting of this configuration, and is ignored"
 	want := []Warning{
 		{"ADBUFFER_SERVER_LISTN", ignored + "; did you mean ADBUFFER_SERVER_LISTEN?"},
 		{"ADBUFFER_SERVER_TRUSTED_PROXIES_0", ignored},
-		{"ADBUFFER_SSPS_1_POOL_MAX_CONNS", ignored + "; an element with a name goes by it: write ADBUFFER_SSPS_BACKUP_POOL_MAX_CONNS"},
+		{"ADBUFFER_SSPS_1_POOL_MAX_CONNS", ignored + "; write the element's name in place of its index: ADBUFFER_SSPS_BACKUP_POOL_MAX_CONNS"},
 		{"ADBUFFER_SSPS_2_POOL_MAX_CONNS", ignored},
 		{"ADBUFFER_SSPS_OPENY_POOL_MAX_CONNS", ignored + "; did you mean ADBUFFER_SSPS_OPENX_POOL_MAX_CONNS?"},
 	}

@@ -26,13 +26,12 @@ const (
 	// commonServerIdle is the shortest idle timeout among widely used servers and
 	// load balancers (60 s at AWS ALB, 65 to 75 s at nginx).
 	commonServerIdle = 60 * time.Second
-	// goodTokenBytes is the length from which a token of letters and digits, if
-	// random, cannot be guessed.
+	// goodTokenBytes is the shortest length at which a random token of letters and digits
+	// cannot be guessed.
 	goodTokenBytes = 16
 )
 
-// warnings lists the warnings about a valid config on the machine, in the order of the
-// keys.
+// warnings lists the warnings about a valid config on machine m, in the order of the keys.
 func warnings(cfg *Config, m machine, isSet func(path string) bool) []Warning {
 	w := &warner{machine: m, isSet: isSet}
 	w.server(cfg)
@@ -48,12 +47,12 @@ func warnings(cfg *Config, m machine, isSet func(path string) bool) []Warning {
 	return w.list
 }
 
-// sharedWarnings returns the warnings with one for each fault of several SSPs. A fault of ssp_defaults
-// is named there.
+// sharedWarnings merges the warnings that several SSPs share into one. A warning about a value of
+// ssp_defaults names the key in ssp_defaults.
 func sharedWarnings(all []Warning, cfg *Config, r *report) (list []Warning) {
 	type fault struct{ setting, text string }
-	first := map[fault]int{}       // indices of list
-	others := map[fault][]string{} // names of the further SSPs
+	first := map[fault]int{}       // the index in list of a fault's warning
+	others := map[fault][]string{} // the names of the other SSPs with the fault
 	for _, w := range all {
 		element, setting, _ := strings.Cut(w.Path, "].")
 		number, ofSSP := strings.CutPrefix(element, "ssps[")
@@ -106,7 +105,7 @@ func (w *warner) aboveMax(path string, limit time.Duration, d *Deadline) {
 func (w *warner) server(cfg *Config) {
 	w.inForce(cfg)
 	if m := &w.machine; m.cpusFrom != "" && float64(m.procs) > math.Ceil(m.cpus) {
-		w.add("server.overload", "the cgroup %s allows %v CPUs, and GOMAXPROCS is %d: Go knows only the limit of the process's own cgroup; the kernel will stop adbuffer for a part of each period; set GOMAXPROCS to %v",
+		w.add("server.overload", "the cgroup %s allows %v CPUs, but GOMAXPROCS is %d, since Go reads only the limit of the process's own cgroup; the kernel will throttle adbuffer: set GOMAXPROCS to %v",
 			m.cpusFrom, m.cpus, m.procs, math.Ceil(m.cpus))
 	}
 	response := 0
@@ -123,7 +122,7 @@ func (w *warner) server(cfg *Config) {
 		}
 	}
 	if network, _ := cfg.Server.Listen.Split(); network == "tcp" && cfg.Server.ProxyProtocol && len(cfg.Server.TrustedProxies) == 0 {
-		w.add("server.proxy_protocol", "has no effect, since server.trusted_proxies is empty; a PROXY header of any peer is a bad request")
+		w.add("server.proxy_protocol", "has no effect, since server.trusted_proxies is empty; a PROXY header from any peer is a bad request")
 	}
 	if id := cfg.Server.RequestID; id.ToSSP && id.Header == "" {
 		w.add("server.request_id.to_ssp", "has no effect, since header is empty")
@@ -135,10 +134,10 @@ func (w *warner) server(cfg *Config) {
 		w.add("admin.listen", "%s is reachable from other machines and there is no admin.token_file and no admin.client_ca_file; all but /metrics, /healthz and /readyz will respond 403", cfg.Admin.Listen)
 	}
 	if _, port, err := net.SplitHostPort(string(cfg.Server.Listen)); cfg.Server.ReusePort && err == nil && port == "0" {
-		w.add("server.reuse_port", "port 0 is a different port in each process; no process can take over")
+		w.add("server.reuse_port", "has no effect, since server.listen has port 0, a different port in each process; no process can take over")
 	}
 	if cfg.Server.H2C && cfg.Server.TLS.CertFile != "" {
-		w.add("server.h2c", "is not used with server.tls, over which clients choose HTTP/2 by ALPN")
+		w.add("server.h2c", "is not used with server.tls; over TLS, clients choose HTTP/2 by ALPN")
 	}
 	if a := &cfg.Log.Access; a.Slow > 0 && !a.Enabled {
 		w.add("log.access.slow", "has no effect, since log.access.enabled is false")
@@ -182,7 +181,7 @@ func (w *warner) route(cfg *Config, i int) {
 	}
 }
 
-// covers reports whether m surely matches every request that other matches.
+// covers reports whether m certainly matches every request that other matches.
 func (m *Match) covers(other *Match) bool {
 	prefix, isPrefix := strings.CutSuffix(m.Path, "*")
 	if m.Path != other.Path && (!isPrefix || !strings.HasPrefix(other.Path, prefix)) {

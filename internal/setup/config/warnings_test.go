@@ -52,8 +52,8 @@ func TestWarnings(t *testing.T) {
 		"admin on an address":      {"admin: {listen: \"192.0.2.1:9090\"}\n" + ssp + route, []string{adminWarning("192.0.2.1:9090")}},
 		"admin on localhost":       {"admin: {listen: \"localhost:9090\"}\n" + ssp + route, nil},
 		"admin on IPv6 loopback":   {"admin: {listen: \"[::1]:9090\"}\n" + ssp + route, nil},
-		"no queue to share":        {"server: {fairness: {key: client_ip}}\n" + withSSP("pool: {max_pending: 0}"), []string{"ssps[0].pool.max_pending: 0 leaves no queue in which server.fairness.key could share the places"}},
-		"waits beyond the default": {withSSP("pool: {pending_timeout: 300ms}"), []string{"ssps[0].pool.pending_timeout: 300ms is not below deadline.default, 300ms; most waits will end as deadline and not as pending_timeout"}},
+		"no queue to share":        {"server: {fairness: {key: client_ip}}\n" + withSSP("pool: {max_pending: 0}"), []string{"ssps[0].pool.max_pending: is 0, so there is no queue in which server.fairness.key could share the places"}},
+		"waits beyond the default": {withSSP("pool: {pending_timeout: 300ms}"), []string{"ssps[0].pool.pending_timeout: 300ms is not below deadline.default, 300ms; most waiting requests will fail with outcome deadline, not pending_timeout"}},
 		"no queue, no such wait":   {withSSP("pool: {pending_timeout: 300ms, max_pending: 0}"), nil},
 		"idle longer than servers": {withSSP("pool: {idle_timeout: 60s}"), []string{"ssps[0].pool.idle_timeout: 1m is not below the 1m after which common servers close idle connections; requests on stale connections will cost retries"}},
 		"too old to be idle":       {withSSP("pool: {max_age: 10s}"), []string{"ssps[0].pool.max_age: 10s is below idle_timeout, 55s, which then has no effect"}},
@@ -61,12 +61,12 @@ func TestWarnings(t *testing.T) {
 			"ssps[0].pool.max_http2_conns: 1 connections of 10 streams are 10 places over HTTP/2, fewer than max_conns, 256, over HTTP/1"}},
 		"few streams, never used": {withSSP("pool: {max_http2_conns: 1, max_streams_per_conn: 10}"), nil},
 		"request above max":       {withSSP("timeouts: {request: 6s}"), []string{"ssps[0].timeouts.request: 6s is above deadline.max, 5s, and has no effect"}},
-		"slow connect":            {withSSP("timeouts: {connect: 1s}"), []string{"ssps[0].timeouts.connect: 1s is not below deadline.default, 300ms; a request that has to dial may leave no time for the response"}},
+		"slow connect":            {withSSP("timeouts: {connect: 1s}"), []string{"ssps[0].timeouts.connect: 1s is not below deadline.default, 300ms; a request that waits for a dial may have no time left for the response"}},
 		"unverified":              {withTLS("tls: {insecure_skip_verify: true}"), []string{"ssps[0].tls.insecure_skip_verify: a machine between adbuffer and the SSP can read and change requests and responses"}},
 		"TLS of an http endpoint": {withSSP("tls: {ca_file: \"\", server_name: ssp.example, insecure_skip_verify: true}"), []string{
 			"ssps[0].tls: is not used: the endpoints are http, so requests and responses cross the network in cleartext"}},
 		"a PROXY header, and no trusted peer": {"server: {proxy_protocol: true, trusted_proxies: []}\n" + ssp + route, []string{
-			"server.proxy_protocol: has no effect, since server.trusted_proxies is empty; a PROXY header of any peer is a bad request"}},
+			"server.proxy_protocol: has no effect, since server.trusted_proxies is empty; a PROXY header from any peer is a bad request"}},
 		"a PROXY header on a unix socket": {"server: {listen: \"unix:/tmp/a.sock\", proxy_protocol: true, trusted_proxies: []}\n" + ssp + route, nil},
 		"an id without a field": {"server: {request_id: {header: \"\", to_ssp: true}}\n" + ssp + route, []string{
 			"server.request_id.to_ssp: has no effect, since header is empty"}},
@@ -78,7 +78,7 @@ func TestWarnings(t *testing.T) {
 		"a step above max": {ssp + strings.Replace(route, "ssps: [a]", "mode: waterfall, ssps: [{name: a, timeout: 6s}]", 1), []string{
 			"routes[0].ssps[0].timeout: 6s is above deadline.max, 5s, and has no effect"}},
 		"sources of the other family": {withSSP("source_addresses: [\"::1\"]"), []string{
-			"ssps[0].endpoints[0]: cannot be reached, since no address of source_addresses is of its family (IPv4 or IPv6)"}},
+			"ssps[0].endpoints[0]: cannot be reached, since no source address matches its IP family"}},
 		"sources of both families": {withSSP("source_addresses: [\"::1\", 127.0.0.2]"), nil},
 		"hedge without retries":    {withSSP("retry: {max: 0}, hedge: {enabled: true}"), []string{"ssps[0].hedge.enabled: hedged requests are sent although retry.max is 0"}},
 		"a share of 0": {strings.Replace(ssp, "}]", "}, {name: b, endpoints: [\"http://127.0.0.1:9001/\"]}]", 1) + "routes: [{name: r, match: {path: /}, mode: split, ssps: [{name: a}, {name: b, weight: 0}]}]\n", []string{
@@ -88,7 +88,7 @@ func TestWarnings(t *testing.T) {
 		"a fleet's limit of 0": {fleet + withSSP("qps: {scope: fleet}"), []string{
 			"ssps[0].qps.scope: fleet has no effect, since limit is 0"}},
 		"a burst that leases cannot keep up with": {fleet + withSSP("qps: {limit: 1000, burst: 20, scope: fleet}"), []string{
-			"ssps[0].qps.burst: 20 is less than the limit gives in four lease intervals, 80; the fleet will send less than limit: raise burst, or lower fleet.lease_interval"}},
+			"ssps[0].qps.burst: 20 is less than limit allows in four lease intervals, 80; the fleet will send less than limit: raise burst, or lower fleet.lease_interval"}},
 		"a small burst of one process": {fleet + withSSP("qps: {limit: 1000, burst: 20}"), []string{
 			"fleet.redis.address: no SSP has qps.scope fleet, so adbuffer does not use Redis"}},
 		"a password in cleartext": {"fleet: {redis: {address: \"redis.internal:6379\", password_file: testdata/redis-password}, expected_replicas: 2}\n" + withSSP("qps: {limit: 1, scope: fleet}"), []string{
@@ -144,7 +144,7 @@ func adminWarning(listen string) string {
 func TestH2CBesideTLSWarns(t *testing.T) {
 	cfg := mustParse(t, twoSSPs)
 	cfg.Server.H2C, cfg.Server.TLS.CertFile = true, "server.pem"
-	wantWarnings(t, warnings(cfg, machine{}, everyKey), "server.h2c: is not used with server.tls, over which clients choose HTTP/2 by ALPN")
+	wantWarnings(t, warnings(cfg, machine{}, everyKey), "server.h2c: is not used with server.tls; over TLS, clients choose HTTP/2 by ALPN")
 }
 
 func TestSourceAddressesOfAnotherMachineWarn(t *testing.T) {
@@ -171,7 +171,7 @@ func TestAParentCgroupThatAllowsLessCPUThanGOMAXPROCSWarns(t *testing.T) {
 		got := warnings(mustParse(t, twoSSPs), machine{procs: c.procs, cpus: c.cpus, cpusFrom: "/sys/fs/cgroup/pod"}, everyKey)
 		testsupport.True(t, len(got) > 0 == c.warns, "%+v: %v", c, got)
 	}
-	want := "server.overload: the cgroup /sys/fs/cgroup/pod allows 1.5 CPUs, and GOMAXPROCS is 4: Go knows only the limit of the process's own cgroup; the kernel will stop adbuffer for a part of each period; set GOMAXPROCS to 2"
+	want := "server.overload: the cgroup /sys/fs/cgroup/pod allows 1.5 CPUs, but GOMAXPROCS is 4, since Go reads only the limit of the process's own cgroup; the kernel will throttle adbuffer: set GOMAXPROCS to 2"
 	wantWarnings(t, warnings(mustParse(t, twoSSPs), machine{procs: 4, cpus: 1.5, cpusFrom: "/sys/fs/cgroup/pod"}, everyKey), want)
 	wantWarnings(t, warnings(mustParse(t, twoSSPs), machine{procs: 4}, everyKey))
 }

@@ -6,12 +6,12 @@ import (
 	"adbuffer/internal/machine/configfile"
 )
 
-// certificateSoon is how long before its end a certificate causes a warning. The alerts of
+// certificateSoon is how long before its expiry a certificate causes a warning. The alerts of
 // deploy/prometheus use the same time.
 const certificateSoon = 14 * 24 * time.Hour
 
-// certificate warns of a certificate that is not valid now, or ends soon. peers are the ones that refuse
-// it. A file that cannot be read is an error of the configuration, and no warning.
+// certificate warns of a certificate that is not valid now or expires soon. peers names who would refuse
+// the certificate. A file that cannot be read is an error of the configuration, not a warning.
 func (w *warner) certificate(path, certFile, keyFile, peers string) {
 	m, err := configfile.TLSFiles{Cert: certFile, Key: keyFile}.Load()
 	if err != nil || m.Certificate == nil {

@@ -17,11 +17,11 @@ func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
 	pool, deadline := &ssp.Pool, &cfg.Deadline
 	poolPath := join(path, "pool")
 	if pool.MaxPending != 0 && pool.PendingTimeout >= deadline.Default {
-		w.add(join(poolPath, "pending_timeout"), "%s is not below deadline.default, %s; most waits will end as deadline and not as pending_timeout",
+		w.add(join(poolPath, "pending_timeout"), "%s is not below deadline.default, %s; most waiting requests will fail with outcome deadline, not pending_timeout",
 			formatDuration(pool.PendingTimeout), formatDuration(deadline.Default))
 	}
 	if pool.MaxPending == 0 && cfg.Server.Fairness.Key != "" {
-		w.add(join(poolPath, "max_pending"), "0 leaves no queue in which server.fairness.key could share the places")
+		w.add(join(poolPath, "max_pending"), "is 0, so there is no queue in which server.fairness.key could share the places")
 	}
 	if pool.IdleTimeout >= commonServerIdle {
 		w.add(join(poolPath, "idle_timeout"), "%s is not below the %s after which common servers close idle connections; requests on stale connections will cost retries",
@@ -43,7 +43,7 @@ func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
 				pool.MaxHTTP2Conns, pool.MaxStreamsPerConn, places, pool.MaxConns)
 		}
 	}
-	switch n := ssp.firstEndpoints(); {
+	switch n := ssp.preferredEndpoints(); {
 	case n > pool.MaxConns:
 		w.add(join(poolPath, "max_conns"), "%d connections do not reach the %d endpoints of the lowest priority; the other endpoints get no requests", pool.MaxConns, n)
 	case ssp.speaksHTTP2() && n > pool.MaxHTTP2Conns:
@@ -60,7 +60,7 @@ func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
 	}
 	w.aboveMax(join(path, "timeouts.request"), ssp.Timeouts.Request, deadline)
 	if dial := ssp.Timeouts.Connect; dial >= deadline.Default {
-		w.add(join(path, "timeouts.connect"), "%s is not below deadline.default, %s; a request that has to dial may leave no time for the response",
+		w.add(join(path, "timeouts.connect"), "%s is not below deadline.default, %s; a request that waits for a dial may have no time left for the response",
 			formatDuration(dial), formatDuration(deadline.Default))
 	}
 	w.qps(&cfg.Fleet, &ssp.QPS, join(path, "qps"))
@@ -90,7 +90,7 @@ func (w *warner) sources(ssp *SSP, path string) {
 	for i, e := range ssp.Parsed.All {
 		to, err := netip.ParseAddr(e.Host)
 		if err == nil && !slices.ContainsFunc(all, func(a netip.Addr) bool { return a.Is4() == to.Unmap().Is4() }) {
-			w.add(at(join(path, "endpoints"), i), "cannot be reached, since no address of source_addresses is of its family (IPv4 or IPv6)")
+			w.add(at(join(path, "endpoints"), i), "cannot be reached, since no source address matches its IP family")
 		}
 	}
 	for i, a := range all {
@@ -100,8 +100,8 @@ func (w *warner) sources(ssp *SSP, path string) {
 	}
 }
 
-// firstEndpoints returns how many endpoints have the lowest priority.
-func (s *SSP) firstEndpoints() (n int) {
+// preferredEndpoints returns how many endpoints have the lowest priority number.
+func (s *SSP) preferredEndpoints() (n int) {
 	lowest := slices.MinFunc(s.Endpoints, func(a, b Endpoint) int { return a.Priority - b.Priority }).Priority
 	for _, e := range s.Endpoints {
 		if e.Priority == lowest {
@@ -111,7 +111,7 @@ func (s *SSP) firstEndpoints() (n int) {
 	return n
 }
 
-// speaksHTTP2 reports whether a connection can turn out to be HTTP/2.
+// speaksHTTP2 reports whether connections to the SSP may use HTTP/2.
 func (s *SSP) speaksHTTP2() bool {
 	switch s.Protocol {
 	case dial.HTTP2, dial.H2C:

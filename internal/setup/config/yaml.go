@@ -74,9 +74,10 @@ func kindOf(node *yaml.Node) string {
 	}
 }
 
-// countValues returns the number of values at and below node with expanded aliases, in time linear in the
-// document. It is above maxValues if there are too many or node contains itself. sizes has the nodes that
-// were counted, and is over maxValues for a node that is being counted.
+// countValues returns the number of values at and below node once aliases are expanded, in time linear in
+// the size of the document. The result is above maxValues if there are too many values, or if node
+// contains itself. sizes holds the results for the nodes counted so far; for a node that is still being
+// counted it holds maxValues + 1.
 func countValues(node *yaml.Node, sizes map[*yaml.Node]int) int {
 	if size, ok := sizes[node]; ok {
 		return size

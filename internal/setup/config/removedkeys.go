@@ -6,7 +6,7 @@ import (
 )
 
 // removedKeys are the keys that earlier versions had, each with the rule that its error states.
-// A name applies to each path that ends in it.
+// An entry applies to each path that ends in its name.
 var removedKeys = map[string]string{
 	"adaptive":                  "gone; see max_in_flight and pool.auto",
 	"admin.flight_recorder":     "gone; /debug/pprof/trace records an execution trace",
