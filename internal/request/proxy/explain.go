@@ -94,7 +94,7 @@ func (p *Proxy) explain(e *Explanation, c *http1.Conn, hostOf func(ssp string) s
 		if r.target == nil && r.route.Mode == route.Split && t.Weight == 0 {
 			continue // it is never drawn
 		}
-		if !t.Asks(&r.ssp) {
+		if !t.Eligible(&r.ssp) {
 			e.Requests = append(e.Requests, ExplainedRequest{Target: t, Filtered: true})
 			continue
 		}

@@ -83,7 +83,9 @@ func (p *Proxy) examine(r *request) *refusal {
 	if f := r.findRoute(); f != nil {
 		return f
 	}
-	return r.shed()
+	var f *refusal
+	r.Waited, f = r.shed()
+	return f
 }
 
 // peerTrusted reports whether the client's identity fields and request id are trusted. Those of a

@@ -133,7 +133,7 @@ func (p *Proxy) admit(w *response, r *request, f *refusal) bool {
 		f = r.findRoute()
 	}
 	if f == nil && r.route != nil {
-		f = r.shed()
+		r.Waited, f = r.shed()
 	}
 	if f != nil {
 		p.refuse(w, r, f)

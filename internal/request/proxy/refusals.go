@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"time"
 
 	"adbuffer/internal/client/http1"
 	"adbuffer/internal/machine/overload"
@@ -39,24 +40,26 @@ func (p *Proxy) uploadDropped() *refusal {
 // read together.
 const pauseJitter = 0.5
 
-// shed refuses a share of the requests while adbuffer is overloaded. It needs only the message head. Then
-// the time for which a request has waited in its socket counts for its deadline: see setDeadline. Without
-// that, requests would be forwarded whose responses are late, and their connections be closed: work that
-// makes the next ones late too.
-func (r *request) shed() *refusal {
+// shed refuses a share of the requests while adbuffer is overloaded, or returns nil. It needs only the message
+// head. age is for how long the request waited to be read, as far as that is known: while adbuffer is
+// overloaded, the time in its socket too. setDeadline subtracts the age from the request's time. Otherwise,
+// requests would be forwarded whose responses are late, and their SSP connections would be closed, which makes
+// the next requests late too.
+func (r *request) shed() (age time.Duration, f *refusal) {
+	age = r.Waited
 	if r.search.Explaining {
-		return nil
+		return age, nil
 	}
 	if r.opts.Overload.Overloaded() {
-		age, _ := r.InputAge()
-		r.Waited = max(r.Waited, age)
+		inSocket, _ := r.InputAge()
+		age = max(age, inSocket)
 	}
-	if r.Waited > 0 && r.Gone() {
-		return &refusal{Outcome: exchange.ClientGone, Detail: fmt.Sprintf("adbuffer has too little CPU: it read the request %v after it came; see server.overload", r.Waited)}
+	if age > 0 && r.Gone() {
+		return age, &refusal{Outcome: exchange.ClientGone, Detail: fmt.Sprintf("adbuffer has too little CPU: it read the request %v after it came; see server.overload", age)}
 	}
-	f := r.opts.Overload.Refuse(r.route.Priority)
-	if f == nil {
-		return nil
+	refused := r.opts.Overload.Refuse(r.route.Priority)
+	if refused == nil {
+		return age, nil
 	}
-	return &refusal{Outcome: exchange.Overloaded, Detail: f.Detail, RetryAfter: overload.RetryAfter, Pause: rates.Jitter(f.Pause, pauseJitter)}
+	return age, &refusal{Outcome: exchange.Overloaded, Detail: refused.Detail, RetryAfter: overload.RetryAfter, Pause: rates.Jitter(refused.Pause, pauseJitter)}
 }

@@ -50,7 +50,7 @@ type leg struct {
 	outcome exchange.Outcome
 	err     *exchange.Error
 
-	received bool  // the caller has received it
+	received bool  // the caller has received or skipped it
 	entry    entry // in the envelope
 }
 
@@ -130,14 +130,13 @@ func (f *fanout) resize(n int) {
 	f.legs = f.legs[:n]
 }
 
-// startAll starts the legs of the SSPs that are asked, and ends the other legs. It returns how many it started.
+// startAll starts the legs of the eligible SSPs, and skips the other legs. It returns how many it started.
 func (f *fanout) startAll(r *ssp.Request) (primaries, secondaries int) {
 	for i := range f.legs {
 		l := &f.legs[i]
 		switch {
-		case !l.target.Asks(r):
-			l.refuse(errFiltered)
-			l.received = true
+		case !l.target.Eligible(r):
+			l.skip()
 			continue
 		case l.target.Secondary:
 			secondaries++
@@ -218,6 +217,12 @@ func (l *leg) acquire() bool {
 		Detail: fmt.Sprintf("%d of %d requests and legs are in flight; see server.max_in_flight", f.Now(), f.Limit()),
 	})
 	return false
+}
+
+// skip ends l, whose SSP is not eligible. The caller does not receive it from ended.
+func (l *leg) skip() {
+	l.refuse(errFiltered)
+	l.received = true
 }
 
 // refuse ends l before its request was sent.

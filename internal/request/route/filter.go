@@ -11,26 +11,29 @@ var errFiltered = &exchange.Error{
 	Detail: "no SSP is asked, since their conditions on the body do not hold; see routes[].ssps[].when",
 }
 
-// Asks reports whether t's conditions on the body hold, and the members that its SSP must not get can be removed.
-func (t *Target) Asks(r *ssp.Request) bool {
-	return (len(t.when) == 0 || r.Facts.HoldAll(t.when)) && mayGet(t.SSP, r)
+// Eligible reports whether t may get r: its conditions on the body hold, and the members that its SSP must
+// not get can be removed.
+func (t *Target) Eligible(r *ssp.Request) bool {
+	return (len(t.when) == 0 || r.Facts.HoldAll(t.when)) && canRemove(t.SSP, r)
 }
 
-// mayGet reports whether the members that s must not get can be removed from the body.
-func mayGet(s *ssp.SSP, r *ssp.Request) bool {
+// canRemove reports whether the members that s must not get can be removed from the body.
+func canRemove(s *ssp.SSP, r *ssp.Request) bool {
 	return r.Unreadable == openrtb.Readable || s.Removes() == nil
 }
 
-// nothingToAsk is the error of a request for which no SSP is asked.
-func nothingToAsk(r *ssp.Request) *exchange.Error {
-	if r.Unreadable == openrtb.Readable {
-		return errFiltered
+// noneEligible is the result of a request for which no SSP is eligible. legs holds the SSPs that were skipped.
+func noneEligible(r *ssp.Request, legs *legLog) Result {
+	err := errFiltered
+	if r.Unreadable != openrtb.Readable {
+		err = exchange.Errorf(exchange.BadRequest, exchange.NotSent, "ssps[].remove cannot read the body: %s", r.Unreadable.Text())
 	}
-	return exchange.Errorf(exchange.BadRequest, exchange.NotSent, "ssps[].remove cannot read the body: %s", r.Unreadable.Text())
+	return Result{Outcome: err.Outcome, Err: err, legs: legs}
 }
 
-// filtered notes that t is not asked, in legs, which is nil before the first one.
-func (t *Target) filtered(legs **legLog) {
+// skip counts t, which is not eligible, as Filtered, and adds it to *legs. *legs is nil before the first
+// skipped target.
+func (t *Target) skip(legs **legLog) {
 	t.SSP.Refused(exchange.Filtered)
 	if *legs == nil {
 		*legs = newLegLog()
@@ -38,25 +41,21 @@ func (t *Target) filtered(legs **legLog) {
 	(*legs).add(t.SSP, exchange.Filtered, 0, nil)
 }
 
-// first returns the first target that is asked, or nil.
+// first returns the first eligible target, or nil.
 func (rt *Route) first(r *ssp.Request, legs **legLog) *Target {
 	for i := range rt.Targets {
 		t := &rt.Targets[i]
-		if t.Asks(r) {
+		if t.Eligible(r) {
 			return t
 		}
-		t.filtered(legs)
+		t.skip(legs)
 	}
 	return nil
 }
 
-// sendToOne sends the request to t, the only SSP that is asked; nil if none is. legs are the SSPs that were
-// not asked instead, or nil.
+// sendToOne sends the request to t, the only SSP that gets it. legs holds the SSPs that were skipped before t,
+// nil if there were none.
 func sendToOne(r *ssp.Request, t *Target, legs *legLog) Result {
-	if t == nil {
-		err := nothingToAsk(r)
-		return Result{Outcome: err.Outcome, Err: err, legs: legs}
-	}
 	res := sendTo(r, t, r.Received)
 	if res.Exchange.Protocol == exchange.HTTP1 {
 		res.At = res.Exchange.Times.Done // otherwise another goroutine read the clock, and this one may have waited for CPU

@@ -42,27 +42,37 @@ func (rt *Route) Do(r *ssp.Request, chosen *Target, p *Process) Result {
 	if rt.Mirror != nil {
 		rt.Mirror.send(r, p)
 	}
-	var legs *legLog // of SSPs that are not asked
-	if chosen != nil {
-		if !chosen.Asks(r) {
-			chosen.filtered(&legs)
-			chosen = nil
+	if chosen == nil {
+		switch rt.Mode {
+		case Waterfall:
+			return rt.waterfall(r)
+		case ParallelFirst:
+			return rt.parallelFirst(r, p)
+		case ParallelAll:
+			return rt.parallelAll(r, p)
 		}
-		return sendToOne(r, chosen, legs)
 	}
-	switch rt.Mode {
-	case Split:
-		t := rt.pick(r, &legs)
-		return sendToOne(r, t, legs)
-	case Waterfall:
-		return rt.waterfall(r)
-	case ParallelFirst:
-		return rt.parallelFirst(r, p)
-	case ParallelAll:
-		return rt.parallelAll(r, p)
+	var skipped *legLog
+	t := rt.only(r, chosen, &skipped)
+	if t == nil {
+		return noneEligible(r, skipped)
+	}
+	return sendToOne(r, t, skipped)
+}
+
+// only returns the only target that gets r: chosen if that is not nil, otherwise by the route's mode. It returns
+// nil if no target is eligible.
+func (rt *Route) only(r *ssp.Request, chosen *Target, skipped **legLog) *Target {
+	switch {
+	case chosen != nil && chosen.Eligible(r):
+		return chosen
+	case chosen != nil:
+		chosen.skip(skipped)
+		return nil
+	case rt.Mode == Split:
+		return rt.pick(r, skipped)
 	default:
-		t := rt.first(r, &legs)
-		return sendToOne(r, t, legs)
+		return rt.first(r, skipped)
 	}
 }
 

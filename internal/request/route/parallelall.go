@@ -8,7 +8,7 @@ import (
 )
 
 // parallelAll sends the request to all SSPs at once. When the primaries have ended, it responds
-// with the responses of all SSPs. Secondaries that still run are abandoned. If no primary is asked, it
+// with the responses of all SSPs. Secondaries that still run are abandoned. If no primary is eligible, it
 // waits for the secondaries.
 func (rt *Route) parallelAll(r *ssp.Request, p *Process) Result {
 	f, err := rt.newFanout(r, p, rt.abandons)
@@ -23,7 +23,7 @@ func (rt *Route) parallelAll(r *ssp.Request, p *Process) Result {
 		missing = secondaries
 	}
 	if missing == 0 {
-		return sendToOne(r, nil, f.legLog())
+		return noneEligible(r, f.legLog())
 	}
 	gone := false
 	for missing > 0 || len(f.ended) > 0 {

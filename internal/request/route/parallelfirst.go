@@ -16,7 +16,7 @@ func (rt *Route) parallelFirst(r *ssp.Request, p *Process) Result {
 	primaries, secondaries := f.startAll(r)
 	asked := primaries + secondaries
 	if asked == 0 {
-		return sendToOne(r, nil, f.legLog())
+		return noneEligible(r, f.legLog())
 	}
 	for range asked {
 		l := <-f.ended

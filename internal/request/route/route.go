@@ -38,7 +38,7 @@ type Target struct {
 	Weight    int           // of Split
 	Timeout   time.Duration // of Waterfall, 0 = only the deadline applies
 	Secondary bool          // of ParallelAll: not waited for
-	// When are conditions on the body. If they do not hold, the SSP is not asked.
+	// When are conditions on the body. If they do not hold, the SSP is not eligible.
 	When []openrtb.Condition
 
 	when []openrtb.Test
@@ -134,7 +134,7 @@ func (rt *Route) Removes() bool { return rt.removes }
 // removed.
 func (rt *Route) ScanRemoved(body []byte, f *openrtb.Facts) { rt.removed.Scan(body, f) }
 
-// Filters reports whether it depends on the body which SSPs are asked. Then Examine must come before Do.
+// Filters reports whether the body decides which SSPs are eligible. Then Examine must come before Do.
 func (rt *Route) Filters() bool { return rt.filters }
 
 // indexParams adds the names of the conditions' parameters to params.

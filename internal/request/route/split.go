@@ -6,13 +6,14 @@ import (
 	"adbuffer/internal/ssp/ssp"
 )
 
-// pick draws a target by weight: with weight n and sum s its probability is n/s. If its SSP is
-// disabled, or its conditions do not hold, the draw is repeated among the others. If all others are
-// disabled, it returns one of them, and nil if the conditions of none hold.
+// pick draws a target by weight: a target of weight n is drawn with probability n/s, where s is the sum of the
+// weights. If the drawn target is not eligible, or its SSP is disabled, the draw is repeated among the eligible
+// targets whose SSPs are enabled. If all eligible targets are disabled, pick returns one of them. It returns nil
+// if no target is eligible.
 func (rt *Route) pick(r *ssp.Request, legs **legLog) *Target {
 	drawn := atWeight(rt.Targets, rt.draw(rt.weights))
-	if !drawn.Asks(r) {
-		drawn.filtered(legs)
+	if !drawn.Eligible(r) {
+		drawn.skip(legs)
 		drawn = nil
 	} else if !drawn.SSP.Refusing() {
 		return drawn
@@ -21,7 +22,7 @@ func (rt *Route) pick(r *ssp.Request, legs **legLog) *Target {
 	sum := 0
 	for i := range rt.Targets {
 		t := &rt.Targets[i]
-		if t.Weight == 0 || !t.Asks(r) {
+		if t.Weight == 0 || !t.Eligible(r) {
 			continue
 		}
 		if drawn == nil {

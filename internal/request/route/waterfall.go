@@ -21,8 +21,8 @@ func (rt *Route) waterfall(r *ssp.Request) Result {
 	}()
 	for i := range rt.Targets {
 		t := &rt.Targets[i]
-		if !t.Asks(r) {
-			t.filtered(&legs)
+		if !t.Eligible(r) {
+			t.skip(&legs)
 			continue
 		}
 		now := r.Received
@@ -52,7 +52,7 @@ func (rt *Route) waterfall(r *ssp.Request) Result {
 	}
 	ended = true
 	if !asked {
-		return sendToOne(r, nil, legs)
+		return noneEligible(r, legs)
 	}
 	best.legs = legs
 	best.normalizeNoBid()
