@@ -84,6 +84,9 @@ func TestErrorWhileAddressesPauseAllocatesNothing(t *testing.T) {
 	s := newFakeSSP(t)
 	s.refuse(0)
 	p := start(t, s, func(o *Options) { o.BackoffMin, o.BackoffMax = 1000*sec, 1000*sec })
+	p.mu.Lock()
+	p.verify = nil // it allocates
+	p.mu.Unlock()
 	ex := newExchange()
 	for range 2 { // the second failure in a row begins the pause
 		if _, err := p.Acquire(ex); err == nil {

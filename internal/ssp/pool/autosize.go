@@ -100,7 +100,7 @@ func (a *autosize) inherit(before *autosize) {
 // number above which open connections close as soon as no place of them is in use; 0 changes nothing.
 func (p *Pool) resize(conns, closeAbove int, now time.Time) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.end(now)
 	c := &p.conns
 	grown := conns == 0 && c.sized > 0 || conns > c.sized && c.sized > 0
 	if conns == c.sized && closeAbove == 0 || p.closed {
@@ -113,7 +113,7 @@ func (p *Pool) resize(conns, closeAbove int, now time.Time) {
 		c.trim()
 	case grown:
 		c.closeAbove = 0
-		p.growLocked(now)
+		p.conns.due |= dueGrow
 	}
 }
 

@@ -32,7 +32,7 @@ func (p *Pool) openBesideLocked(now time.Time) <-chan struct{} {
 		p.dial(m, aim{}, false)
 		p.mu.Lock()
 		p.besideDialed = nil
-		p.mu.Unlock()
+		p.end(time.Time{})
 		close(done)
 	})
 	return done
@@ -47,7 +47,7 @@ func (p *Pool) addBesideLocked(m *member, now time.Time) {
 	m.ep.idle.push(m) // even if max_idle is 0: a request waits for it
 	p.conns.trial = p.demotion.trying(now)
 	if p.conns.trial {
-		p.serveLocked(now)
+		p.conns.due |= dueServe
 	}
 }
 
@@ -67,7 +67,7 @@ func (p *Pool) tryHTTP1Locked(now time.Time) {
 func (p *Pool) besideEnded(err error) {
 	now := time.Now()
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.end(now)
 	if !p.demotion.trying(now) {
 		return
 	}
@@ -77,7 +77,7 @@ func (p *Pool) besideEnded(err error) {
 	} else if o := exchange.AsError(err).Outcome; o == exchange.ConnLost || o == exchange.BadResponse {
 		p.demotion.http1Failed(now)
 	}
-	p.growLocked(now)
+	p.conns.due |= dueGrow
 }
 
 // acquireHTTP1 acquires an HTTP/1 place for ex. Its error is ErrOnlyHTTP2 if the SSP offers none.
@@ -132,7 +132,7 @@ var errUseQueue = errors.New("all connections use HTTP/1")
 // for one ends.
 func (p *Pool) takeHTTP1(ex *exchange.Exchange, now time.Time) (*lease, <-chan struct{}, error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.end(now)
 	switch {
 	case p.closed:
 		return nil, nil, errDraining

@@ -148,13 +148,13 @@ func (p *Pool) checkNow(e *endpoint) (checkNow, bool) {
 func (p *Pool) checkEnded(e *endpoint, err error) {
 	now := time.Now()
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.end(now)
 	if p.closed || !p.opts.HealthCheck.on() || !p.conns.endpoints.Checks(e.Endpoint) || isLocal(err) {
 		return
 	}
 	e.stats.checkEnded(err)
-	p.applyLocked(e, p.conns.endpoints.CheckEnded(e.Endpoint, err, now), now)
-	p.reviveLocked(now)
+	p.applyLocked(e, p.conns.endpoints.CheckEnded(e.Endpoint, err, now))
+	p.conns.due |= dueRevive
 }
 
 // once makes one check: look-up, dial, request and response within the timeout. If the SSP has just

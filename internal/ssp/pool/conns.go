@@ -22,6 +22,7 @@ type connections struct {
 	inUse  int // sum of the members' inUse; inUse <= places
 	places int // sum of the members' counted
 	kept   int // idle connections, including connections that the janitor checks
+	due    due // what the event under way has made necessary
 	_      cpu.CacheLinePad
 
 	checking int // idle connections that the janitor has taken out to check them

@@ -85,14 +85,14 @@ func (p *Pool) dial(m *member, want aim, offerHTTP2 bool) {
 	now := time.Now()
 
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.end(now)
 	p.opts.Lag.Stop()
+	p.conns.due |= dueGrow | dueElsewhere
 	p.governor.ended(to, want, offerHTTP2)
 	if want.isolated {
 		p.conns.isolation.dialing--
 	}
 	p.lostRaceLocked(to, lost, now)
-	failed := false
 	switch {
 	case err == nil:
 		if m.conn.CloseReason() == exchange.NotClosed {
@@ -114,22 +114,17 @@ func (p *Pool) dial(m *member, want aim, offerHTTP2 bool) {
 		p.noteDialErrorLocked(to.endpoint, err)
 		p.demoteLocked(now)
 	default:
-		failed = true
+		p.conns.due |= dueFail
 		p.governor.failed(reached, err, p.queue.outlasts(), now)
 		p.noteDialErrorLocked(to.endpoint, err)
 		p.conns.shared.replace = false
 		if to.endpoint != nil && !isLocal(err) {
-			p.applyLocked(to.endpoint, p.conns.endpoints.DialFailed(to.endpoint.Endpoint, now), now)
+			p.applyLocked(to.endpoint, p.conns.endpoints.DialFailed(to.endpoint.Endpoint, now))
 		}
 	}
 	if e := cmp.Or(to.endpoint, want.endpoint); e != nil {
 		p.dialEndedLocked(e, err, now)
 	}
-	if failed {
-		p.dialFailedLocked(now)
-	}
-	p.dialElsewhereEndedLocked(now)
-	p.growLocked(now)
 }
 
 // nextAddress looks the SSP up and picks the next address to dial. The look-up is usually fast.
@@ -143,9 +138,10 @@ func (p *Pool) nextAddress(want aim) (to target, took dialDurations, err error) 
 	took.dns = now.Sub(began)
 
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.end(now)
 	switch {
 	case p.closed:
+		p.governor.undecided--
 		return to, took, errDraining
 	case err == nil && len(addrs) == 0:
 		err = errNoAddress
@@ -159,7 +155,7 @@ func (p *Pool) nextAddress(want aim) (to target, took dialDurations, err error) 
 		return to, took, errNotNow
 	}
 	if to.onTrial {
-		p.growLocked(now) // another address may be healthy
+		p.conns.due |= dueGrow // another address may be healthy
 	}
 	return to, took, nil
 }
@@ -202,7 +198,7 @@ func (p *Pool) addLocked(m *member, to aim, took dialDurations, now time.Time) {
 	case m.conn.CloseReason() != exchange.NotClosed:
 		p.conns.drain(m, m.conn.CloseReason())
 		p.closedAtOnceLocked(m, now)
-		p.dialFailedLocked(now)
+		p.conns.due |= dueFail
 		return
 	case m.protocol == exchange.HTTP2 && p.opts.Protocol == exchange.Unknown && p.demotion.on(now):
 		p.conns.drain(m, exchange.ClosedError) // the dial began before the demotion
@@ -303,7 +299,7 @@ func (p *Pool) dialEndedLocked(e *endpoint, err error, now time.Time) {
 	} else {
 		p.conns.endpoints.ProbeFailed(e.Endpoint)
 	}
-	p.reviveLocked(now)
+	p.conns.due |= dueRevive
 }
 
 // reachLocked records whether e is reachable: a connection to it is open, or the last dial to one
@@ -311,8 +307,8 @@ func (p *Pool) dialEndedLocked(e *endpoint, err error, now time.Time) {
 func (p *Pool) reachLocked(e *endpoint, now time.Time) {
 	unreachable := e.open == 0 && p.governor.allFailed(e)
 	if p.conns.endpoints.SetUnreachable(e.Endpoint, unreachable, now).Turns {
-		p.applyTurnsLocked(now)
+		p.applyTurnsLocked()
 	} else if unreachable {
-		p.reviveLocked(now)
+		p.conns.due |= dueRevive
 	}
 }

@@ -259,7 +259,7 @@ func TestTheLastConnectionIsNotUsedForATrial(t *testing.T) {
 		for m := range p.conns.members { // the first request's
 			p.releaseLocked(m, unused)
 		}
-		p.mu.Unlock()
+		p.end(time.Now())
 		for i := range 100 {
 			pass(100 * msec)
 			r := acquire(t, p)

@@ -115,20 +115,12 @@ func (p *Pool) dialElsewhereEndedLocked(now time.Time) {
 	}
 }
 
-// endElsewhereLocked ends the wait of w for another endpoint: w gets a free place of any endpoint, or waits in the
-// queue.
+// endElsewhereLocked ends the wait of w for another endpoint: w waits in the queue for a place of any endpoint.
 func (p *Pool) endElsewhereLocked(w *waiter, now time.Time) {
 	p.queue.leaveElsewhere(w)
-	if p.queue.n == 0 {
-		to := p.conns.pick(wish{avoid: w.avoid, alone: w.alone, resent: w.resent}, now)
-		if to.m != nil {
-			p.giveToLocked(w, to, waitResult{}, now)
-			return
-		}
-	}
 	p.queue.push(w, now)
 	w.arm(now)
-	p.growLocked(now)
+	p.conns.due |= dueServe
 }
 
 func (q *queue) leaveElsewhere(w *waiter) {

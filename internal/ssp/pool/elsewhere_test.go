@@ -27,7 +27,7 @@ func onlyA(t *testing.T, n int, change func(*Options), test func(t *testing.T, s
 		s.always(dialResult{after: 10 * msec, protocol: exchange.HTTP2})
 		p.mu.Lock()
 		p.startDialLocked(aim{endpoint: p.conns.endpoints.all[0]}, time.Now())
-		p.mu.Unlock()
+		p.end(time.Now())
 		pass(10 * msec)
 		testsupport.MustEqual(t, len(s.openTo("a:80")), 1, "a has %d connections")
 		test(t, s, p)
@@ -82,7 +82,7 @@ func TestRefusedRequestGoesToAnyOtherEndpointWithAPlace(t *testing.T) {
 	onlyA(t, 3, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		p.mu.Lock()
 		p.startDialLocked(aim{endpoint: p.conns.endpoints.all[2]}, time.Now())
-		p.mu.Unlock()
+		p.end(time.Now())
 		pass(10 * msec)
 		for range 20 {
 			refusedByA(t, p, sec).wantFrom("c:80", 0)

@@ -87,7 +87,7 @@ func (e *endpoint) crowding() float64 {
 
 // applyLocked applies a change of e, which the balancer decided. If e is nil, the change concerns the
 // whole SSP.
-func (p *Pool) applyLocked(e *endpoint, c balancer.Change, now time.Time) {
+func (p *Pool) applyLocked(e *endpoint, c balancer.Change) {
 	report := p.opts.Events // the goroutines read no settings
 	for _, event := range c.Events {
 		if event.Ejected {
@@ -98,18 +98,18 @@ func (p *Pool) applyLocked(e *endpoint, c balancer.Change, now time.Time) {
 		}
 	}
 	if c.Turns {
-		p.applyTurnsLocked(now)
+		p.applyTurnsLocked()
 	}
 	if c.Drain {
 		p.conns.drainEndpoint(e)
 	}
 	if c.Turns || c.Drain {
-		p.serveLocked(now)
+		p.conns.due |= dueServe
 	}
 }
 
 // applyTurnsLocked applies to the connections that other endpoints may get requests now.
-func (p *Pool) applyTurnsLocked(now time.Time) {
+func (p *Pool) applyTurnsLocked() {
 	c := &p.conns
 	c.unusable = 0
 	for _, e := range c.endpoints.all {
@@ -119,7 +119,7 @@ func (p *Pool) applyTurnsLocked(now time.Time) {
 	}
 	p.noteWarmLocked()
 	p.drainInactiveLocked()
-	p.reviveLocked(now)
+	p.conns.due |= dueRevive
 }
 
 // drainInactiveLocked drains multiplexed connections to inactive endpoints once an active one has a
@@ -154,9 +154,9 @@ func (pl Place) Ended(o exchange.Outcome, result exchange.Result, client rates.G
 
 func (p *Pool) eject(e *endpoint, now time.Time) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.end(now)
 	if !p.closed {
-		p.applyLocked(e, p.conns.endpoints.Eject(e.Endpoint, now), now)
+		p.applyLocked(e, p.conns.endpoints.Eject(e.Endpoint, now))
 	}
 }
 
@@ -164,9 +164,9 @@ func (p *Pool) eject(e *endpoint, now time.Time) {
 func (p *Pool) probeEnded(m *member, result exchange.Result) {
 	now := time.Now()
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.applyLocked(m.ep, p.conns.endpoints.ProbeEnded(m.ep.Endpoint, result, m.ep.open > 0, now), now)
-	p.reviveLocked(now)
+	defer p.end(now)
+	p.applyLocked(m.ep, p.conns.endpoints.ProbeEnded(m.ep.Endpoint, result, m.ep.open > 0, now))
+	p.conns.due |= dueRevive
 }
 
 // Refusing reports whether an operator drained or disabled the SSP or all its endpoints. The pool
@@ -181,13 +181,13 @@ func (p *Pool) Left() uint64 { return p.conns.endpoints.Left() }
 func (p *Pool) SetState(s balancer.State) {
 	now := time.Now()
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.applyLocked(nil, p.conns.endpoints.SetState(s, now), now)
-	p.drainByStateLocked(now)
+	defer p.end(now)
+	p.applyLocked(nil, p.conns.endpoints.SetState(s, now))
+	p.drainByStateLocked()
 }
 
 // drainByStateLocked drains the connections that the operator's states allow no more.
-func (p *Pool) drainByStateLocked(now time.Time) {
+func (p *Pool) drainByStateLocked() {
 	for _, e := range p.conns.endpoints.all {
 		switch e.HandState() {
 		case balancer.Disabled:
@@ -199,7 +199,7 @@ func (p *Pool) drainByStateLocked(now time.Time) {
 	if p.conns.endpoints.State() == balancer.Disabled {
 		p.conns.drainFree()
 	}
-	p.serveLocked(now)
+	p.conns.due |= dueServe
 }
 
 // SetEndpointState changes the state of an endpoint, and reports whether the endpoint exists.
@@ -220,13 +220,13 @@ func (p *Pool) SetEndpointWeight(name string, weight int) bool {
 func (p *Pool) changeEndpoint(name string, change func(*balancer.Endpoint, time.Time) balancer.Change) bool {
 	now := time.Now()
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.end(now)
 	e := p.conns.endpoints.byName[name]
 	if e == nil {
 		return false
 	}
-	p.applyLocked(e, change(e.Endpoint, now), now)
-	p.drainByStateLocked(now)
+	p.applyLocked(e, change(e.Endpoint, now))
+	p.drainByStateLocked()
 	return true
 }
 
@@ -247,7 +247,7 @@ func (p *Pool) Inherit(before *Pool) {
 
 	now := time.Now()
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.end(now)
 	for _, e := range p.conns.endpoints.all {
 		if s := stats[e.Name]; s != nil {
 			e.stats = s
@@ -256,6 +256,6 @@ func (p *Pool) Inherit(before *Pool) {
 	if p.opts.Auto.Enabled {
 		p.learned = learned
 	}
-	p.applyLocked(nil, p.conns.endpoints.Inherit(memory, now), now)
-	p.drainByStateLocked(now)
+	p.applyLocked(nil, p.conns.endpoints.Inherit(memory, now))
+	p.drainByStateLocked()
 }

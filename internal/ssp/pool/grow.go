@@ -121,30 +121,6 @@ func (g *growth) willServe() int {
 // hopeless reports whether no connection takes requests and none is being dialled.
 func (g *growth) hopeless() bool { return g.governor.dialing == 0 && g.conns.serving() == 0 }
 
-// growLocked starts the dials that are wanted and allowed. If the waiters cannot get a place, it
-// fails them. Call it after each change of the number of waiters, or of the connections they wait
-// for.
-func (p *Pool) growLocked(now time.Time) {
-	if p.growth.paused { // each request reads its cache line: write it only if needed
-		p.growth.paused = false
-	}
-	if p.conns.isolation.queue.n > 0 {
-		p.isolateLocked(now)
-	}
-	for !p.closed && p.growth.wants() {
-		if !p.growth.mayDial() {
-			p.makeRoomLocked(nil)
-			break
-		}
-		if ok, pause := p.governor.ready(now); !ok {
-			p.pauseLocked(pause)
-			break
-		}
-		p.startDialLocked(aim{waiting: p.growth.waiting()}, now)
-	}
-	p.settleLocked(now)
-}
-
 // pauseLocked runs when the pool wants a connection and every address pauses. It fails the waiters
 // if the pool is hopeless and the last dials to all addresses failed. Resent requests continue to
 // wait.
@@ -169,9 +145,9 @@ func (p *Pool) pauseLocked(pause pause) {
 
 func (p *Pool) growAgain() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.end(time.Time{})
 	p.growSoon.At = time.Time{}
-	p.growLocked(time.Now())
+	p.conns.due |= dueGrow
 }
 
 // dialFailedLocked fails waiters after a failed dial, unless some address has not failed. A waiter

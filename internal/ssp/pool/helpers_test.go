@@ -44,6 +44,9 @@ func start(t testing.TB, s *fakeSSP, change func(*Options)) *Pool {
 	}
 	o.MaxIdle = max(o.MaxIdle, o.MinIdle)
 	p := New(o, s)
+	p.mu.Lock()
+	p.verify = func(p *Pool) { wantInvariants(t, p) }
+	p.mu.Unlock()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -79,42 +82,12 @@ func withEndpoints(t *testing.T, n int, change func(*Options), test func(t *test
 	})
 }
 
-// wantConsistent checks the pool's sums and lists against each other, and against the counts of the
-// fakeSSP.
+// wantConsistent checks the pool's state, and its counts against those of the fakeSSP.
 func wantConsistent(t testing.TB, p *Pool, s *fakeSSP) {
 	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	inUse, places, draining, isolated, single := 0, 0, 0, 0, 0
-	for m := range p.conns.members {
-		inUse += m.inUse
-		places += m.counted
-		if m.draining {
-			draining++
-		} else if m.single {
-			single++
-		}
-		if m.isolated {
-			isolated++
-			testsupport.True(t, m.exclusive() && m.inUse == 1, "an isolated request shares its connection: %+v", m)
-		}
-	}
-	testsupport.True(t, isolated == p.conns.isolation.inUse && single == p.conns.isolation.single,
-		"%d connections are in use by isolated requests, and %d have one place; the pool counts %d and %d", isolated, single, p.conns.isolation.inUse, p.conns.isolation.single)
-	if inUse != p.conns.inUse || places != p.conns.places || draining != p.conns.draining {
-		t.Errorf("the sums over members are inUse %d, places %d, draining %d; the pool's are %d, %d, %d", inUse, places, draining, p.conns.inUse, p.conns.places, p.conns.draining)
-	}
-	testsupport.True(t, p.conns.inUse <= p.conns.places, "%d places in use of %d", p.conns.inUse, p.conns.places)
-	wantConsistentEndpoints(t, p)
-	aging := 0
-	for _, m := range p.conns.shared.list {
-		if m.aging {
-			aging++
-		}
-		_, open := p.conns.members[m]
-		testsupport.True(t, open && !m.draining && !m.exclusive(), "a member in the shared list is not multiplexed, or drains: %+v", m)
-	}
-	testsupport.Equal(t, aging, p.conns.shared.aging, "%d multiplexed connections are aging; the pool counts %d", p.conns.shared.aging)
+	wantInvariants(t, p)
 	var opened, closed uint64
 	for i := range p.stats.openedBy {
 		opened += p.stats.openedBy[i].Load()
@@ -124,13 +97,6 @@ func wantConsistent(t testing.TB, p *Pool, s *fakeSSP) {
 	}
 	testsupport.Equal(t, opened, closed+uint64(len(p.conns.members)), "%d connections opened, %d closed, %d open", closed, len(p.conns.members))
 	testsupport.Equal(t, p.stats.closedBy[exchange.NotClosed].Load(), 0, "%d connections were closed without a reason")
-	q := &p.queue
-	testsupport.True(t, p.opts.MaxPending < 0 || q.pending <= p.opts.MaxPending, "%d requests are pending, %d may be", q.pending, p.opts.MaxPending)
-	wantConsistentFairQueues(t, &p.queue)
-	for _, w := range q.elsewhere {
-		testsupport.True(t, w.queued && w.elsewhere && w.avoid != "", "a request waits for another endpoint, and should not: %+v", w)
-	}
-	testsupport.True(t, !p.closed || len(q.elsewhere) == 0, "%d requests wait for dials to other endpoints after Close", len(q.elsewhere))
 	waits := uint64(0)
 	for _, h := range p.stats.acquire {
 		waits += h.Count()
@@ -140,45 +106,6 @@ func wantConsistent(t testing.TB, p *Pool, s *fakeSSP) {
 	defer s.mu.Unlock()
 	testsupport.AtMost(t, s.maxOpen, p.opts.MaxConns, "%d connections were open or being dialled at once, %d may be", p.opts.MaxConns)
 	testsupport.True(t, s.maxDials <= p.opts.MaxDials, "%d dials were under way at once, %d may be", s.maxDials, p.opts.MaxDials)
-}
-
-// wantConsistentFairQueues checks that requests wait in fair queues if some never had a place.
-func wantConsistentFairQueues(t testing.TB, q *queue) {
-	t.Helper()
-	if q.fair == nil {
-		return
-	}
-	fair := q.tail != nil && !q.tail.front
-	if first := q.fair.First(); fair != (first != nil) || fair && (!first.Value.queued || first.Value.front) {
-		t.Errorf("fair queueing should choose a request: %v; it chooses %+v", fair, first)
-	}
-}
-
-// wantConsistentEndpoints checks what the pool counts for each endpoint.
-func wantConsistentEndpoints(t testing.TB, p *Pool) {
-	t.Helper()
-	c := &p.conns
-	open, shared, kept, unusable := map[*endpoint]int{}, map[*endpoint]int{}, c.checking, 0
-	for m := range c.members {
-		if !m.draining {
-			open[m.ep]++
-		}
-	}
-	for _, m := range c.shared.list {
-		shared[m.ep]++
-	}
-	for _, e := range c.endpoints.all {
-		kept += len(e.idle.list)
-		for _, m := range e.idle.list {
-			_, open := c.members[m]
-			testsupport.True(t, open && !m.draining && m.inUse <= 0 && m.exclusive() && m.ep == e, "a member in the idle list of %s is not idle: %+v", e.Name, m)
-		}
-		if e.Barred() {
-			unusable += e.open
-		}
-		testsupport.True(t, e.open == open[e] && len(e.shared) == shared[e], "%s has %d open and %d multiplexed connections, want %d and %d", e.Name, e.open, len(e.shared), open[e], shared[e])
-	}
-	testsupport.True(t, kept == c.kept && unusable == c.unusable, "%d connections are idle and %d unusable; the pool counts %d and %d", kept, unusable, c.kept, c.unusable)
 }
 
 // request is one call of Acquire in its own goroutine.

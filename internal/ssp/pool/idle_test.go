@@ -48,7 +48,7 @@ func TestJanitorDropsIdleConnectionsClosedByTheSSP(t *testing.T) {
 			testsupport.Equal(t, acquire(t, p).took, 0, "a request waited %v, but connections are idle")
 		}
 		p.mu.Lock()
-		defer p.mu.Unlock()
+		defer p.end(time.Now())
 		testsupport.True(t, len(p.conns.endpoints.all[0].idle.list) == 0 && p.conns.inUse == 17, "%d idle, %d in use, want 0 and 17", len(p.conns.endpoints.all[0].idle.list), p.conns.inUse)
 		for m := range p.conns.members { // release all
 			p.releaseLocked(m, unused)

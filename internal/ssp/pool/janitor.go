@@ -43,9 +43,8 @@ func (p *Pool) sweep(now time.Time) {
 	p.learned.sweepEnded()
 	p.conns.idleRule.growLater(now)
 	p.conns.endpoints.ContinueSlowStart(now)
-	p.reviveLocked(now)
-	p.growLocked(now)
-	p.mu.Unlock()
+	p.conns.due |= dueRevive | dueGrow
+	p.end(now)
 }
 
 // sweepClosed drops idle connections that the SSP has closed. So the gauges are right, and few
@@ -79,8 +78,8 @@ func (p *Pool) sweepClosedOf(e *endpoint, now time.Time) {
 		e.idle.endCheck(batch, at, n-len(batch))
 		p.conns.drainIdle(p.conns.kept - p.opts.MaxIdle) // a reload may have lowered it during the check
 		p.conns.checking = 0
-		p.serveLocked(now)
-		p.mu.Unlock()
+		p.conns.due |= dueServe
+		p.end(now)
 	}
 }
 

@@ -40,8 +40,8 @@ func New(opts Options, d Dialer) *Pool {
 // ends, or Draining after Close. It returns at once if min_idle is 0.
 func (p *Pool) Warm(ctx context.Context) error {
 	p.mu.Lock()
-	p.growLocked(time.Now())
-	p.mu.Unlock()
+	p.conns.due |= dueGrow
+	p.end(time.Time{})
 	select {
 	case <-p.warm:
 		return nil
@@ -77,7 +77,7 @@ func (p *Pool) Close(ctx context.Context) (cut int) {
 	if !p.closed {
 		p.startDrainLocked()
 	}
-	p.mu.Unlock()
+	p.end(time.Time{})
 	p.cancel()
 
 	select {
@@ -94,7 +94,7 @@ func (p *Pool) Close(ctx context.Context) (cut int) {
 			left = append(left, m)
 		}
 	}
-	p.mu.Unlock()
+	p.end(time.Time{})
 	for _, m := range left {
 		m.conn.Close(exchange.ClosedDrain)
 		m.Changed()
@@ -125,8 +125,8 @@ func (p *Pool) closeSoon(m *member) {
 	p.wg.Go(func() {
 		m.conn.Close(m.why)
 		p.mu.Lock()
-		defer p.mu.Unlock()
+		defer p.end(time.Time{})
 		p.conns.closing--
-		p.growLocked(time.Now())
+		p.conns.due |= dueGrow
 	})
 }

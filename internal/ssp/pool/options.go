@@ -89,7 +89,7 @@ func (p *Pool) Options() Options {
 // requests keep their timeout, but requests above a lowered MaxPending are refused.
 func (p *Pool) SetOptions(o Options) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.end(time.Time{})
 	old := p.opts
 	if o.SSP != old.SSP || o.Protocol != old.Protocol {
 		panic("BUG: SSP and Protocol of a pool never change")
@@ -112,7 +112,7 @@ func (p *Pool) SetOptions(o Options) {
 	p.setEndpointOptionsLocked(now)
 	p.queue.setFair(o.Fair, now)
 	p.conns.trim()
-	p.serveLocked(now)
+	p.conns.due |= dueServe
 }
 
 // setEndpointOptionsLocked applies the settings of endpoints.
@@ -124,7 +124,7 @@ func (p *Pool) setEndpointOptionsLocked(now time.Time) {
 		e.addrs = nil
 	}
 	p.checker.set(p.opts.HealthCheck, p.conns.endpoints.all)
-	p.applyTurnsLocked(now)
+	p.applyTurnsLocked()
 	p.addedLocked(added, removed, now)
 }
 
@@ -143,7 +143,7 @@ func (p *Pool) addedLocked(added, removed []*endpoint, now time.Time) {
 			p.dialForLocked(e, now)
 		}
 	}
-	p.growLocked(now)
+	p.conns.due |= dueGrow
 }
 
 // balancer returns the settings of the balancer.

@@ -27,10 +27,13 @@ import (
 //	Acquire ─── a place is free ──────────▶ Place.Do ──▶ releaseLocked
 //	   │                                       ▲             │
 //	   ▼                                       │             ▼
-//	 queue ─────────── giveLocked ─────────────┴─────── serveLocked
-//	   │                                                     ▲
-//	   ▼                                                     │
-//	growLocked ──▶ governor ──▶ dial ──▶ addLocked ──▶ connections
+//	 queue ─────────── giveLocked ─────────────┴────── settleLocked
+//	                                           │             │
+//	                                           │             ▼
+//	                                       addLocked ◀──── dial ◀── governor
+//
+// Each method that locks mu is an event. The event changes the state of the parts, and notes in due
+// what that makes necessary. end settles it once, and unlocks: see settle.go.
 //
 // Pool joins its parts. mu lists them: each is a type with its own state. Which endpoint a request
 // should go to is decided by package balancer.
@@ -44,6 +47,7 @@ type Pool struct {
 	cancel  context.CancelFunc // ends ctx
 	warm    chan struct{}      // closed once min_idle connections have been open
 	drained chan struct{}      // closed once the pool is closed and no place is in use
+	verify  func(*Pool)        // checks the pool's state after each event; nil except in tests
 	_       cpu.CacheLinePad
 
 	// mu is never held during I/O. It guards, with their contents:
@@ -55,7 +59,7 @@ type Pool struct {
 	//   - queue (queue.go, fairness.go, elsewhere.go, waiter.go): the requests that wait. Their channels are free of
 	//     mu.
 	//   - opts: the settings.
-	//   - growth (grow.go): whether to dial.
+	//   - growth (grow.go): whether to dial. settle.go acts on it.
 	//   - governor (dialgovernor.go, address.go): when and where to dial; states of addresses.
 	//   - checker (checker.go): which health checks run. Their connections are theirs.
 	//   - demotion, besideDialed (beside.go): HTTP/1 instead of HTTP/2 for a while; HTTP/1 beside HTTP/2.
@@ -120,7 +124,12 @@ func (p *Pool) Acquire(ex *exchange.Exchange) (Place, error) {
 			p.mu.Lock()
 			l, w, err = p.takeLocked(ex, again, now)
 		}
-		p.mu.Unlock() // before counting: other requests wait for the lock
+		if w == nil {
+			p.settleLocked(now)
+		} else {
+			p.settleWaitLocked(w)
+		}
+		p.unlock() // before counting: other requests wait for the lock
 		if !again {
 			p.stats.arrived(found)
 		}
@@ -189,7 +198,7 @@ func (p *Pool) takeLocked(ex *exchange.Exchange, again bool, now time.Time) (*le
 		p.dialPassedOverLocked(to.passedOver, now)
 	}
 	if !to.m.exclusive() {
-		p.growLocked(now)
+		p.conns.due |= dueGrow // half of the places may be in use now
 	}
 	return l, nil, nil
 }
@@ -200,7 +209,7 @@ func (p *Pool) release(m *member, held time.Duration, by exchange.Payer) {
 		p.stats.hold.ObserveDuration(held)
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.end(time.Time{})
 	p.queue.repay(by, held)
 	p.releaseLocked(m, held)
 }
@@ -212,12 +221,11 @@ func (p *Pool) releaseLocked(m *member, held time.Duration) {
 	}
 	switch {
 	case m.conn.CloseReason() != exchange.NotClosed:
-		now := time.Now()
-		p.drainClosedLocked(m, now)
-		p.growLocked(now)
+		p.drainClosedLocked(m, time.Now())
+		p.conns.due |= dueGrow
 	case m.draining:
 		p.conns.drain(m, m.why)
-		p.growLocked(time.Now())
+		p.conns.due |= dueGrow
 	default:
 		if m.allowed > 0 && held != unused {
 			p.conns.probation.earn(m)
@@ -226,7 +234,7 @@ func (p *Pool) releaseLocked(m *member, held time.Duration) {
 		if m.exclusive() {
 			p.reuseLocked(m)
 		} else if p.queue.n > 0 || p.queue.elsewhere != nil {
-			p.serveLocked(time.Now())
+			p.conns.due |= dueServe
 		}
 	}
 }
@@ -237,26 +245,25 @@ func (p *Pool) reuseLocked(m *member) {
 	switch {
 	case m.single && p.queue.n > 0 && !isolated && p.growth.full() && !p.growth.sharedFull():
 		p.conns.drain(m, exchange.ClosedDrain) // to make room for a connection with more places
-		p.growLocked(time.Now())
+		p.conns.due |= dueGrow
 	case m.single && p.demotion.on(time.Now()):
 		p.conns.drain(m, exchange.ClosedError)
-		p.growLocked(time.Now())
+		p.conns.due |= dueGrow
 	case p.unneededLocked(m.ep):
 		p.conns.drain(m, exchange.ClosedDrain)
 	case q.n > 0 && !m.ep.Barred():
 		now := time.Now()
+		p.conns.due |= dueGrow
 		if why := p.conns.expired(m, now); why != exchange.NotClosed {
 			p.conns.drain(m, why)
-			p.growLocked(now)
 			return
 		}
 		p.giveLocked(choice{m: m, isolated: isolated}, waitResult{}, now)
 		p.conns.endpoints.Served(m.ep.Endpoint, 1, 0)
-		p.settleLocked(now)
 	default:
 		p.conns.keep(m)
 		if p.queue.n+p.conns.isolation.queue.n > 0 { // the waiters cannot use this connection
-			p.growLocked(time.Now())
+			p.conns.due |= dueGrow
 		}
 	}
 }
@@ -268,12 +275,13 @@ func (p *Pool) unneededLocked(e *endpoint) bool {
 
 // changed records that m offers another number of places, or has closed.
 func (p *Pool) changed(m *member) {
+	now := time.Now()
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.end(now)
 	if _, open := p.conns.members[m]; !open {
 		return // not added yet, or removed; addLocked checks a new connection itself
 	}
-	now := time.Now()
+	p.conns.due |= dueServe
 	if m.conn.CloseReason() == exchange.NotClosed {
 		p.conns.recount(m)
 	} else {
@@ -283,7 +291,6 @@ func (p *Pool) changed(m *member) {
 		}
 		p.drainClosedLocked(m, now)
 	}
-	p.serveLocked(now)
 }
 
 // drainClosedLocked drains m, whose connection accepts no more requests.
@@ -308,9 +315,9 @@ func (p *Pool) drainClosedLocked(m *member, now time.Time) {
 // responded records that the first exchange on m got a response.
 func (p *Pool) responded(m *member) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.end(time.Time{})
 	p.governor.processed(m.addr)
-	p.growLocked(time.Now())
+	p.conns.due |= dueGrow
 }
 
 // avoidRefusing is how long requests prefer other connections after one has refused a request.
@@ -320,7 +327,7 @@ const avoidRefusing = 100 * time.Millisecond
 func (p *Pool) lostRace(ex *exchange.Exchange) {
 	now := time.Now()
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.end(now)
 	p.learned.lostRace(ex.LostAfter, now)
 	ex.LostAfter = 0
 }
@@ -329,7 +336,7 @@ func (p *Pool) lostRace(ex *exchange.Exchange) {
 func (p *Pool) failed(m *member, e *exchange.Error, client rates.Group) {
 	now := time.Now()
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.end(now)
 	if e.BlamesHTTP2() && p.demotableLocked(now) && p.demotion.violatedOn(m, client, now) {
 		p.tryHTTP1Locked(now)
 	}

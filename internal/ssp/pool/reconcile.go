@@ -31,7 +31,7 @@ func (p *Pool) followAddresses(now time.Time) {
 		return
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.end(now)
 	g := &p.governor
 	if p.closed || len(g.known) == 0 || len(addrs) == len(g.known) && &addrs[0] == &g.known[0] {
 		return

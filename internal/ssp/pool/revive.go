@@ -37,9 +37,9 @@ func (p *Pool) reviveLocked(now time.Time) {
 
 func (p *Pool) reviveAgain() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.end(time.Time{})
 	p.reviveSoon.At = time.Time{}
-	p.reviveLocked(time.Now())
+	p.conns.due |= dueRevive
 }
 
 // probeLocked begins a probe of e: a health check or, on a connection to e, the next request.

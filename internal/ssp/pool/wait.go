@@ -17,14 +17,24 @@ func (p *Pool) enqueueLocked(ex *exchange.Exchange, isolated, again bool) (*wait
 	w.begin(ex, again, &p.opts, now)
 	w.isolated = isolated
 	p.queueOf(isolated).push(w, now)
-	p.growLocked(now)
-	if w.pending && !isolated && p.growth.atLimit() {
+	p.conns.due |= dueGrow
+	return w, nil
+}
+
+// settleWaitLocked settles the arrival of w, a new waiter. If w still waits afterwards, it starts w's
+// timer. It counts w if w waits because of a limit.
+func (p *Pool) settleWaitLocked(w *waiter) {
+	now := time.Now()
+	p.settleLocked(now)
+	if w.elsewhere {
+		return // takeElsewhereLocked has started its timer
+	}
+	if w.pending && !w.isolated && p.growth.atLimit() {
 		p.stats.limitWaits.Add(1)
 	}
 	if w.queued {
 		w.arm(now)
 	}
-	return w, nil
 }
 
 // wait waits for the place of ex, and releases w.
@@ -73,7 +83,7 @@ func (p *Pool) await(w *waiter, ctx context.Context) waitResult {
 		now := time.Now()
 		if w.elsewhere && err == nil {
 			p.endElsewhereLocked(w, now)
-			p.mu.Unlock()
+			p.end(now)
 			continue
 		}
 		if err == nil {
@@ -81,7 +91,7 @@ func (p *Pool) await(w *waiter, ctx context.Context) waitResult {
 		}
 		if err == nil {
 			w.arm(now)
-			p.mu.Unlock()
+			p.end(now)
 			continue
 		}
 		if w.elsewhere {
@@ -90,26 +100,10 @@ func (p *Pool) await(w *waiter, ctx context.Context) waitResult {
 			p.queueOf(w.isolated).remove(w)
 		}
 		w.timer.Stop()
-		p.settleLocked(now)
-		p.mu.Unlock()
+		p.conns.due |= dueGrow
+		p.end(now)
 		return waitResult{err: err}
 	}
-}
-
-// serveLocked gives free places to waiters, in their order, and opens connections for the remaining
-// waiters.
-func (p *Pool) serveLocked(now time.Time) {
-	p.serveElsewhereLocked(now)
-	p.serveIsolatedLocked(now)
-	for p.queue.n > 0 {
-		w := p.queue.first()
-		to := p.conns.pick(wish{avoid: w.avoid, alone: w.alone, resent: w.resent}, now)
-		if to.m == nil {
-			break
-		}
-		p.giveLocked(to, waitResult{}, now) // growLocked dials for the queue, and so for to.passedOver
-	}
-	p.growLocked(now)
 }
 
 // giveLocked gives a place of to.m to the first waiter, or to a later one if the first avoids its
@@ -129,25 +123,6 @@ func (p *Pool) giveLocked(to choice, r waitResult, now time.Time) {
 func (p *Pool) giveToLocked(w *waiter, to choice, r waitResult, now time.Time) {
 	r.lease, r.by = p.conns.acquire(to, w.alone, now), p.queueOf(w.isolated).pay(w)
 	w.ready <- r
-}
-
-// settleLocked updates which requests dials will serve. If too many other requests wait, it refuses
-// the newest ones, or those that fair queueing chooses.
-func (p *Pool) settleLocked(now time.Time) {
-	served := p.growth.willServe()
-	p.queue.expect(served, now)
-	for {
-		newest := p.queue.tail
-		w := p.queue.popOverflow(p.opts.MaxPending)
-		if w == nil {
-			return
-		}
-		if w != newest {
-			p.stats.fairEvicted.Add(1)
-			p.queue.expect(served, now) // a dial was expected to serve w
-		}
-		w.ready <- waitResult{full: p.fullLocked()}
-	}
 }
 
 func (p *Pool) fullLocked() queueFull {
