@@ -34,7 +34,7 @@ const (
 	transientGain = 0.02
 	// maxAdmitted is above 1, so that no request is refused until adbuffer has a quarter more requests than it can
 	// serve. Garbage collections, scrapes and noisy neighbours also cause lag, but only for a short time. Only a lag
-	// of more than 13 targets refuses requests at once.
+	// of more than 10 targets refuses requests at once.
 	maxAdmitted = 4.0 / 3
 	// maxExcess bounds the excess lag of one window, in targets, and so what a single window changes.
 	maxExcess = 30

@@ -137,6 +137,34 @@ func TestPrioritiesAreRefusedInOrder(t *testing.T) {
 	}
 }
 
+// A sudden lag refuses nothing critical: while half of the usual requests pass now, 30 % may in the long run.
+func TestASuddenLagRefusesNothingCritical(t *testing.T) {
+	c := controller{admitted: 0.3, transientShare: 0.5}
+	c.arrivals = [Priorities]float64{Normal: 50, Sheddable: 30, Critical: 20}
+	testsupport.Equal(t, c.sharesByPriority(), [Priorities]float64{Normal: 1, Sheddable: 1}, "%v are refused")
+	c.admitted = 0.1
+	testsupport.Equal(t, c.sharesByPriority()[Critical], 0.5, "in the long run %v of the critical ones are refused")
+}
+
+// A quarter more than may be served, or a lag of ten targets, is needed before anything is refused, also after an
+// overload.
+func TestALagOfLessThanTenTargetsRefusesNothingAtOnce(t *testing.T) {
+	l := &windowLoad{arrived: [Priorities]float64{100, 0, 0}}
+	recovered := newController()
+	for range 20 {
+		recovered.observe(100, window, l, false)
+	}
+	for range 100 {
+		recovered.observe(0, window, l, false)
+	}
+	for _, c := range []controller{newController(), recovered} {
+		short, long := c, c
+		short.observe(9.9, window, l, false)
+		long.observe(10.1, window, l, false)
+		testsupport.True(t, short.shareToRefuse() == 0 && long.shareToRefuse() > 0 && long.shareToRefuse() < 0.01, "after a lag of 9.9 targets %v are refused, after 10.1 %v", short.shareToRefuse(), long.shareToRefuse())
+	}
+}
+
 // Under a long lag a window takes a second, and the pause grew no faster than in windows of 100 ms.
 func TestAPauseGrowsWithTheTimeOfItsWindow(t *testing.T) {
 	l := &windowLoad{refused: 100}
@@ -148,4 +176,6 @@ func TestAPauseGrowsWithTheTimeOfItsWindow(t *testing.T) {
 	}
 	long.observe(200, time.Second, l, false)
 	testsupport.True(t, short.pause == 320*time.Millisecond && long.pause == short.pause, "five windows of 100 ms make the pause %v, one of a second %v", short.pause, long.pause)
+	long.observe(0, 100*time.Millisecond, &windowLoad{}, false)
+	testsupport.Equal(t, long.pause, 288*time.Millisecond, "a window without refusals makes it %v")
 }

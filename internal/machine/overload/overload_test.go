@@ -36,13 +36,14 @@ func TestAGateRefusesUntilTheLagIsGone(t *testing.T) {
 	g := overloaded(t, on)
 	for p, want := range map[Priority]string{Normal: "priority normal", Sheddable: "priority sheddable"} {
 		r := g.Refuse(p)
-		if r == nil || r.Pause < minPause || !strings.Contains(r.Detail, want) || !strings.Contains(r.Detail, "waits 300ms for CPU") || !strings.Contains(r.Detail, "server.overload") {
+		if r == nil || r.Pause < minPause || !strings.Contains(r.Detail, want) || !strings.Contains(r.Detail, "waits 300ms for CPU") || !strings.Contains(r.Detail, "100 %") || !strings.Contains(r.Detail, "server.overload") {
 			t.Errorf("a %v request: %+v", p, r)
 		}
 	}
 	if r := g.Refuse(Critical); r != nil {
 		t.Errorf("a critical request: %+v", r)
 	}
+	g.Configure(on) // a reload that changes nothing
 	s := g.State()
 	if !s.Overloaded || s.Since == nil || s.LagMs != 300 || s.TargetMs != 5 || s.Refusing["normal"] < 0.999 || s.PauseMs == 0 || s.Refused["normal"] == 0 {
 		t.Errorf("the state is %+v", s)
@@ -72,7 +73,7 @@ func TestAGateThatIsOffOrTriesRefusesNothing(t *testing.T) {
 	testsupport.True(t, n == 0 && g.State().DryRun, "dry run: %d normal ones refused; the state is %+v", n, g.State())
 	g = overloaded(t, on)
 	g.Configure(Options{Target: 5 * msec})
-	if r := g.Refuse(Sheddable); r != nil || g.State().Overloaded {
+	if r := g.Refuse(Sheddable); r != nil || g.State().Overloaded || g.Overloaded() {
 		t.Errorf("switched off: %+v", r)
 	}
 }
@@ -84,6 +85,22 @@ func TestALagUpToTheTargetIsNoOverload(t *testing.T) {
 	testsupport.True(t, !g.State().Overloaded, "a lag of the target is an overload")
 	g.Observe(5*msec+1, window)
 	testsupport.True(t, g.State().Overloaded && g.Lag() == 5*msec+1, "a lag above the target is no overload: %+v", g.State())
+}
+
+func TestAGateCountsTheRequestsOfItsWindows(t *testing.T) {
+	g := new(Gate)
+	g.Configure(Options{Enabled: true, Target: 10 * msec})
+	g.Observe(99*msec, window)
+	testsupport.True(t, g.Overloaded() && g.controller.shareToRefuse() == 0, "9.9 targets refuse %v at once", g.controller.shareToRefuse())
+	for _, want := range []float64{40, 0.7*40 + 40, 0.7*(0.7*40+40) + 40} {
+		for range 40 {
+			g.Refuse(Normal)
+		}
+		g.Observe(99*msec, window)
+		testsupport.Equal(t, g.controller.arrivals, [Priorities]float64{Normal: want}, "arrivals are %v")
+	}
+	refused, _ := g.Count(Normal)
+	testsupport.True(t, refused > 0, "nothing is refused, so the refused ones were not counted")
 }
 
 func BenchmarkRefuseWithoutOverload(b *testing.B) {

@@ -33,6 +33,8 @@ func TestBucketHasItsBurstAndFillsAtItsRate(t *testing.T) {
 func TestBucketStartsWithMissingTokens(t *testing.T) {
 	var b Bucket
 	testsupport.True(t, !b.Take(time.Hour) && b.Deficit(0) == 0, "the zero bucket has tokens")
+	b.Start(time.Hour, 100, 10, 0)
+	testsupport.Equal(t, count(&b, 0), 10, "%d tokens in a full bucket, at a time before its start")
 	b.Start(time.Hour, 100, 10, 4)
 	testsupport.Equal(t, count(&b, time.Hour), 6, "%d tokens")
 	b.Start(0, 0, 10, 0)
@@ -64,4 +66,14 @@ func TestTheLowestRateGivesOnlyTheBurst(t *testing.T) {
 		}
 		testsupport.True(t, taken == 2 && !b.Has(5*time.Hour), "a rate of %g gave %d tokens in five hours, want the burst of 2", rate, taken)
 	}
+}
+
+func TestJitterStaysWithinItsShare(t *testing.T) {
+	least, most := time.Hour, time.Duration(0)
+	for range 1000 {
+		d := Jitter(100*time.Millisecond, 0.2)
+		least, most = min(least, d), max(most, d)
+	}
+	testsupport.Between(t, least, 80*time.Millisecond, 90*time.Millisecond, "the least of 1000 is %v")
+	testsupport.Between(t, most, 110*time.Millisecond, 120*time.Millisecond, "the most of 1000 is %v")
 }

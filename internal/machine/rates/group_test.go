@@ -71,6 +71,56 @@ func TestMostGroups(t *testing.T) {
 	}
 }
 
+// A quarter of the groups, rounded up, does not count; failures that no client caused always do.
+func TestTheWorstQuarterOfTheGroupsDoesNotCount(t *testing.T) {
+	for _, c := range []struct {
+		groups, failing, ours int
+		want                  float64
+	}{{1, 1, 0, 1}, {2, 1, 0, 0}, {4, 2, 0, 1.0 / 3}, {5, 3, 0, 1.0 / 3}, {8, 3, 0, 1.0 / 6}, {9, 3, 0, 0}, {9, 4, 0, 1.0 / 6}, {2, 0, 100, 1.0 / 3}, {2, 1, 100, 0.5}} {
+		var w Window
+		w.Init(1e9, 0)
+		for g := range Group(c.groups) {
+			for range 100 {
+				w.Record(0, g, int(g) < c.failing)
+			}
+		}
+		for range c.ours {
+			w.Record(0, Ours, true)
+		}
+		got := w.Ratio(0, 20)
+		testsupport.True(t, math.Abs(got-c.want) < 1e-9, "%+v: %v", c, got)
+	}
+}
+
+func TestAClientCannotChooseItsGroup(t *testing.T) {
+	was := seed
+	defer func() { seed = was }()
+	client, groups := netip.MustParseAddr("198.51.100.7"), make(map[Group]bool)
+	for seed = range uint64(100) {
+		groups[GroupOf(client)] = true
+	}
+	testsupport.AtLeast(t, len(groups), 10, "in 100 processes a client is in %d groups")
+}
+
+func TestARowOfFailuresHasItsGroups(t *testing.T) {
+	var r Row
+	for n, g := range []Group{3, 5, 3} {
+		testsupport.Equal(t, r.Failed(g), n+1, "failures in a row: %d")
+	}
+	testsupport.True(t, r.Length() == 3 && r.Groups() == 1<<3|1<<5, "%d failures of the groups %b", r.Length(), r.Groups())
+	var w Window
+	w.Init(1e9, 0)
+	for g, n := range map[Group]int{3: 1, 4: 10, 7: 100, Ours: 1000} {
+		for range n {
+			w.Record(0, g, false)
+		}
+	}
+	all, others := w.Others(r.Groups())
+	testsupport.True(t, all == 1<<3|1<<4|1<<7 && others == 110, "the groups %b, %d requests of others", all, others)
+	r.End()
+	testsupport.True(t, r.Length() == 0 && r.Groups() == 0 && r.Failed(2) == 1, "after the end: %d, %b", r.Length(), r.Groups())
+}
+
 // The share of failures that counts is compared with its rules, over random windows.
 func TestOneGroupCannotRaiseTheShareOfFailures(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 1))
