@@ -120,9 +120,19 @@ func TestEachGroupAndVersionIsAllowedAndCounted(t *testing.T) {
 			for _, want := range []string{`group="` + name + `",ssp="openx"} 1`, `version="` + v + `"} 1`, `group="other",ssp="openx"} 0`, `reason="timeout",ssp="openx"} 0`} {
 				testsupport.True(t, strings.Contains(text, want), "%s over %s: no %s in\n%s", name, v, want, text)
 			}
+			full, resumed, failed := c.Totals()
+			testsupport.True(t, full == 1 && resumed == 0 && failed == 0, "%s over %s: %d handshakes, %d resumed, %d failed", name, v, full, resumed, failed)
 			testsupport.Equal(t, strings.Count(text, "} 1"), 2, "%[2]s over %[3]s: counted %[1]d times:\n%[4]s", name, v, text)
 		}
 	}
+}
+
+func TestAResumedSessionIsCountedAsOne(t *testing.T) {
+	var c Counts
+	c.Succeeded(&tls.ConnectionState{Version: tls.VersionTLS13, DidResume: true})
+	c.Failed(Certificate)
+	full, resumed, failed := c.Totals()
+	testsupport.True(t, full == 0 && resumed == 1 && failed == 1, "%d handshakes, %d resumed, %d failed", full, resumed, failed)
 }
 
 func TestAConnectionWithoutAGroupIsOther(t *testing.T) {

@@ -252,10 +252,18 @@ func TestASessionWithoutVerificationProvesNothing(t *testing.T) {
 	testsupport.True(t, err != nil && ReasonOf(err) == Certificate, "a server of another authority: %v", err)
 }
 
+// Without a name any server of the authority would be the right one.
+func TestAServerWithoutANameIsRefused(t *testing.T) {
+	root := newRoot(t)
+	e := endpoints{&tls.Config{Certificates: []tls.Certificate{root.leaf(nil)}}, &tls.Config{RootCAs: root.pool()}, true}
+	_, _, _, err := e.shake(t)
+	testsupport.True(t, err != nil && strings.Contains(err.Error(), "the server's name is unknown"), "%v", err)
+}
+
 // Chains of ten certificates and of 24 KiB are verified. Longer ones are refused before a signature is
 // verified, whether certificates are verified or not.
 func TestLongChainsAreRefusedUnverified(t *testing.T) {
-	root := newRoot(t)
+	root, stranger := newRoot(t), newRoot(t)
 	between := root.under(nil)
 	extra := between.sameNamed(100)
 	sized := func(size int) tls.Certificate { // two certificates of size bytes
@@ -278,6 +286,7 @@ func TestLongChainsAreRefusedUnverified(t *testing.T) {
 	}{
 		{"10 certificates", between.leaf(nil, extra[:8]...), ""},
 		{"11 certificates", between.leaf(nil, extra[:9]...), "the peer sent 11 certificates of "},
+		{"11 certificates of another authority", stranger.leaf(nil, extra[:10]...), "the peer sent 11 certificates of "},
 		{"102 certificates", between.leaf(nil, extra...), "the peer sent 102 certificates of "},
 		{"24576 bytes", sized(24576), ""},
 		{"24577 bytes", sized(24577), "the peer sent 2 certificates of 24577 bytes; adbuffer verifies at most 10 certificates of 24576 bytes together"},
@@ -289,8 +298,13 @@ func TestLongChainsAreRefusedUnverified(t *testing.T) {
 					&tls.Config{RootCAs: root.pool(), ServerName: "localhost", InsecureSkipVerify: insecure}, true}
 				_, _, _, err := asServer.shake(t)
 				wantRefusal(t, "server: "+name, err, row.want)
-				asClient := endpoints{&tls.Config{Certificates: []tls.Certificate{between.leaf(nil)}, MaxVersion: version, ClientCAs: root.pool(), ClientAuth: tls.VerifyClientCertIfGiven},
+				auth := tls.VerifyClientCertIfGiven
+				if insecure {
+					auth = tls.RequireAndVerifyClientCert
+				}
+				asClient := endpoints{&tls.Config{Certificates: []tls.Certificate{between.leaf(nil)}, MaxVersion: version, ClientCAs: root.pool(), ClientAuth: auth},
 					&tls.Config{RootCAs: root.pool(), ServerName: "localhost", Certificates: []tls.Certificate{row.cert}}, true}
+				asClient.client.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &row.cert, nil }
 				_, _, err, _ = asClient.shake(t)
 				wantRefusal(t, "client: "+name, err, row.want)
 			}

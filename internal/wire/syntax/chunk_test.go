@@ -47,3 +47,22 @@ func TestViolationsByChunkLinesNameTheirLimit(t *testing.T) {
 		testsupport.True(t, err != nil && strings.Contains(err.Error(), want), "%.9q: %v", text, err)
 	}
 }
+
+func TestSizesOfChunks(t *testing.T) {
+	for line, want := range map[string]error{
+		"5": nil, "05": nil, "aF": nil, "5;": nil, "5 ;a=b": nil, "5\t;a": nil, "40000000": nil,
+		"": ErrChunk, ";a": ErrChunk, " 5": ErrChunk, "5 ": ErrChunk, "5 a": ErrChunk, "5a;\x01": ErrChunk, "5,": ErrChunk, "0x5": ErrChunk,
+		"40000001": ErrChunksTooLarge, "ffffffffffffffffffffffff5": ErrChunksTooLarge,
+	} {
+		c := Chunks{MaxData: 1 << 31}
+		n, err := c.TakeLine([]byte(line + "\r\n"))
+		testsupport.True(t, err == want && n == len(line)+2, "%q: %d bytes, %v, want %v", line, n, err, want)
+	}
+	c := Chunks{MaxData: 7}
+	for _, want := range []error{nil, ErrChunksTooLarge} { // of 4 and 4 bytes
+		_, err := c.TakeLine([]byte("4\r\n"))
+		testsupport.True(t, err == want && (err != nil || c.Left == 4), "%v, want %v", err, want)
+		c.Left = 0
+		c.TakeLine([]byte("\r\n"))
+	}
+}

@@ -19,12 +19,14 @@ import (
 
 // FuzzJSONString compares AppendJSONString with encoding/json.
 func FuzzJSONString(f *testing.F) {
+	f.Add([]byte("\uFFFD, which is whole"))
 	f.Add([]byte("a\"\\\x00\x1f\x7f\xffé\u2028😀\xed\xa0\x80"))
 	f.Fuzz(func(t *testing.T, s []byte) {
 		got := AppendJSONString([]byte("before"), s)
 		if len(got) > len("before")+JSONStringLen(s) {
 			t.Errorf("%q takes %d bytes, over its bound of %d", s, len(got)-len("before"), JSONStringLen(s))
 		}
+		testsupport.True(t, utf8.Valid(got), "%q is not UTF-8", got)
 		var back, expect string
 		if err := json.Unmarshal(bytes.TrimPrefix(got, []byte("before")), &back); err != nil {
 			t.Fatalf("%q: %v", got, err)
@@ -35,6 +37,23 @@ func FuzzJSONString(f *testing.F) {
 		diff := cmp.Diff(expect, back)
 		testsupport.True(t, diff == "", "%q (-want +got):\n%s", s, diff)
 	})
+}
+
+func TestEscapes(t *testing.T) {
+	for text, want := range map[string]struct {
+		r rune
+		n int
+	}{
+		`\"`: {'"', 2}, `\\`: {'\\', 2}, `\/`: {'/', 2}, `\b`: {'\b', 2}, `\f`: {'\f', 2}, `\n`: {'\n', 2}, `\r`: {'\r', 2}, `\t`: {'\t', 2},
+		`\u00e9`: {'é', 6}, `\uFffd`: {0xfffd, 6}, `\ud83d\ude00`: {'😀', 12},
+		`\ud83d`: {}, `\ud83d\n`: {}, `\ud83d\u00e9`: {}, `\ude00\ud83d`: {}, `\u00g9`: {}, `\u00e`: {}, `\x`: {}, `\`: {},
+	} {
+		r, n := JSONEscape([]byte(text))
+		testsupport.True(t, r == want.r && n == want.n, "%s: %q of %d bytes, want %q of %d", text, r, n, want.r, want.n)
+	}
+	for text, want := range map[string]int{`"\ud83d"`: 8, `"\ud83d\n" `: 10, `"\ud83"`: -1, `"\x"`: -1, `"a`: -1, `"😀"`: 6} {
+		testsupport.Equal(t, SkipJSONString([]byte(text), 0), want, "%[2]s ends at %[1]d", text)
+	}
 }
 
 // FuzzValidJSON compares ValidJSON with two parsers of Go and with counts of levels, keys and
