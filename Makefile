@@ -18,11 +18,14 @@ AT_ONCE     = $(shell expr $$(nproc) + 1)
 # detector, which would compile these libraries a second time.
 MODULES     = $(patsubst %/go.mod,%,$(shell git ls-files '*/go.mod'))
 
+# Packages with benchmarks.
+BENCHMARKS  = $(addprefix ./,$(sort $(dir $(shell git grep -l '^func Benchmark' -- '*_test.go'))))
+
 # Programs that are tested, not shipped, do without cmd/adbuffer/default.pgo: for it, go compiles every
 # package of the program a second time.
-test lint bench-once: export GOFLAGS := -pgo=off
+test lint bench-once promises: export GOFLAGS := -pgo=off
 
-.PHONY: all picture profile build image release release-test demo test deps lint bench bench-once bench-cores compare fuzz clean
+.PHONY: all picture profile build image release release-test demo test deps lint bench bench-once bench-cores promises compare fuzz clean
 
 all: build
 
@@ -50,31 +53,35 @@ profile: ## the CPU profile with which the compiler optimizes the binary, anew: 
 	$(GO) run ./loadtest peers --only adbuffer --rounds 1 --rate 0 --idle 0 --profile cmd/adbuffer/default.pgo
 
 test: deps ## all tests: with the race detector, those that it would distort without it, and some on 64-bit ARM
-	scripts/gotest ./... -race -shuffle=on -timeout 14m -p $(AT_ONCE)
+	scripts/gotest ./... -race -shuffle=on -vet=off -timeout 14m -p $(AT_ONCE)
 	scripts/test-without-race
 	scripts/test-arm64
-	for m in $(MODULES); do (cd $$m && $(CURDIR)/scripts/gotest ./... -shuffle=on -timeout 10m) || exit 1; done
+	for m in $(MODULES); do (cd $$m && $(CURDIR)/scripts/gotest ./... -shuffle=on -vet=off -timeout 10m) || exit 1; done
 
 deps: ## Debian packages that tests run against
 	@scripts/install $(PACKAGES)
 
+# For this machine golangci-lint runs vet.
 lint: ## vet (for 64-bit ARM and macOS too), gofmt, golangci-lint and functions that no program reaches
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
-	$(GO) vet ./...
 	GOOS=linux GOARCH=arm64 $(GO) vet ./...
 	GOOS=darwin GOARCH=arm64 $(GO) vet ./...
 	$(GO) run $(GOLANGCI) run ./...
 	scripts/deadcode $(DEADCODE)
-	for m in $(MODULES); do (cd $$m && $(GO) vet ./... && $(GO) run $(GOLANGCI) run ./...) || exit 1; done
+	for m in $(MODULES); do (cd $$m && $(GO) run $(GOLANGCI) run ./...) || exit 1; done
 
 bench: ## the benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/...
 
 bench-once: ## every benchmark once, to see that it still works
-	$(GO) test -run '^$$' -bench . -benchtime 1x ./...
+	$(GO) test -vet=off -run '^$$' -bench . -benchtime 1x $(BENCHMARKS)
 
 bench-cores: ## how more cores slow acquire and release, counters and the in-flight limit
 	$(GO) test -run '^$$' -bench 'Cores' -cpu 1,2,4,8 -benchtime 200ms ./internal/ssp/pool ./internal/machine/metrics ./internal/ssp/ssp
+
+promises: ## chaos for two minutes, and a soak of 50 000 requests each way: nothing else may run meanwhile
+	$(GO) run ./loadtest chaos --for 2m
+	$(GO) run ./loadtest soak --requests 50000
 
 compare: ## benchmarks of this tree against main: make compare PKG=./internal/ssp/http2
 	scripts/compare "$(PKG)" "$(BENCHSTAT)"

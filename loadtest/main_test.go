@@ -163,41 +163,6 @@ func TestKeepAliveReportHolds(t *testing.T) {
 	}
 }
 
-// TestSoakAccountsForEveryRequest runs a small soak against a real nginx.
-func TestSoakAccountsForEveryRequest(t *testing.T) {
-	testsupport.Long(t)
-	code, out, errs := command(t, t.Context(), "soak", "--requests", "4000", "--json")
-	testsupport.MustEqual(t, code, exitOK, "exit %d\n%s%s", out, errs)
-	var r results.Report
-	testsupport.NoError(t, json.Unmarshal([]byte(out), &r))
-	testsupport.MustTrue(t, len(r.Verdicts) == 4 && len(r.Tables[0].Rows) == 4, "%+v", r)
-	for i, row := range r.Tables[0].Rows {
-		if c := row.Cells; !r.Verdicts[i].Held || c[1] != "4 000" || c[2] != "0" || c[3] != "4 000" || c[4] != "0" ||
-			c[5] != "0" {
-			t.Errorf("%+v, %v", r.Verdicts[i], c)
-		}
-	}
-	testsupport.True(t, strings.Contains(errs, "4 000 requests over HTTP/2 over TLS"), "no progress was printed: %s", errs)
-}
-
-// TestChaosHoldsEveryPromise runs a short chaos with little traffic, so that a slow machine needs few
-// excuses. "go run ./loadtest chaos --for 30m" runs longer, with more traffic.
-func TestChaosHoldsEveryPromise(t *testing.T) {
-	testsupport.Long(t)
-	code, out, errs := command(t, t.Context(), "chaos", "--for", "20s", "--think", "800ms", "--patience", "20s",
-		"--json")
-	testsupport.MustEqual(t, code, exitOK, "exit %d\n%s\n%s", errs, out)
-	var r results.Report
-	testsupport.NoError(t, json.Unmarshal([]byte(out), &r))
-	if len(r.Verdicts) != 20 || len(r.Tables[0].Rows) < 15 {
-		t.Errorf("%d verdicts, %d kinds of responses", len(r.Verdicts), len(r.Tables[0].Rows))
-	}
-	for _, v := range r.Verdicts {
-		testsupport.True(t, v.Held, "%s: %s", v.Promise, v.Words)
-	}
-	testsupport.True(t, strings.Contains(errs, "chaos: seed "), "the seed was not printed: %s", errs)
-}
-
 // Every command is there and has a description.
 func TestEveryCommandIsThere(t *testing.T) {
 	want := []string{"run", "peers", "field", "chaos", "soak", "overload", "sizing"}
