@@ -192,40 +192,79 @@ func TestAHandshakeThatHasJustBegunOutlivesOlderConnections(t *testing.T) {
 	}
 }
 
+// addressed is a socket whose peer has an IP address.
+type addressed struct {
+	*testsupport.SimulatedSocket
+	peer string
+}
+
+func (a addressed) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(a.peer)} }
+
 // An attacker from another network reopens all places again and again. A client that has connected, in
 // whatever stage it is, keeps its connection, and a new client gets a place.
 func TestAClientOutlivesConnectionsOfAnotherNetwork(t *testing.T) {
 	const places = 8
 	group := func(a string) cpushare.Party { return cpushare.PartyOf(netip.MustParseAddr(a)) % 256 }
-	attacker := "127.1.0.1"
-	for i := 2; group(attacker) == group("127.0.0.1"); i++ {
-		attacker = fmt.Sprintf("127.%d.0.1", i)
+	const honest = "192.0.2.1"
+	attacker := "198.51.100.1"
+	for i := 2; group(attacker) == group(honest); i++ {
+		attacker = fmt.Sprintf("198.51.%d.1", i)
 	}
-	for name, begin := range map[string]func(m *modeProxy, c net.Conn) net.Conn{
-		"silent":    func(_ *modeProxy, c net.Conn) net.Conn { return tlsOver(c, "http/1.1") },
-		"handshake": func(m *modeProxy, c net.Conn) net.Conn { return shakeHands(m, c, "http/1.1") },
-		"new":       nil,
-	} {
-		t.Run(name, func(t *testing.T) {
-			m := newFullProxy(t, inTLS, places)
-			var client net.Conn
-			if begin != nil {
-				client = begin(m, m.dial())
-				m.await(1, openClients, "")
-			}
-			from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(attacker)}}
-			for range 3 * places {
-				c, err := from.Dial("tcp", m.addr())
-				testsupport.NoError(t, err)
-				t.Cleanup(func() { c.Close() })
-				tlsOver(c, "http/1.1").Handshake() // without a place, it is refused
-			}
-			if client == nil {
-				client = tlsOver(m.dial(), "http/1.1")
-			}
-			askHTTP1(t, client)
-			testsupport.Equal(t, m.series(openClients, ""), places, "%v connections are open, want %v")
-		})
+	// With pauses of 5 ms all connections of the attacker may still be about to send a request when the next one
+	// comes, with pauses of 600 ms only the last one may. A client that is silent for longer than 24 pauses of 5 ms
+	// is parked, and counts as idle.
+	for _, pause := range []time.Duration{0, 5 * time.Millisecond, 600 * time.Millisecond} {
+		for _, stage := range []string{"silent", "handshake", "new"} {
+			t.Run(fmt.Sprint(stage, " ", pause), func(t *testing.T) {
+				simBubble(t, func(t *testing.T) {
+					s := newSimProxy(t, func(o *proxy.Options) {
+						overTLS(o, nil)
+						o.MaxConnections, o.ReadTimeout, o.IdleTimeout = places, time.Minute, time.Minute
+					})
+					defer s.close()
+					connect := func(from string) *simClient {
+						c := &simClient{SimulatedSocket: testsupport.NewSimulatedSocket(t), t: t}
+						s.l.accept <- addressed{c.SimulatedSocket, from}
+						synctest.Wait()
+						return c
+					}
+					var client *simClient
+					if stage != "new" {
+						client = connect(honest)
+					}
+					if stage == "handshake" {
+						client.shakeHands()
+					}
+					var all []*simClient
+					for range 3 * places {
+						c := connect(attacker)
+						if !c.Closed() { // it was not refused
+							c.shakeHands()
+						}
+						all = append(all, c)
+						time.Sleep(pause)
+					}
+					if stage == "new" {
+						client = connect(honest)
+					}
+					if stage != "handshake" {
+						client.shakeHands()
+					}
+					client.say(getFill)
+					time.Sleep(tick)
+					client.wantOK()
+					open := 1
+					for _, c := range all {
+						if !c.Closed() {
+							open++
+						}
+						c.End()
+					}
+					testsupport.Equal(t, open, places, "%d connections are open, want 8")
+					client.End()
+				})
+			})
+		}
 	}
 }
 

@@ -51,7 +51,7 @@ func shares(t testing.TB, s *fakeSSP, p *Pool, clients, n int, pause time.Durati
 	return served
 }
 
-// wantShares checks that 200 requests were shared by weight, to within 5 % of them.
+// wantShares checks that 600 requests were shared by weight, to within 5 % of them.
 func wantShares(t testing.TB, served map[string]int, weights []int) {
 	t.Helper()
 	sum := 0
@@ -59,8 +59,8 @@ func wantShares(t testing.TB, served map[string]int, weights []int) {
 		sum += w
 	}
 	for i, w := range weights {
-		got, want := served[allNames[i]], 200*w/sum
-		testsupport.True(t, got >= want-10 && got <= want+10, "%s served %d of 200 requests, want %d ± 10", allNames[i], got, want)
+		got, want := served[allNames[i]], 600*w/sum
+		testsupport.True(t, got >= want-30 && got <= want+30, "%s served %d of 600 requests, want %d ± 30", allNames[i], got, want)
 	}
 }
 
@@ -81,7 +81,7 @@ func TestSharesHoldWithoutIdleConnections(t *testing.T) {
 		{name: "less often than idle_timeout", change: func(o *Options) { o.IdleTimeout = 100 * msec }, pause: 150 * msec},
 	}
 	for _, way := range ways {
-		for _, weights := range [][]int{{1, 1}, {1, 5}, {5, 2, 1}, {1, 2, 3, 4}, {1, 1, 1, 1, 1}, {5, 4, 3, 2, 1, 1}} {
+		for _, weights := range [][]int{{1, 5}, {1, 1, 1, 1, 1}, {5, 4, 3, 2, 1, 1}} {
 			for _, clients := range []int{1, 8} {
 				testsupport.RunBubble(t, fmt.Sprint(way.name, "/", weights, "/", clients), func(t *testing.T) {
 					s := endpointsSSP(t, len(weights))
@@ -94,7 +94,7 @@ func TestSharesHoldWithoutIdleConnections(t *testing.T) {
 					s.set(func(c dialCall) dialResult {
 						return dialResult{after: time.Duration(1+c.n%4) * msec, protocol: p.opts.Protocol}
 					})
-					wantShares(t, shares(t, s, p, clients, 200, way.pause, way.closes), weights)
+					wantShares(t, shares(t, s, p, clients, 600, way.pause, way.closes), weights)
 				})
 			}
 		}
