@@ -192,7 +192,7 @@ func mutate(r *rand.Rand) []byte {
 // adbuffer forwards the requests that RFC 9112 and net/http find in a client's bytes, and returns
 // their responses. The segments in which the bytes arrive make no difference.
 func TestClientsAreReadAsRFC9112Says(t *testing.T) {
-	cases := 20_000
+	cases := 6_000
 	if *full {
 		cases = 1_000_000
 	}
@@ -211,7 +211,7 @@ func TestClientsAreReadAsRFC9112Says(t *testing.T) {
 			check([]byte(one[:cut]), nil)
 		}
 		for _, two := range clientSeeds {
-			for _, segments := range [][]int{nil, {1}, {7}, {len(one)}, {len(one) - 1, 1}, {len(one) + 1}} {
+			for _, segments := range [][]int{nil, {1}, {len(one) + 1}} {
 				check([]byte(one+two), segments)
 			}
 		}

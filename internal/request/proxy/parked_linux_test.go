@@ -101,7 +101,7 @@ func (m *modeProxy) connectMany(n int, connect func(*modeProxy) net.Conn) (all [
 // Parked clients of any kind need no goroutine. Requests of all of them at once are all served.
 func TestParkedClientsNeedNoGoroutine(t *testing.T) {
 	testsupport.Long(t)
-	const n, most = 300, 40
+	const n, most = 120, 40
 	for name, kind := range parkedKinds {
 		t.Run(name, func(t *testing.T) {
 			m := newModeProxy(t, route.Single, parksMany(kind.change, time.Minute), fewConns(bids("a", "{}")))
@@ -170,7 +170,7 @@ func TestParkedClientsAreCutByADrainThatEndsAtOnce(t *testing.T) {
 // request reaches the SSP once and gets its own response, and no resource is left in use.
 func TestClientsParkedAtAnyMomentLoseNoRequest(t *testing.T) {
 	testsupport.Long(t)
-	const clients, rounds = 60, 20
+	const clients, rounds = 40, 10
 	changes := map[string]func(*proxy.Options, *route.Route){"cleartext": h2c, "TLS": overTLS, "HTTP/2": overTLS, "HTTP/2 in cleartext": h2c}
 	for name, change := range changes {
 		t.Run(name, func(t *testing.T) {

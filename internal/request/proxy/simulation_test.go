@@ -440,13 +440,13 @@ func TestRequestsAreHeldToTheirOwnDeadlinesAlone(t *testing.T) {
 	simBubble(t, func(t *testing.T) {
 		s := newSimProxy(t, nil)
 		defer s.close()
-		s.runAll(41)
+		s.runAll(83)
 	})
 	t.Run("TLS", func(t *testing.T) {
 		simBubble(t, func(t *testing.T) {
 			s := newSimProxy(t, func(o *proxy.Options) { overTLS(o, nil) })
 			defer s.close()
-			s.runAll(431)
+			s.runAll(863)
 		})
 	})
 }
@@ -485,7 +485,7 @@ func (s *simProxy) runAll(n int) {
 
 // The same holds for requests in many parts, at random.
 func TestRequestsInManyPartsAreHeldToTheirOwnDeadlinesAlone(t *testing.T) {
-	cases := 1000
+	cases := 500
 	if *full {
 		cases = 200_000
 	}

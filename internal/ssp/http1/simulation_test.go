@@ -326,7 +326,7 @@ func TestSimulatedResponsesAreNeverRefusedForTimeNorMixedUp(t *testing.T) {
 			testsupport.RunBubble(t, fmt.Sprint(k, "/", h.name), func(t *testing.T) {
 				n := history // every history gets a different sample
 				scenes(k, history, func(sc scene) {
-					if n++; *full || n%23 == 0 {
+					if n++; *full || n%47 == 0 {
 						sc.play(namer{t, sc})
 					}
 				})

@@ -25,7 +25,7 @@ func TestPoolRecoversFromAnyOrderOfChanges(t *testing.T) {
 	seeds := []uint64{*anyOrderSeed}
 	if *anyOrderSeed == 0 {
 		seeds = nil
-		for range 8 {
+		for range 3 {
 			seeds = append(seeds, rand.Uint64())
 		}
 	}
