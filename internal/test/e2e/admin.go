@@ -36,7 +36,7 @@ func (ab *Process) TrySendAdmin(method, path, body string, fields ...string) (st
 	for i := 0; i < len(fields); i += 2 {
 		req.Header.Set(fields[i], fields[i+1])
 	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: ab.AdminTLS}, Timeout: testsupport.Patience}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true, TLSClientConfig: ab.AdminTLS}, Timeout: testsupport.Patience}
 	res, err := client.Do(req)
 	if err != nil {
 		return 0, "", err

@@ -2,11 +2,12 @@ package e2e
 
 import (
 	"fmt"
-	"maps"
+	"io"
 	"slices"
 	"strings"
 	"testing"
 
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
@@ -23,16 +24,23 @@ type Scrape struct {
 
 func (ab *Process) Scrape() *Scrape {
 	ab.T.Helper()
-	_, text := ab.AskAdmin("/metrics")
-	parser := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
-	testsupport.NoError(ab.T, err)
-	samples, err := expfmt.ExtractSamples(new(expfmt.DecodeOptions), slices.Collect(maps.Values(families))...)
-	testsupport.NoError(ab.T, err)
+	// Delimited protobuf takes a third of the CPU time that text takes, most of which the tests would need.
+	_, body := ab.SendAdmin("GET", "/metrics", "", "Accept", string(expfmt.NewFormat(expfmt.TypeProtoDelim)))
+	decoder := expfmt.NewDecoder(strings.NewReader(body), expfmt.NewFormat(expfmt.TypeProtoDelim))
 	m := &Scrape{t: ab.T, Series: map[string]model.Vector{}, Types: map[string]string{}}
-	for name, f := range families {
-		m.Types[name] = strings.ToLower(f.GetType().String())
+	var families []*dto.MetricFamily
+	for {
+		f := new(dto.MetricFamily)
+		err := decoder.Decode(f)
+		if err == io.EOF {
+			break
+		}
+		testsupport.NoError(ab.T, err)
+		m.Types[f.GetName()] = strings.ToLower(f.GetType().String())
+		families = append(families, f)
 	}
+	samples, err := expfmt.ExtractSamples(new(expfmt.DecodeOptions), families...)
+	testsupport.NoError(ab.T, err)
 	for _, s := range samples {
 		name := string(s.Metric[model.MetricNameLabel])
 		m.Series[name] = append(m.Series[name], s)

@@ -22,11 +22,15 @@ func Port(t testing.TB, addr string) string {
 // Patience bounds every wait of a test; it passes only when something is broken.
 const Patience = 60 * time.Second
 
-// Eventually waits until ok returns true, for Patience at most.
+// Eventually waits until ok returns true, for Patience at most. The pauses between its calls grow from
+// 5 ms to 50 ms, since ok may be costly.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(Patience); !ok(); time.Sleep(5 * time.Millisecond) {
+	end, pause := time.Now().Add(Patience), 5*time.Millisecond
+	for !ok() {
 		MustTrue(t, time.Now().Before(end), "not within %v: %s", Patience, what)
+		time.Sleep(pause)
+		pause = min(pause+pause/4, 50*time.Millisecond)
 	}
 }
 

@@ -33,7 +33,7 @@ ssps:
 routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 `, sick.URL(), well.URL()))
 			ab.Concurrently(1, func(w *e2e.Worker) error {
-				for range 30 {
+				for range 12 {
 					e2e.AwaitCounters(t, well, "no connection is open", func(c sspsim.Counters) bool { return c.OpenConnections == 0 })
 					r, err := w.Exchange("GET", "/fillbuffer", "")
 					if err != nil {
@@ -43,7 +43,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 				}
 				return nil
 			})
-			e2e.WantRequests(t, well, 30)
+			e2e.WantRequests(t, well, 12)
 			testsupport.AtLeast(t, sick.Counters().Unprocessed, 1, "the other endpoint refused %d requests")
 		})
 	}

@@ -16,8 +16,6 @@ var sick = map[string]sspsim.Behaviour{
 	"refuses":      {Faults: sspsim.Faults{Refuse: true, Reset: sspsim.Always}},
 	"responds 500": fails,
 	"hangs":        {Faults: sspsim.Faults{Stall: sspsim.Always}},
-	"is slow":      {Latency: sspsim.Constant(2 * time.Second)},
-	"resets":       {Faults: sspsim.Faults{Reset: sspsim.Always}},
 }
 
 // spare is a configuration of openx with two endpoints, and one that serves only if they cannot.
@@ -33,13 +31,10 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
 }
 
 // filled sends n requests over ten connections, and returns how many got an ad.
-func filled(ab *e2e.Process, n int) int { return filledBy(ab, 10, n) }
-
-// filledBy is filled with another number of connections.
-func filledBy(ab *e2e.Process, clients, n int) int {
+func filled(ab *e2e.Process, n int) int {
 	var left, fills atomic.Int64
 	left.Store(int64(n))
-	ab.Concurrently(clients, func(w *e2e.Worker) error {
+	ab.Concurrently(10, func(w *e2e.Worker) error {
 		for left.Add(-1) >= 0 {
 			r, err := w.Exchange("GET", "/fillbuffer", "")
 			if err != nil {

@@ -2,7 +2,6 @@ package forwarding
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"fmt"
 	"io"
 	"net/http"
@@ -19,11 +18,10 @@ import (
 	"adbuffer/internal/test/testsupport"
 )
 
-// echoSSP responds with the request's body and its digest.
+// echoSSP responds with the request's body.
 func echoSSP(t *testing.T) *httptest.Server {
 	ssp := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		w.Header().Set("X-Digest", fmt.Sprintf("%x", sha256.Sum256(body)))
 		w.Write(append([]byte("echo"), body...))
 	}))
 	t.Cleanup(ssp.Close)
@@ -42,7 +40,7 @@ func startForHTTP2Clients(t *testing.T) *e2e.Process {
 func TestNetHTTPOverHTTP2(t *testing.T) {
 	t.Parallel()
 	ab := startForHTTP2Clients(t)
-	for _, row := range []struct{ streams, size int }{{1, 0}, {1, 1}, {8, 16 << 10}, {250, 1000}, {50, 70_000}, {12, 1 << 20}} {
+	for _, row := range []struct{ streams, size int }{{1, 0}, {1, 1}, {8, 16 << 10}, {250, 1000}, {16, 70_000}, {4, 1 << 20}} {
 		transport := &http.Transport{Protocols: unencryptedHTTP2()}
 		defer transport.CloseIdleConnections()
 		var wg sync.WaitGroup
@@ -88,7 +86,7 @@ func TestOtherClientsOverHTTP2(t *testing.T) {
 		t.Helper()
 		return testsupport.Output(t, exec.CommandContext(t.Context(), name, args...))
 	}
-	for _, size := range []int{1, 16384, 65536, 1 << 20} {
+	for _, size := range []int{1, 65536, 1 << 20} {
 		file := filepath.Join(dir, fmt.Sprint(size))
 		body := strings.Repeat("x", size)
 		testsupport.NoError(t, os.WriteFile(file, []byte(body), 0o600))
@@ -98,9 +96,9 @@ func TestOtherClientsOverHTTP2(t *testing.T) {
 		if got := run("nghttp", "-d", file, "--trailer", "x-t: 1", url); got != "echo"+body {
 			t.Errorf("nghttp with %d bytes: got %d", size, len(got))
 		}
-		for _, load := range [][]string{{"-n500", "-c4", "-m1"}, {"-n1000", "-c2", "-m100", "-w14", "-W14"}, {"-n1000", "-c1", "-m250"}} {
-			if size > 65536 {
-				load[0] = "-n20"
+		for _, load := range [][]string{{"-n100", "-c4", "-m1"}, {"-n400", "-c2", "-m100", "-w14", "-W14"}, {"-n500", "-c1", "-m250"}} {
+			if size > 1 {
+				load[0] = fmt.Sprintf("-n%d", 8+(2<<20)/size)
 			}
 			out := run("h2load", append(load, "-d", file, url)...)
 			if !regexp.MustCompile(` 0 failed, 0 errored`).MatchString(out) || !strings.Contains(out, " 0 4xx, 0 5xx") {
