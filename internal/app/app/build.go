@@ -25,6 +25,11 @@ import (
 	"adbuffer/internal/wire/cpushare"
 )
 
+var (
+	logDescs      metrics.Descs
+	descLinesLost = logDescs.New("adbuffer_log_dropped_total", "Log lines that were not written, because standard error was blocked or failed (blocked), or because clients, SSPs or local processes caused too many with the same message in one second (flood).", "reason")
+)
+
 // build makes every part but the listeners.
 func (a *App) build(cfg *config.Config) error {
 	if err := a.loadCertificates(cfg); err != nil {
@@ -87,14 +92,10 @@ func (a *App) register() error {
 		newBuildInfo(),
 		newCPUMetrics(),
 		metrics.NewSource(memoryDescs, a.collectMemory),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "adbuffer_log_suppressed_total",
-			Help: "Log lines that adbuffer did not write because clients, SSPs or local processes caused too many with the same message in one second.",
-		}, func() float64 { return float64(a.peers.Suppressed()) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "adbuffer_log_dropped_total",
-			Help: "Log lines that adbuffer dropped because standard error was blocked or failed.",
-		}, func() float64 { return float64(a.process.Sink.Dropped()) }),
+		metrics.NewSource(logDescs, func(to metrics.Sink) {
+			to.Counter(descLinesLost, a.process.Sink.Dropped(), "blocked")
+			to.Counter(descLinesLost, a.peers.Suppressed(), "flood")
+		}),
 	}
 	for _, c := range all {
 		if err := a.registry.Register(c); err != nil {

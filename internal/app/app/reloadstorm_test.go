@@ -85,9 +85,8 @@ func (s *storm) wantOneVersion(what, hash string, names []string) {
 }
 
 var (
-	poolSeries = regexp.MustCompile(`(?m)^adbuffer_pool_warm\{ssp="(\w+)"\}`)
-	sspSeries  = regexp.MustCompile(`(?m)^adbuffer_qps_limit\{ssp="(\w+)"\}`)
-	dialSeries = regexp.MustCompile(`(?m)^adbuffer_ssp_sent_bytes_total\{ssp="(\w+)"\}`)
+	poolSeries = regexp.MustCompile(`(?m)^adbuffer_pool_connections_limit\{ssp="(\w+)"\}`)
+	sspSeries  = regexp.MustCompile(`(?m)^adbuffer_concurrency_limit\{ssp="(\w+)"\}`)
 	hashSeries = regexp.MustCompile(`(?m)^adbuffer_config_info\{hash="(\w+)"\}`)
 )
 
@@ -95,7 +94,7 @@ var (
 func (s *storm) look(v *service) {
 	m := v.admin("/metrics")
 	hash := hashSeries.FindStringSubmatch(m)[1]
-	for _, series := range []*regexp.Regexp{poolSeries, sspSeries, dialSeries} {
+	for _, series := range []*regexp.Regexp{poolSeries, sspSeries} {
 		var names []string
 		for _, found := range series.FindAllStringSubmatch(m, -1) {
 			names = append(names, found[1])

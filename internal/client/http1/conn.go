@@ -92,7 +92,6 @@ func (s *Server) newClient(c net.Conn) *Conn {
 func newConn(s *Server, c net.Conn) *Conn {
 	cc := &Conn{server: s}
 	cc.Conn = socket.New(c)
-	cc.Count(&s.traffic)
 	cc.Left, cc.Gone, cc.InputAge = exchange.NewCancel(), cc.gone, cc.SinceInput
 	cc.body.conn = cc
 	cc.OnWait(cc.waitRead, cc.waitWrite)

@@ -70,21 +70,19 @@ func (c *Conn) Handshake() error {
 func (c *Conn) handshake() error {
 	c.deadlines.enterUntil(handshaking, time.Now().Add(c.server.options().ReadTimeout))
 	s := c.server
-	s.handshaking.Add(1)
 	c.greeting.turns = s.cpu.NewHandshake(cpushare.ClientHandshake, cpushare.PartyOf(c.Peer), nil)
 	err := c.tls.Handshake()
 	c.greeting.turns.Yield()
 	c.greeting.turns = nil
 	c.holdHandshake(-c.greeting.held)
-	s.handshaking.Add(-1)
 	if err != nil {
 		c.unfinished.flight.Store(0)
-		s.handshakes.Failed(handshake.ReasonOf(err))
+		s.failures.Add(handshake.ReasonOf(err))
 		c.respondPlaintext(err)
 		return err
 	}
 	state := c.tls.ConnectionState()
-	s.handshakes.Succeeded(&state)
+	s.versions.Add(&state)
 	c.unfinished.flight.Store(time.Now().UnixNano())
 	c.deadlines.reset()
 	return nil

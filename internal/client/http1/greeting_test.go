@@ -21,6 +21,7 @@ import (
 
 	"adbuffer/internal/test/testsupport"
 	"adbuffer/internal/wire/cpushare"
+	"adbuffer/internal/wire/handshake"
 )
 
 // countingKey counts how many signatures are made at once.
@@ -142,7 +143,7 @@ func TestAHandshakeThatWaitsForAdbufferMakesNoRoom(t *testing.T) {
 		})
 	}
 	testsupport.Eventually(t, "all handshakes wait", func() bool {
-		return hellos.Load() == places && s.traffic.Received() == uint64(sent.Load())
+		return hellos.Load() == places && s.handshakeBytes.Load() == sent.Load()
 	})
 	c := dial(t, addr)
 	if _, err := io.Copy(io.Discard, c); err != nil { // it is refused
@@ -179,8 +180,7 @@ func TestAHandshakeWithoutATurnTimesOut(t *testing.T) {
 	defer c.Close()
 	testsupport.True(t, c.Handshake() != nil, "a handshake without a turn succeeded")
 	testsupport.Eventually(t, "the handshake counts as timed out", func() bool {
-		_, _, failed := s.handshakes.Totals()
-		return failed == 1
+		return s.failures[handshake.Timeout].Load() == 1
 	})
 	release()
 	end()
@@ -215,7 +215,7 @@ func BenchmarkRequestDuringHandshakes(b *testing.B) {
 					}
 				})
 			}
-			for full, _, _ := s.handshakes.Totals(); full < 10; full, _, _ = s.handshakes.Totals() {
+			for s.versions[1].Load() < 10 { // of TLS 1.3
 				time.Sleep(time.Millisecond)
 			}
 			r := bufio.NewReader(kept)

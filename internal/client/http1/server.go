@@ -16,7 +16,6 @@ import (
 	"adbuffer/internal/wire/cpushare"
 	"adbuffer/internal/wire/handshake"
 	"adbuffer/internal/wire/http2codec"
-	"adbuffer/internal/wire/socket"
 
 	"github.com/valyala/fasthttp"
 	"go.uber.org/zap"
@@ -79,9 +78,8 @@ type Server struct {
 	tls     *tls.Config // Options.TLS
 	buffers sync.Pool   // of *[]byte; see getBuffer
 
-	traffic     socket.Traffic
-	handshakes  handshake.Counts
-	handshaking atomic.Int64 // TLS handshakes that run now
+	versions handshake.Versions // of TLS handshakes that succeeded
+	failures handshake.Failures // TLS handshakes that failed
 	// handshakeBytes are the bytes that clients have sent in the TLS handshakes that run now.
 	handshakeBytes atomic.Int64
 	cpu            *cpushare.Share // Options.CPU

@@ -44,7 +44,6 @@ type Certificates struct {
 type loaded struct {
 	material  *configfile.Material
 	config    *tls.Config // of handshakes
-	at        time.Time   // when material was loaded
 	keysUntil time.Time   // the time of the next ticket key
 }
 
@@ -136,10 +135,7 @@ func (c *Certificates) renew() *loaded {
 	if m.Authorities != nil {
 		l.config.ClientCAs, l.config.ClientAuth = m.Authorities, c.files.ClientAuth
 	}
-	l.at = time.Now()
-	if before != nil && before.material == m {
-		l.at = before.at
-	} else if l.at.After(l.expiry()) {
+	if (before == nil || before.material != m) && time.Now().After(l.expiry()) {
 		c.log.Warn("the certificate has expired", zap.String("listener", c.files.Name), zap.String("cert_file", c.files.Cert), zap.Time("expired", l.expiry()))
 	}
 	c.current.Store(l)

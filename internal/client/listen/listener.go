@@ -25,7 +25,7 @@ type Listener struct {
 	file    *socketFile // removed by the last process that has the socket; nil for TCP
 
 	proxy   atomic.Pointer[proxyProtocol] // nil = no PROXY headers
-	headers proxyCounts
+	headers proxyErrors
 	failed  atomic.Uint64 // failed accept calls that were repeated
 	log     *zap.Logger
 	logged  atomic.Pointer[time.Time] // when a failed accept call was last logged; nil = never
@@ -135,7 +135,7 @@ func (l *Listener) accepted(c net.Conn) net.Conn {
 	if peer := socket.PeerOf(c); peer.IsValid() && !header.Trusted(peer, p.trusted) {
 		return c // its header would be a malformed request
 	}
-	return &Proxied{Conn: c, within: p.timeout, counts: &l.headers}
+	return &Proxied{Conn: c, within: p.timeout, refused: &l.headers}
 }
 
 // pause stops Accept, so that another process with this socket accepts. One call of

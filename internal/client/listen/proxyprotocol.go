@@ -22,8 +22,8 @@ import (
 // header: the connection's goroutine first calls ReadHeader, and then uses NetConn.
 type Proxied struct {
 	net.Conn
-	within time.Duration // how long ReadHeader may take
-	counts *proxyCounts
+	within  time.Duration // how long ReadHeader may take
+	refused *proxyErrors
 }
 
 // NetConn is the connection below. After ReadHeader has returned nil, the next byte read from it is
@@ -46,19 +46,18 @@ func (c *Proxied) ReadHeader() (client netip.Addr, err error) {
 	header, err := readHeader(c.Conn)
 	switch {
 	case err == nil:
-		c.counts.ok.Add(1)
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET): // most likely a check whether the port is open
 		return netip.Addr{}, err
 	case errors.Is(err, net.ErrClosed): // a drain has closed the connection
 		return netip.Addr{}, err
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		c.counts.timeout.Add(1)
+		c.refused.timeout.Add(1)
 		return netip.Addr{}, fmt.Errorf("no PROXY header within server.read_timeout: %w", err)
 	case errors.Is(err, proxyproto.ErrNoProxyProtocol):
-		c.counts.missing.Add(1)
+		c.refused.missing.Add(1)
 		return netip.Addr{}, errors.New("a peer of server.trusted_proxies sent no PROXY header, which server.proxy_protocol requires")
 	default:
-		c.counts.malformed.Add(1)
+		c.refused.malformed.Add(1)
 		return netip.Addr{}, fmt.Errorf("PROXY header: %w", err)
 	}
 	c.Conn.SetReadDeadline(time.Time{})

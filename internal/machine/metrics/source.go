@@ -20,6 +20,34 @@ func (all *Descs) New(name, help string, labels ...string) *prometheus.Desc {
 	return d
 }
 
+// NewPart is New for a metric to which several collectors contribute. Each writes the series that have
+// its value of a label. The name, the help and the names of all labels are the same in all collectors.
+func (all *Descs) NewPart(name, help, label, value string, labels ...string) *prometheus.Desc {
+	d := prometheus.NewDesc(name, help, labels, prometheus.Labels{label: value})
+	*all = append(*all, d)
+	return d
+}
+
+// Dropped adds the description of the clients that were dropped for this reason.
+func (all *Descs) Dropped(reason string) *prometheus.Desc {
+	return all.NewPart("adbuffer_clients_dropped_total", "Clients that were dropped to make room for others, by what they did: an idle connection (idle), "+
+		"the rest of a PROXY header or TLS handshake (handshake) or of a message head (head) that did not arrive, where server.max_connections or the open files were exhausted; "+
+		"a body that was still arriving at server.max_uploads, or beyond half of server.max_buffered_bytes (body); "+
+		"a response that was not read, beyond half of that limit or of an SSP's max_buffered_bytes (response); a connection to the admin listener (admin).", "reason", reason)
+}
+
+// LimitRefused adds the description of what this limit of the service refused.
+func (all *Descs) LimitRefused(limit string) *prometheus.Desc {
+	return all.NewPart("adbuffer_limit_refused_total", "What a limit of the service refused, by the limit's setting below server: connections, requests and legs, "+
+		"and for background_cpu TLS handshakes, texts of /metrics and bodies whose turn did not come in time. What one SSP's limit refused is not counted here.", "limit", limit)
+}
+
+// ClientErrors adds the description of the errors of clients in this protocol.
+func (all *Descs) ClientErrors(protocol string) *prometheus.Desc {
+	return all.NewPart("adbuffer_client_protocol_errors_total", "Connections of clients that failed before their first request, because of the PROXY header that a trusted peer must send (proxy) "+
+		"or the TLS handshake (tls), and streams and connections that were reset or closed because the client violated HTTP/2 (http2), by reason.", "protocol", protocol, "reason")
+}
+
 // source is a prometheus.Collector whose series are written to a Sink.
 type source struct {
 	descs  Descs

@@ -43,7 +43,7 @@ func TestConnectionsThatAreIdleForLongestMakeRoomForOthers(t *testing.T) {
 					kind.ask(t, c)
 				}
 			}
-			open, dropped := m.series(openClients, ""), m.series("adbuffer_client_connections_dropped_total", "")
+			open, dropped := m.series(openClients, ""), m.series(dropped, "idle")
 			testsupport.True(t, open == 3 && dropped == 2, "%v connections are open, and %v were dropped", open, dropped)
 		})
 	}

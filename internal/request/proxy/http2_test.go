@@ -87,7 +87,7 @@ func TestReasonsHaveTheSameStatusOverHTTP2(t *testing.T) {
 		wantProto2(t, res)
 		testsupport.True(t, strings.Contains(body, row.detail), "%s %s: %s, want %s in it", row.method, row.path, body, row.detail)
 	}
-	testsupport.Equal(t, m.series(handshakes, "false"), 1, "%v connections: a refused stream ended its connection")
+	testsupport.Equal(t, m.series(handshakes, "1.3"), 1, "%v connections: a refused stream ended its connection")
 	testsupport.Equal(t, m.p.InFlight(), 0, "%d in flight")
 }
 
@@ -136,7 +136,7 @@ func TestResponsesOfADrainingServiceBringGOAWAY(t *testing.T) {
 		wantProto2(t, res)
 	}
 	// There are more connections if the client begins a request before it has read the GOAWAY.
-	testsupport.AtLeast(t, m.series(handshakes, "false"), 3, "%v connections for three requests")
+	testsupport.AtLeast(t, m.series(handshakes, "1.3"), 3, "%v connections for three requests")
 }
 
 // When a Drain times out, it cuts streams, counts them, and leaves no resource in use.

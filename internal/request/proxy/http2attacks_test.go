@@ -197,7 +197,7 @@ func TestRequestsThatEndMalformedAreNotForwarded(t *testing.T) {
 	}
 	testsupport.Equal(t, received.Load(), 8, "the SSP received %d requests, want one for each other stream")
 	m.await(0, "adbuffer_buffered_bytes", "")
-	m.await(0, "adbuffer_uploads", "")
+	m.awaitUploads(0)
 }
 
 // Streams that are reset in the same read as their HEADERS reach no SSP.

@@ -81,7 +81,7 @@ func TestUnreadResponsesOfAConnectionAreBounded(t *testing.T) {
 	}
 	m.await(0, "adbuffer_in_flight_requests", "")
 	m.await(bound/size*size, "adbuffer_buffered_bytes", "")
-	m.await(resets, "adbuffer_client_http2_errors_total", "")
+	m.awaitError(resets, "http2", "violation")
 	f.request(2*n+1, true)
 	refused := f.awaitReset(func(r *http2.RSTStreamFrame) bool { return r.StreamID == 2*n+1 })
 	testsupport.True(t, refused.ErrCode == http2.ErrCodeRefusedStream, "a new stream is reset with %v", refused.ErrCode)

@@ -40,7 +40,7 @@ func TestRequestsOverHTTP2ThatAreNeverServedAreCountedAndLogged(t *testing.T) {
 		"the client closes within its body": {
 			func(m *modeProxy, f *frames) {
 				f.request(1, false, ":method", "POST", "x-request-id", "one")
-				m.await(1, "adbuffer_uploads", "")
+				m.awaitUploads(1)
 				f.conn.Close()
 			},
 			"client_gone", map[string]any{"id": "one", "method": "POST", "route": "r"},

@@ -108,7 +108,7 @@ func TestNoRequestIsSmuggledThroughHTTP2(t *testing.T) {
 		a := f.responseTo(id)
 		testsupport.True(t, a.status == "200" && a.source == "ssp/a", "a well-formed request with %q: %+v", fields, a)
 	}
-	testsupport.True(t, m.series("adbuffer_client_http2_errors_total", "") != 0, "no error of HTTP/2 is counted")
+	testsupport.True(t, m.seriesOf(clientErrors, "http2", "violation") != 0, "no error of HTTP/2 is counted")
 }
 
 func TestTrailersOfRequestsAreIgnored(t *testing.T) {
@@ -137,7 +137,7 @@ func TestBytesOfARefusedBodyAreNoErrorOfHTTP2(t *testing.T) {
 	f.framer.WriteData(1, false, make([]byte, 500))
 	f.request(3, true)
 	f.want(3, "200")
-	testsupport.Equal(t, m.series("adbuffer_client_http2_errors_total", ""), 0, "%v errors of HTTP/2")
+	testsupport.Equal(t, m.seriesOf(clientErrors, "http2", "violation"), 0, "%v errors of HTTP/2")
 	f.framer.WriteWindowUpdate(5, 0)
-	m.await(1, "adbuffer_client_http2_errors_total", "")
+	m.awaitError(1, "http2", "violation")
 }

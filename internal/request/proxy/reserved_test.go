@@ -103,7 +103,7 @@ func TestBodiesOfStreamsHoldAtMostTwiceTheirArrivedBytes(t *testing.T) {
 		ids = append(ids, 2*i+1)
 		f.request(ids[i], false, ":method", "POST", "content-length", "262144")
 	}
-	m.await(streams, uploadsNow, "")
+	m.awaitUploads(streams)
 	check := func() {
 		t.Helper()
 		for limit := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Microsecond) {
@@ -129,6 +129,6 @@ func TestBodiesOfStreamsHoldAtMostTwiceTheirArrivedBytes(t *testing.T) {
 		check()
 	}
 	f.conn.Close()
-	m.await(0, uploadsNow, "")
+	m.awaitUploads(0)
 	m.await(0, "adbuffer_buffered_bytes", "")
 }

@@ -22,5 +22,5 @@ func TestHTTP2OverAProhibitedCipherSuiteIsRefused(t *testing.T) {
 	framer := http2.NewFramer(c, c)
 	framer.WriteSettings()
 	wantGoAway(t, c, framer, http2.ErrCodeInadequateSecurity)
-	m.await(1, "adbuffer_client_http2_errors_total", "")
+	m.awaitError(1, "http2", "violation")
 }

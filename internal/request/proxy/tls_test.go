@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	failedHandshakes = "adbuffer_client_tls_handshake_errors_total"
-	handshakes       = "adbuffer_client_tls_handshakes_total"
-	openClients      = "adbuffer_client_connections"
+	clientErrors = "adbuffer_client_protocol_errors_total"
+	handshakes   = "adbuffer_client_tls_handshakes_by_version_total"
+	openClients  = "adbuffer_client_connections"
 )
 
 func TestClientsAreServedOverTLS(t *testing.T) {
@@ -35,21 +35,21 @@ func TestClientsAreServedOverTLS(t *testing.T) {
 		m.want(res, 200, "ssp/a")
 		testsupport.True(t, body == big[:len(big)-n] && res.ProtoMajor == 1, "%d bytes of body: a response of %d bytes over %s", n, len(body), res.Proto)
 	}
-	testsupport.Equal(t, m.series(handshakes, "false"), 1, "%v handshakes for one kept connection")
+	testsupport.Equal(t, m.series(handshakes, "1.3"), 1, "%v handshakes for one kept connection")
 }
 
 func TestTLSSessionsAreResumedAlsoAfterAReload(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLS, bids("a", "{}"))
 	config := &tls.Config{RootCAs: newIdentity().roots, ServerName: "adbuffer.test", ClientSessionCache: tls.NewLRUClientSessionCache(1)}
-	for range 3 {
+	for i := range 3 {
 		c, err := tls.Dial("tcp", m.addr(), config)
 		testsupport.NoError(t, err)
+		resumed := c.ConnectionState().DidResume
+		testsupport.True(t, resumed == (i > 0), "handshake %d: resumed is %v", i, resumed)
 		sendAndRead(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 200)
 		c.Close()
 		m.p.Reload(m.options, route.NewTable([]*route.Route{m.same()}))
 	}
-	m.await(1, handshakes, "false")
-	m.await(2, handshakes, "true")
 }
 
 // sendAndRead sends raw bytes and reads one response.
@@ -94,30 +94,29 @@ func TestRequestsOverTLSComeInAnyPieces(t *testing.T) {
 func TestHandshakesThatFailAreCountedByReason(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.ReadTimeout = 20 * time.Millisecond }), bids("a", "{}"))
 	m.dial() // sends no byte
-	m.await(1, failedHandshakes, "timeout")
+	m.awaitError(1, "tls", "timeout")
 
 	trickle := m.dial() // begins a ClientHello
 	trickle.Write([]byte{22, 3, 1, 0, 200, 1})
-	m.await(2, failedHandshakes, "timeout")
+	m.awaitError(2, "tls", "timeout")
 
 	m.reload(func(o *proxy.Options) { o.ReadTimeout = time.Minute })
 	m.dial().Close()
-	m.await(1, failedHandshakes, "closed")
+	m.awaitError(1, "tls", "closed")
 
 	_, err := tls.Dial("tcp", m.addr(), &tls.Config{ServerName: "adbuffer.test", RootCAs: x509.NewCertPool()})
 	var unknown x509.UnknownAuthorityError
 	testsupport.MustTrue(t, errors.As(err, &unknown), "the client's error: %v", err)
-	m.await(1, failedHandshakes, "refused")
+	m.awaitError(1, "tls", "refused")
 
 	_, err = tls.Dial("tcp", m.addr(), &tls.Config{ServerName: "adbuffer.test", RootCAs: newIdentity().roots, MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10})
 	testsupport.MustTrue(t, err != nil, "a TLS 1.1 handshake succeeded")
-	m.await(1, failedHandshakes, "version")
+	m.awaitError(1, "tls", "version")
 
 	body := sendAndRead(t, m.dial(), "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 400)
 	testsupport.True(t, strings.Contains(body, "this listener expects TLS"), "response to plain HTTP: %s", body)
-	m.await(1, failedHandshakes, "invalid")
+	m.awaitError(1, "tls", "invalid")
 	m.await(0, openClients, "")
-	m.await(0, "adbuffer_client_tls_handshakes_in_progress", "")
 	testsupport.Equal(t, m.routesCounted()["none"], 1, "%v requests counted, want the one that got a response")
 }
 
@@ -130,7 +129,7 @@ func TestClientsWithoutACertificateAreRefusedIfClientCAsAreConfigured(t *testing
 	if _, err := c.Read(make([]byte, 1)); err == nil {
 		t.Error("served without a certificate")
 	}
-	m.await(1, failedHandshakes, "certificate")
+	m.awaitError(1, "tls", "certificate")
 	with := &tls.Config{RootCAs: newIdentity().roots, ServerName: "adbuffer.test", Certificates: newIdentity().server.Certificates}
 	c, err := tls.Dial("tcp", m.addr(), with)
 	testsupport.NoError(t, err)
@@ -145,7 +144,7 @@ func TestStalledHandshakesAreCountedAndDelayNoOtherClient(t *testing.T) {
 		m.dial()
 	}
 	m.await(10, openClients, "")
-	m.await(10, "adbuffer_client_tls_handshakes_in_progress", "")
+	testsupport.Eventually(t, "ten handshakes wait", func() bool { return m.p.Counts().Waiting == 10 })
 	c := m.dialTLS()
 	sendAndRead(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200)
 	m.await(11, openClients, "")
@@ -157,7 +156,7 @@ func TestConnectionsOverTheLimitAreClosedOverTLS(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxConnections = 1 }), bids("a", "{}"))
 	c := m.dialTLS()
 	send(m.t, c, "POST /fill HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n")
-	m.await(1, "adbuffer_uploads", "")
+	m.awaitUploads(1)
 	n, err := m.dial().Read(make([]byte, 1))
 	testsupport.True(t, n == 0 && err != nil, "a connection over the limit was not closed")
 	testsupport.Equal(t, m.routesCounted()["none"], 1, "%v connections are refused")

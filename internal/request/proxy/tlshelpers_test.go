@@ -3,6 +3,7 @@ package proxy_test
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -146,6 +147,14 @@ func (m *modeProxy) await(want float64, name, label string) {
 			m.t.Fatalf("%s %s is %v, want %v", name, label, m.series(name, label), want)
 		}
 	}
+}
+
+// awaitError waits until so many errors of clients have this reason.
+func (m *modeProxy) awaitError(want float64, protocol, reason string) {
+	m.t.Helper()
+	testsupport.Eventually(m.t, fmt.Sprintf("%v errors of %s have the reason %s", want, protocol, reason), func() bool {
+		return m.seriesOf(clientErrors, protocol, reason) == want
+	})
 }
 
 // awaitParked waits until all connections are parked.

@@ -22,11 +22,6 @@ import (
 	"adbuffer/internal/wire/cpushare"
 )
 
-const (
-	idleDropped       = "adbuffer_client_connections_dropped_total"
-	unfinishedDropped = "adbuffer_client_connections_unfinished_dropped_total"
-)
-
 // overProtocol is how the clients of a test connect. finish returns a connection that is ready for
 // HTTP.
 type overProtocol struct {
@@ -147,7 +142,7 @@ func TestUnfinishedConnectionsMakeRoomForOthers(t *testing.T) {
 			for _, c := range all {
 				askHTTP1(t, c)
 			}
-			open, dropped, idle := m.series(openClients, ""), m.series(unfinishedDropped, kind.stage), m.series(idleDropped, "")
+			open, dropped, idle := m.series(openClients, ""), m.series(dropped, kind.stage), m.series(dropped, "idle")
 			testsupport.True(t, open == places && dropped == honest && idle == 0, "%v connections are open; %v unfinished and %v idle ones were dropped", open, dropped, idle)
 		})
 	}
@@ -185,7 +180,7 @@ func TestAHandshakeThatHasJustBegunOutlivesOlderConnections(t *testing.T) {
 			slow := m.dial()
 			for i := range places - 1 {
 				m.dial()
-				m.await(float64(i+2), unfinishedDropped, stage)
+				m.await(float64(i+2), dropped, stage)
 			}
 			askHTTP1(t, over.finish(m, slow))
 		})

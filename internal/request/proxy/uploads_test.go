@@ -13,10 +13,15 @@ import (
 )
 
 const (
-	uploadsNow     = "adbuffer_uploads"
-	uploadsDropped = "adbuffer_uploads_dropped_total"
-	inFlight       = "adbuffer_in_flight_requests"
+	dropped  = "adbuffer_clients_dropped_total"
+	inFlight = "adbuffer_in_flight_requests"
 )
+
+// awaitUploads waits until n requests are uploads.
+func (m *modeProxy) awaitUploads(n int) {
+	m.t.Helper()
+	testsupport.Eventually(m.t, fmt.Sprintf("%d uploads", n), func() bool { return m.p.Snapshot().Uploads == n })
+}
 
 func post(length int) string {
 	return fmt.Sprintf("POST /fill HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", length)
@@ -36,7 +41,7 @@ func TestClaimedBodiesTakeNothingFromOthers(t *testing.T) {
 				c.send(0, "POST /fill HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n40000\r\n")
 			}
 		}
-		m.await(20, uploadsNow, "")
+		m.awaitUploads(20)
 		m.wantOthersServed(20 * 4096)
 	})
 	t.Run("HTTP/2", func(t *testing.T) {
@@ -48,7 +53,7 @@ func TestClaimedBodiesTakeNothingFromOthers(t *testing.T) {
 		for i := range uint32(20) {
 			f.request(2*i+1, false, ":method", "POST", "content-length", "262144")
 		}
-		m.await(20, uploadsNow, "")
+		m.awaitUploads(20)
 		m.wantOthersServed(20 * 4096)
 		f.request(101, true)
 		f.want(101, "200")
@@ -65,10 +70,10 @@ func TestForwardedRequestIsNoUpload(t *testing.T) {
 	}})
 	c := m.dialRaw()
 	c.send(0, post(3))
-	m.await(1, uploadsNow, "")
+	m.awaitUploads(1)
 	c.send(0, "abc")
 	<-received
-	m.await(0, uploadsNow, "")
+	m.awaitUploads(0)
 	close(respond)
 	c.wants(200)
 }
@@ -103,7 +108,7 @@ func TestUploadThatHasBeenArrivingForLongestMakesRoom(t *testing.T) {
 		c := m.dialRaw()
 		c.send(0, post(5)+"ab")
 		uploads = append(uploads, c)
-		m.await(float64(min(i+1, 3)), uploadsNow, "")
+		m.awaitUploads(min(i+1, 3))
 		if i < 3 {
 			continue
 		}
@@ -111,7 +116,7 @@ func TestUploadThatHasBeenArrivingForLongestMakesRoom(t *testing.T) {
 		res, body := oldest.response("POST")
 		testsupport.True(t, res.StatusCode == 408 && res.Close && strings.Contains(body, "server.max_uploads"), "the oldest of four: %d %s", res.StatusCode, body)
 		oldest.wantEnd()
-		m.await(float64(i-2), uploadsDropped, "")
+		m.await(float64(i-2), dropped, "body")
 		uploads[i-1].send(0, "c") // this does not change its age
 	}
 	// Requests without a body, or whose body arrives with the head, never count as uploads.
@@ -124,11 +129,11 @@ func TestUploadThatHasBeenArrivingForLongestMakesRoom(t *testing.T) {
 		res, body := c.response("POST")
 		testsupport.True(t, res.StatusCode == 200 && strings.HasPrefix(body, `POST "ab`), "an upload that stayed: %d %s", res.StatusCode, body)
 	}
-	m.await(0, uploadsNow, "")
-	testsupport.Equal(t, m.series(uploadsDropped, ""), 7, "%v uploads are counted as dropped")
-	testsupport.Equal(t, m.series("adbuffer_uploads_limit", ""), 3, "limit %v")
+	m.awaitUploads(0)
+	testsupport.Equal(t, m.series(dropped, "body"), 7, "%v uploads are counted as dropped")
+	testsupport.Equal(t, m.p.Snapshot().UploadsLimit, 3, "limit %d")
 	m.reload(func(o *proxy.Options) { o.MaxUploads = 1 })
-	testsupport.Equal(t, m.series("adbuffer_uploads_limit", ""), 1, "limit %v after a reload to 1")
+	testsupport.Equal(t, m.p.Snapshot().UploadsLimit, 1, "limit %d after a reload to 1")
 }
 
 // The client continues to send after the response. Its connection is not reset, since its kernel
@@ -137,9 +142,9 @@ func TestUploadCancelledForAnotherOneGetsAResponseThoughItContinues(t *testing.T
 	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { o.MaxUploads = 1 }, echoes("a"))
 	c := m.dialRaw()
 	c.send(0, post(100_000)+"a")
-	m.await(1, uploadsNow, "")
+	m.awaitUploads(1)
 	m.dialRaw().send(0, post(2)+"a")
-	m.await(1, uploadsDropped, "")
+	m.await(1, dropped, "body")
 	for range 3 { // the server's lingering bounds the time of these writes
 		c.send(0, strings.Repeat("a", 1000))
 		time.Sleep(5 * time.Millisecond)
@@ -154,7 +159,7 @@ func TestStreamThatHasBeenUploadingForLongestMakesRoom(t *testing.T) {
 	for i := range uint32(2) {
 		f.request(2*i+1, false, ":method", "POST")
 		f.framer.WriteData(2*i+1, false, []byte("ab"))
-		m.await(float64(i+1), uploadsNow, "")
+		m.awaitUploads(int(i) + 1)
 	}
 	f.request(5, false, ":method", "POST")
 	a := f.responseTo(1)
@@ -163,8 +168,8 @@ func TestStreamThatHasBeenUploadingForLongestMakesRoom(t *testing.T) {
 		f.framer.WriteData(id, true, []byte("c"))
 		f.want(id, "200")
 	}
-	m.await(1, uploadsDropped, "")
-	m.await(0, uploadsNow, "")
+	m.await(1, dropped, "body")
+	m.awaitUploads(0)
 }
 
 // Over HTTP/2 a GET that leaves its stream open and sends no DATA has no body.
@@ -218,10 +223,10 @@ func TestUploadsThatHaveBeenArrivingForLongestMakeRoomForOthers(t *testing.T) {
 			}, echoes("a"))
 			begin(m)
 			testsupport.Eventually(t, "only half of the bytes in uploads", func() bool {
-				now, ended := m.series(uploadsNow, ""), m.series(uploadsDropped, "")+m.series("adbuffer_requests_total", "overloaded")
+				now, ended := float64(m.p.Snapshot().Uploads), m.series(dropped, "body")+m.series("adbuffer_requests_total", "overloaded")
 				return now > 0 && now+ended == n && m.series("adbuffer_buffered_bytes", "") <= most/2
 			})
-			testsupport.True(t, m.series(uploadsDropped, "") != 0, "no upload was dropped")
+			testsupport.True(t, m.series(dropped, "body") != 0, "no upload was dropped")
 			m.wantOthersServed(most / 2)
 		})
 	}

@@ -13,25 +13,20 @@ import (
 type clientCert struct {
 	keeper *configfile.Keeper
 	warn   func(error)
-	stats  *counters
 }
 
-func newClientCert(certFile, keyFile string, warn func(error), stats *counters) (*clientCert, error) {
+func newClientCert(certFile, keyFile string, warn func(error)) (*clientCert, error) {
 	keeper, err := configfile.Keep(configfile.TLSFiles{Cert: certFile, Key: keyFile})
 	if err != nil {
 		return nil, withSetting(err)
 	}
-	return &clientCert{keeper: keeper, warn: warn, stats: stats}, nil
+	return &clientCert{keeper: keeper, warn: warn}, nil
 }
 
 // load returns the current certificate, and a digest that differs between its versions.
 func (c *clientCert) load() (cert *tls.Certificate, version [32]byte) {
-	switch changed, err := c.keeper.Check(); {
-	case err != nil:
-		c.stats.certsBroken.Add(1)
+	if _, err := c.keeper.Check(); err != nil {
 		c.warn(fmt.Errorf("%w; the previous client certificate stays in use", withSetting(err)))
-	case changed:
-		c.stats.certsReloaded.Add(1)
 	}
 	m := c.keeper.Current()
 	return m.Certificate, m.Digest

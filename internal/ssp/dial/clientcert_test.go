@@ -100,8 +100,6 @@ func TestAChangedClientCertificateIsUsedByTheNextHandshake(t *testing.T) {
 		name, resumed := p.dialAs(t, d)
 		testsupport.True(t, name == want && resumed == (i%2 == 1), "handshake %d: the peer saw %q, resumed is %v; want %q", i, name, resumed, want)
 	}
-	s := &d.stats
-	testsupport.True(t, s.certsReloaded.Load() == 1 && s.certsBroken.Load() == 0, "%+v", s)
 }
 
 func TestABrokenClientCertificateLeavesTheOldOneInUse(t *testing.T) {
@@ -136,8 +134,6 @@ func TestABrokenClientCertificateLeavesTheOldOneInUse(t *testing.T) {
 		testsupport.True(t, len(warned) == i+1 && hasAll(warned[i], "tls.", filepath.Dir(id.certFile), "stays in use"), "break %d: warned %q", i, warned)
 		mu.Unlock()
 	}
-	s := &d.stats
-	testsupport.True(t, s.certsBroken.Load() == uint64(len(breaks)) && s.certsReloaded.Load() == 0, "%+v", s)
 	id.write(t, "second")
 	name, _ := p.dialAs(t, d)
 	testsupport.Equal(t, name, "second", "after the repair the peer saw %q")

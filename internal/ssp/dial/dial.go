@@ -108,7 +108,7 @@ func New(opts Options) (*Dialer, error) {
 	d.SetTimeouts(opts.ConnectTimeout, opts.TLSTimeout)
 	if opts.Endpoints.Scheme == "https" {
 		var err error
-		d.tls, err = newClientTLS(&opts.TLS, opts.Mode, opts.Warn, &d.stats)
+		d.tls, err = newClientTLS(&opts.TLS, opts.Mode, opts.Warn)
 		if err != nil {
 			return nil, err
 		}
@@ -178,7 +178,6 @@ func (d *Dialer) Dial(ctx context.Context, offerHTTP2 bool, addrs ...exchange.Ad
 	}
 	// The SSP chose HTTP/2, and then a cipher suite that HTTP/2 prohibits. HTTP/1 works if the
 	// dialer does not offer HTTP/2.
-	d.stats.http2Refused.Add(1)
 	raced := r.Raced
 	r, err = d.connect(ctx, addrs[raced.At:raced.At+1], d.opts.Mode.offer(false))
 	r.Raced = raced
@@ -211,7 +210,6 @@ func (d *Dialer) connect(ctx context.Context, addrs []exchange.Address, offer []
 		_ = sock.Close()
 		return r, err
 	}
-	d.stats.handshakes.Succeeded(&state)
 	r.Conn, r.Socket = conn, sock
 	return r, nil
 }

@@ -60,7 +60,6 @@ func (d *Dialer) openSocket(ctx context.Context, addrs []exchange.Address) (*soc
 	}
 	setUserTimeout(won.conn, deadPeer)
 	sock := socket.New(won.conn)
-	sock.Count(&d.stats.traffic)
 	return sock, raced, nil
 }
 

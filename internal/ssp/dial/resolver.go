@@ -230,7 +230,6 @@ func (r *resolver) lookingUpLocked() bool {
 func (r *resolver) lookUp(n *name) {
 	ctx, cancel := context.WithTimeout(r.ctx, lookupLimit)
 	defer cancel()
-	r.stats.lookups.Add(1)
 	r.mu.Lock()
 	if n.err == nil && time.Since(n.since) >= resultOld { // the SSP may have moved: this look-up alone decides
 		for _, known := range n.known {
@@ -377,7 +376,6 @@ func (r *resolver) endLocked(n *name, last []answer, brought bool, now time.Time
 	if err == nil {
 		n.failing = time.Time{}
 	} else {
-		r.stats.lookupsFailed.Add(1)
 		if n.failing.IsZero() {
 			n.failing = now
 		}

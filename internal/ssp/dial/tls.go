@@ -36,7 +36,7 @@ type clientTLS struct {
 	cert       *clientCert // nil = none
 }
 
-func newClientTLS(o *TLS, mode Mode, warn func(error), stats *counters) (*clientTLS, error) {
+func newClientTLS(o *TLS, mode Mode, warn func(error)) (*clientTLS, error) {
 	c := &clientTLS{
 		base:       &tls.Config{InsecureSkipVerify: o.InsecureSkipVerify},
 		serverName: o.ServerName,
@@ -55,7 +55,7 @@ func newClientTLS(o *TLS, mode Mode, warn func(error), stats *counters) (*client
 	}
 	if o.CertFile != "" {
 		var err error
-		c.cert, err = newClientCert(o.CertFile, o.KeyFile, warn, stats)
+		c.cert, err = newClientCert(o.CertFile, o.KeyFile, warn)
 		if err != nil {
 			return nil, err
 		}

@@ -28,7 +28,6 @@ type Bucket struct {
 
 	share    atomic.Uint64 // math.Float64bits, tokens a second
 	replicas atomic.Int64  // by Redis' last reply; 0 before the first
-	leased   atomic.Uint64 // tokens that Redis has granted
 	failures atomic.Uint64 // calls
 
 	settings      atomic.Pointer[settings]

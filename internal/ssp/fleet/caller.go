@@ -121,7 +121,6 @@ func (b *Bucket) apply(a *leaseCall, r leaseReply, received time.Duration) {
 	b.needsMore = a.need > a.keep+r.granted
 	b.held += r.granted
 	b.replicas.Store(int64(r.alive))
-	b.leased.Add(uint64(r.granted))
 	until := newLease(received+a.valid, 0).end()
 	b.setShare(until, r.share, &a.settings)
 	for {

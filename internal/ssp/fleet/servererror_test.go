@@ -201,8 +201,10 @@ func TestReplicasFollowAFailover(t *testing.T) {
 			f.to.Store(&second.Socket)
 			second.Do("REPLICAOF", "NO", "ONE")
 			first.Do("REPLICAOF", host, port)
-			leased := m.leased.Load()
-			testsupport.Eventually(t, "leases of the new server", func() bool { return m.leased.Load() > leased+2*burst })
+			sent := m.sent.Load()
+			testsupport.Eventually(t, "leases of the new server", func() bool {
+				return f.sessions.Load() == 2 && m.connected() && m.sent.Load() > sent+2*burst
+			})
 			testsupport.Equal(t, f.sessions.Load(), 2, "%d connections, want one to each server")
 		})
 	}

@@ -87,7 +87,7 @@ func (p *Pool) acquireHTTP1(ex *exchange.Exchange) (Place, error) {
 		ex.OverHTTP1 = false
 		return p.Acquire(ex)
 	}
-	p.stats.arrived(load{})
+	p.stats.arrivals.Inc()
 	if err != nil {
 		p.stats.refused(err, ex.Times.Queued)
 		return Place{}, err

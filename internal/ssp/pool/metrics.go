@@ -37,7 +37,6 @@ var (
 	descPlacesLimit      = desc("places_limit", "Places that the pool can offer at once, including those on connections that it may still open.")
 	descSaturation       = desc("saturation_ratio", "Places in use divided by places possible, 0 to 1.")
 	descSaturationMax    = desc("saturation_max_ratio", "Highest saturation ratio of the last 60 seconds.")
-	descAtArrival        = desc("saturation_at_arrival_ratio", "Saturation ratio at the arrival of each request.")
 	descHold             = desc("hold_seconds", "How long a place was in use, in seconds.")
 	descPending          = desc("pending_requests", "Requests that wait for a place to be released, without those that wait for a connection to open.")
 	descPendingLimit     = desc("pending_requests_limit", "Requests that may wait (pool.max_pending), -1 for no limit.")
@@ -45,22 +44,14 @@ var (
 	descOpened           = desc("connections_opened_total", "Connections opened, by the protocol they negotiated.", "protocol")
 	descClosed           = desc("connections_closed_total", "Connections closed, by reason.", "reason")
 	descPerConnection    = desc("requests_per_connection", "Requests that a connection had carried when it was closed.")
-	descIdleAge          = desc("idle_age_seconds", "How long a connection had been idle when a request acquired it, in seconds.")
 	descDial             = desc("dial_seconds", "Duration of a dial's phases, in seconds.", "phase")
-	descDialsLimit       = desc("dials_limit", "Dials that may be under way at once (pool.max_dials).")
 	descDialErrors       = desc("dial_errors_total", "Dials that failed, by endpoint and kind of error. A failed look-up counts for the endpoint whose name was looked up.", "endpoint", "kind")
-	descDemotions        = desc("http2_demotions_total", "Times that an SSP with protocol auto refused or repeatedly violated HTTP/2, so that its connections use HTTP/1 for a while.")
 	descStale            = desc("stale_connections_total", "Idle connections that a request found closed, or with unsolicited bytes.")
 	descAdvised          = desc("advised_connections", "Advised pool.max_conns (over HTTP/2 pool.max_http2_conns): with so many connections 3 % of the last minute's requests wait for a place, by Little's law and Erlang C. 0 without requests.")
 	descAdvisedPlaces    = desc("advised_places", "Advised number of places: with so many, 3 % of the last minute's requests wait for one. Compare it with adbuffer_pool_places_limit, for any protocol. 0 without requests.")
-	descHeadroom         = desc("headroom_ratio", "Share of the possible places that the load of the last minute leaves free, 1 without requests, negative if the load exceeds them.")
 	descLearnedIdle      = desc("learned_idle_seconds", "Idle time after which the SSP closes connections, as learned from its closes, in seconds; pool.idle_timeout belongs below it. 0 while unknown.")
 	descAutoLimit        = desc("auto_limit", "Places that a pool which sizes itself allows itself now (pool.auto).")
-	descAutoNeed         = desc("auto_need", "Places that the load of the last seconds needs, by Erlang C, in a pool which sizes itself (pool.auto).")
-	descAutoDecisions    = desc("auto_decisions_total", "Decisions of a pool about its own size (pool.auto), by kind.", "decision")
 	descFairEvicted      = newDesc("fairness_evicted_total", "Requests that left a full queue so that a request of another key may wait (server.fairness.key).")
-	descFairQueues       = newDesc("fairness_active_queues", "Fair queues in which requests wait, of 64 (server.fairness.key).")
-	descWarm             = desc("warm", "1 once min_idle connections have been open, 0 before.")
 )
 
 func (p *Pool) collect(to metrics.Sink) {
@@ -86,18 +77,11 @@ func (p *Pool) collect(to metrics.Sink) {
 	to.Gauge(descSaturationMax, s.SaturationMax)
 	to.Gauge(descPending, float64(s.Pending))
 	to.Gauge(descPendingLimit, float64(s.PendingLimit))
-	to.Gauge(descDialsLimit, float64(s.DialsLimit))
-	to.Bool(descWarm, s.Warm)
 	to.Gauge(descAdvised, float64(s.Need.AdvisedConnections))
 	to.Gauge(descAdvisedPlaces, float64(s.Need.AdvisedPlaces))
-	to.Gauge(descHeadroom, s.Need.HeadroomRatio)
 	to.Gauge(descLearnedIdle, s.LearnedIdleSeconds)
 	if s.Auto != nil {
 		to.Gauge(descAutoLimit, float64(s.Auto.Limit))
-		to.Gauge(descAutoNeed, float64(s.Auto.Need))
-		for kind, n := range s.Auto.Counts {
-			to.Counter(descAutoDecisions, n, kind)
-		}
 	}
 	for r := exchange.NotClosed + 1; r < exchange.CloseReasons; r++ {
 		to.CounterIf(o.closesFor(r), descClosed, p.stats.closedBy[r].Load(), r.String())
@@ -110,19 +94,13 @@ func (p *Pool) collect(to metrics.Sink) {
 	for state := balancer.Enabled; state <= balancer.Disabled; state++ {
 		to.Bool(descSSPState, s.State == state.String(), state.String())
 	}
-	to.CounterIf(o.Protocol == exchange.Unknown, descDemotions, s.Demotions)
 	to.Counter(descStale, p.stats.stale.Load())
 	to.CounterIf(o.Fair, descFairEvicted, p.stats.fairEvicted.Load())
-	if o.Fair {
-		to.Gauge(descFairQueues, float64(s.FairQueues))
-	}
 	for o, name := range acquireOutcomeNames {
 		to.Histogram(descAcquire, p.stats.acquire[o], name)
 	}
-	to.Histogram(descAtArrival, p.stats.atArrival)
 	to.Histogram(descHold, p.stats.hold)
 	to.Histogram(descPerConnection, p.stats.requestsPerConn)
-	to.Histogram(descIdleAge, p.stats.idleAge)
 	if named {
 		to.Histogram(descDial, p.stats.dns, "dns")
 	}

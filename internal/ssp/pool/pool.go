@@ -114,7 +114,6 @@ func (p *Pool) Acquire(ex *exchange.Exchange) (Place, error) {
 		return p.acquireHTTP1(ex)
 	}
 	p.mu.Lock()
-	found := p.conns.load()
 	for again := false; ; again = true {
 		how := reused
 		l, w, err := p.takeLocked(ex, again, now)
@@ -131,16 +130,13 @@ func (p *Pool) Acquire(ex *exchange.Exchange) (Place, error) {
 		}
 		p.unlock() // before counting: other requests wait for the lock
 		if !again {
-			p.stats.arrived(found)
+			p.stats.arrivals.Inc()
 		}
 		switch {
 		case w != nil:
 			l, how, err = p.wait(w, ex)
 		case err == nil:
 			ex.Times.Acquired = now
-			if l.m.exclusive() {
-				p.stats.idleAge.ObserveDuration(l.m.idleFor)
-			}
 		}
 		if err != nil {
 			ex.Times.Acquired = time.Time{}

@@ -95,14 +95,3 @@ func TestHighestSaturationIsRememberedForAMinute(t *testing.T) {
 		highest(0.5)
 	})
 }
-
-func TestSaturationAtArrivalExcludesTheArrivingRequest(t *testing.T) {
-	inBubble(t, func(o *Options) { o.MaxPending = 0 }, func(t *testing.T, _ *fakeSSP, p *Pool) {
-		all := acquireAll(t, p, 4)
-		over := ask(t, p, sec) // at arrival 4 of 4 are in use; the request is refused
-		over.wantErr(exchange.PendingFull, 0)
-		h := observed(t, p.stats.atArrival)
-		testsupport.True(t, h.GetSampleCount() == 5 && h.GetSampleSum() == 0+0.25+0.5+0.75+1, "%d arrivals found %v in sum, want 5 and 2.5", h.GetSampleCount(), h.GetSampleSum())
-		useAll(all)
-	})
-}

@@ -71,8 +71,7 @@ func dialErrorKind(err error) dialError {
 // stats holds the pool's counters. They are atomic, so that a scrape does not delay requests.
 type stats struct {
 	acquire         [acquireOutcomes]*metrics.Histogram
-	hold, idleAge   *metrics.Histogram
-	atArrival       prometheus.Histogram // saturation, 0 to 1
+	hold            *metrics.Histogram
 	requestsPerConn prometheus.Histogram
 	dns, tcp, tls   prometheus.Histogram
 
@@ -92,10 +91,7 @@ const ms = time.Millisecond
 
 func newStats() *stats {
 	s := &stats{
-		hold: requestHistogram(),
-		// Buckets lie around the idle limits of common servers: Node 5 s, nginx 60 and 75 s.
-		idleAge:         metrics.Durations(4*time.Second, 8*time.Second, 60*time.Second),
-		atArrival:       prometheus.NewHistogram(prometheus.HistogramOpts{Buckets: []float64{0.5, 0.8, 0.999}}),
+		hold:            requestHistogram(),
 		requestsPerConn: prometheus.NewHistogram(prometheus.HistogramOpts{Buckets: []float64{10, 100, 1000}}),
 		arrivals:        metrics.NewCounter(),
 		successes:       metrics.NewCounter(),
@@ -117,15 +113,6 @@ func requestHistogram() *metrics.Histogram {
 func dialHistogram() prometheus.Histogram { return metrics.NewDurations(0.005, 0.05, 0.5) }
 
 func (s *stats) acquired(o acquireOutcome, d time.Duration) { s.acquire[o].ObserveDuration(d) }
-
-// arrived counts a request and observes l, the load that the request found. Poisson arrivals see
-// time averages (PASTA), so this also shows peaks between two scrapes.
-func (s *stats) arrived(l load) {
-	s.arrivals.Inc()
-	if l.possible > 0 {
-		s.atArrival.Observe(float64(int64(l.inUse)*1000/int64(l.possible)) / 1000) // 0.9995 is not full
-	}
-}
 
 // refused counts a request that was queued at the given time and got an error.
 func (s *stats) refused(err error, queued time.Time) {

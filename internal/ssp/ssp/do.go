@@ -73,7 +73,7 @@ func (s *SSP) Do(r *Request, ex *exchange.Exchange, timeout time.Duration) (exch
 			err = s.overDeadline(err, r, start, timeout)
 		}
 	} else {
-		s.stats.responded(&ex.Response, len(r.Body))
+		s.stats.responseBytes.Observe(float64(len(ex.Response.Body)))
 	}
 	s.learn(ex, &c, outcome, err)
 	s.stats.record(outcome, start, &ex.Times, r.Trace)

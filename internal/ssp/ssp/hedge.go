@@ -73,7 +73,6 @@ func (s *SSP) hedged(r *Request, ex *exchange.Exchange, c *call, why retryKind, 
 	case c.hedged && h.err == nil:
 		ex.TakeResponse(h.second)
 		c.outcome, c.paused = h.call.outcome, h.call.paused
-		s.stats.hedgesWon.Add(1)
 		err = nil
 	default:
 		ex.TakeTimes(h.first)

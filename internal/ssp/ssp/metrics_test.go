@@ -36,9 +36,9 @@ func TestEverySeriesExistsFromTheStart(t *testing.T) {
 			outcomes++
 		}
 	}
-	// A series for each outcome but qps_limit, each kind of retry but hedge twice, one value of dry_run, both
-	// effects of Retry-After, each usual status and other. Eleven series without a label of their own.
-	perSSP := outcomes - 1 + 2*(int(retryKinds)-1) + 1 + 2 + len(usualCodes) + 1 + 11
+	// A series for each outcome but qps_limit, each kind of retry but hedge twice, both effects of
+	// Retry-After, each usual status and other. Nine series without a label of their own.
+	perSSP := outcomes - 1 + 2*(int(retryKinds)-1) + 2 + len(usualCodes) + 1 + 9
 	// backup has qps.limit, which adds an outcome and a counter.
 	if n, err := testutil.GatherAndCount(reg); err != nil || n != 2*perSSP+2 {
 		t.Errorf("%d series, %v; want %d", n, err, 2*perSSP+2)
@@ -50,11 +50,7 @@ func TestEverySeriesExistsFromTheStart(t *testing.T) {
 # TYPE adbuffer_concurrency_limit gauge
 adbuffer_concurrency_limit{ssp="backup"} 7
 adbuffer_concurrency_limit{ssp="openx"} 0
-# HELP adbuffer_qps_limit Requests a second that may be sent to an SSP (qps.limit), 0 for no limit.
-# TYPE adbuffer_qps_limit gauge
-adbuffer_qps_limit{ssp="backup"} 2.5
-adbuffer_qps_limit{ssp="openx"} 0
-`, "adbuffer_concurrency_limit", "adbuffer_qps_limit")
+`, "adbuffer_concurrency_limit")
 }
 
 func TestMetricsAndSnapshotShowEveryCounter(t *testing.T) {

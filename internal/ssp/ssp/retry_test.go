@@ -121,7 +121,7 @@ func TestStaleConnectionsUseTheBudgetAndAreTriedOnceMoreThanRetryMax(t *testing.
 adbuffer_retries_refused_total{kind="not_processed",ssp="openx"} 0
 adbuffer_retries_refused_total{kind="not_sent",ssp="openx"} 0
 adbuffer_retries_refused_total{kind="stale",ssp="openx"} 1
-`, "adbuffer_retries_refused_total", "adbuffer_hedges_won_total")
+`, "adbuffer_retries_refused_total")
 
 	// The connection's own responses pay for the retry, if there were enough of them.
 	for served, sent := range map[int]int{fifthsPerToken - 1: 1, fifthsPerToken: 2} {

@@ -20,8 +20,7 @@ type stats struct {
 	firstByte  *metrics.Histogram
 	retries    [retryKinds]atomic.Uint64
 	overBudget [retryKinds]atomic.Uint64 // refused by the retry budget
-	hedgesWon  atomic.Uint64
-	sent       atomic.Uint64 // including retries and hedges
+	sent       atomic.Uint64             // including retries and hedges
 
 	merges           atomic.Bool // a route has it with merge: openrtb
 	leftOutBids      atomic.Uint64
@@ -29,12 +28,11 @@ type stats struct {
 
 	codes         codes
 	noBids        [noBidReasons]atomic.Uint64
-	requestBytes  prometheus.Histogram
 	responseBytes prometheus.Histogram
 }
 
 func newStats() *stats {
-	s := &stats{duration: metrics.RequestDurations(), firstByte: metrics.Durations(50*ms, 100*ms, 200*ms, 500*ms), requestBytes: sizes(), responseBytes: sizes()}
+	s := &stats{duration: metrics.RequestDurations(), firstByte: metrics.Durations(50*ms, 100*ms, 200*ms, 500*ms), responseBytes: sizes()}
 	s.codes.init()
 	return s
 }
@@ -51,12 +49,6 @@ func (s *stats) record(o exchange.Outcome, start time.Time, t *exchange.Times, t
 	if !t.FirstByte.IsZero() {
 		trace.Observe(s.firstByte, t.FirstByte.Sub(start), t.FirstByte)
 	}
-}
-
-// responded observes the sizes of a request's body and of its response's.
-func (s *stats) responded(res *exchange.Response, bodyBytes int) {
-	s.requestBytes.Observe(float64(bodyBytes))
-	s.responseBytes.Observe(float64(len(res.Body)))
 }
 
 // Refused counts a call that was not sent: over a limit, or cancelled before it had begun. It

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
@@ -20,6 +21,27 @@ func (ab *Process) SendAdmin(method, path, body string, fields ...string) (statu
 func (ab *Process) AskAdmin(path string) (status int, body string) {
 	ab.T.Helper()
 	return ab.SendAdmin("GET", path, "")
+}
+
+// Pool is an SSP's pool as /pools shows it.
+type Pool struct {
+	Warm       bool
+	FairQueues int `json:"fair_queues"`
+	Demotions  int
+	Auto       struct {
+		Need   int
+		Counts map[string]int // decisions by kind
+	}
+}
+
+// Pool asks /pools for the pool of an SSP.
+func (ab *Process) Pool(ssp string) Pool {
+	ab.T.Helper()
+	var shown struct{ Pools []Pool }
+	_, body := ab.AskAdmin("/pools?ssp=" + ssp)
+	testsupport.NoError(ab.T, json.Unmarshal([]byte(body), &shown))
+	testsupport.MustTrue(ab.T, len(shown.Pools) == 1, "/pools shows %d pools of %s", len(shown.Pools), ssp)
+	return shown.Pools[0]
 }
 
 // TrySendAdmin is SendAdmin for a listener that may refuse the connection.

@@ -9,9 +9,7 @@ import (
 var (
 	descs        metrics.Descs
 	descSeconds  = descs.New("adbuffer_background_cpu_seconds_total", "CPU time of work that no client request asked for, by kind of work: TLS handshakes of clients (client_handshake), at the admin listener (admin_handshake) and with SSPs (ssp_handshake), texts of /metrics (scrape), and large compressed bodies (decode). Measured with the wall clock while the work computes.", "work")
-	descWaiting  = descs.New("adbuffer_background_waiting", "Such works that wait for their turn.")
-	descTimeouts = descs.New("adbuffer_background_timeouts_total", "Such works that were given up because their turn did not come in time: handshakes, texts of /metrics, and bodies.")
-	descLimit    = descs.New("adbuffer_background_cpu_limit_cores", "Cores that such work may use now: server.background_cpu while requests wait for CPU, more while CPU is idle.")
+	descTimeouts = descs.LimitRefused("background_cpu")
 )
 
 // Waiting returns how many works of this kind wait for their turn.
@@ -25,16 +23,13 @@ func (s *Share) Waiting(w Work) int {
 func (s *Share) Metrics() prometheus.Collector {
 	return metrics.NewSource(descs, func(to metrics.Sink) {
 		s.mu.Lock()
-		n, allowed := s.counts, s.allowed
+		n := s.counts
 		s.mu.Unlock()
-		waiting, timeouts := 0, uint64(0)
+		timeouts := uint64(0)
 		for w := range works {
 			to.FloatCounter(descSeconds, n[w].seconds, w.String())
-			waiting += n[w].waiting
 			timeouts += n[w].timeouts
 		}
-		to.Gauge(descWaiting, float64(waiting))
 		to.Counter(descTimeouts, timeouts)
-		to.Gauge(descLimit, allowed)
 	})
 }

@@ -97,7 +97,7 @@ func TestWhyAHandshakeFailed(t *testing.T) {
 	}
 }
 
-// Each group can be the only one. The counters know all of them.
+// Each group can be the only one. The counters know all versions.
 func TestEachGroupAndVersionIsAllowedAndCounted(t *testing.T) {
 	for _, version := range versions {
 		v := version.name
@@ -114,49 +114,48 @@ func TestEachGroupAndVersionIsAllowedAndCounted(t *testing.T) {
 			})
 			state, server, client := shake(t, s.server, s.client)
 			testsupport.MustTrue(t, server == nil && client == nil, "%s over %s: %v, %v", name, v, server, client)
-			var c Counts
-			c.Succeeded(&state)
+			var c counts
+			c.versions.Add(&state)
 			text := gather(t, &c)
-			for _, want := range []string{`group="` + name + `",ssp="openx"} 1`, `version="` + v + `"} 1`, `group="other",ssp="openx"} 0`, `reason="timeout",ssp="openx"} 0`} {
-				testsupport.True(t, strings.Contains(text, want), "%s over %s: no %s in\n%s", name, v, want, text)
-			}
-			full, resumed, failed := c.Totals()
-			testsupport.True(t, full == 1 && resumed == 0 && failed == 0, "%s over %s: %d handshakes, %d resumed, %d failed", name, v, full, resumed, failed)
-			testsupport.Equal(t, strings.Count(text, "} 1"), 2, "%[2]s over %[3]s: counted %[1]d times:\n%[4]s", name, v, text)
+			testsupport.True(t, strings.Contains(text, `version="`+v+`"} 1`) && strings.Count(text, "} 1") == 1, "%s over %s is counted as\n%s", name, v, text)
+			i := slices.IndexFunc(groups[:], func(g group) bool { return g.id == state.CurveID })
+			testsupport.True(t, i >= 0 && groups[i].name == name, "%s over %s used the group %v", name, v, state.CurveID)
 		}
 	}
 }
 
-func TestAResumedSessionIsCountedAsOne(t *testing.T) {
-	var c Counts
-	c.Succeeded(&tls.ConnectionState{Version: tls.VersionTLS13, DidResume: true})
-	c.Failed(Certificate)
-	full, resumed, failed := c.Totals()
-	testsupport.True(t, full == 0 && resumed == 1 && failed == 1, "%d handshakes, %d resumed, %d failed", full, resumed, failed)
-}
-
-func TestAConnectionWithoutAGroupIsOther(t *testing.T) {
-	var c Counts
-	c.Succeeded(&tls.ConnectionState{Version: tls.VersionTLS12})
-	c.Succeeded(&tls.ConnectionState{Version: tls.VersionTLS11, CurveID: 1000}) // this version never succeeds
-	c.Failed(Version)
-	if text := gather(t, &c); !strings.Contains(text, `group="other",ssp="openx"} 2`) || !strings.Contains(text, `version="1.2"} 1`) || !strings.Contains(text, `reason="version",ssp="openx"} 1`) {
-		t.Error(text)
+// A version that never succeeds does not count.
+func TestHandshakesAreCountedByVersionAndReason(t *testing.T) {
+	var c counts
+	for _, v := range []uint16{tls.VersionTLS13, tls.VersionTLS12, tls.VersionTLS13, tls.VersionTLS11} {
+		c.versions.Add(&tls.ConnectionState{Version: v})
+	}
+	c.failures.Add(Version)
+	text := gather(t, &c)
+	for _, want := range []string{`{version="1.2"} 1`, `{version="1.3"} 2`, `{reason="version"} 1`, `{reason="timeout"} 0`} {
+		testsupport.True(t, strings.Contains(text, want), "no %s in\n%s", want, text)
 	}
 }
 
+// counts are the counters of a test, and of its metrics.
+type counts struct {
+	versions Versions
+	failures Failures
+}
+
 var (
-	allDescs metrics.Descs
-	descs    = NewDescs(&allDescs, "adbuffer_x_tls", "tests", "ssp")
+	allDescs     metrics.Descs
+	versionsDesc = allDescs.New("adbuffer_x_versions_total", "Versions.", "version")
+	failuresDesc = allDescs.New("adbuffer_x_failures_total", "Failures.", "reason")
 )
 
-func gather(t *testing.T, c *Counts) string {
+func gather(t *testing.T, c *counts) string {
 	t.Helper()
-	source := metrics.NewSource(allDescs, func(to metrics.Sink) { descs.Series(to.With("openx"), c) })
-	problems, err := testutil.CollectAndLint(source)
-	testsupport.True(t, err == nil && len(problems) <= 0, "%v, %v", problems, err)
-	text, err := testutil.CollectAndFormat(source, expfmt.TypeTextPlain,
-		"adbuffer_x_tls_handshakes_by_version_total", "adbuffer_x_tls_handshakes_by_group_total", "adbuffer_x_tls_handshake_errors_total")
+	source := metrics.NewSource(allDescs, func(to metrics.Sink) {
+		c.versions.Series(to, versionsDesc)
+		c.failures.Series(to, failuresDesc)
+	})
+	text, err := testutil.CollectAndFormat(source, expfmt.TypeTextPlain, "adbuffer_x_versions_total", "adbuffer_x_failures_total")
 	testsupport.NoError(t, err)
 	return string(text)
 }

@@ -28,7 +28,8 @@ const (
 
 var reasonNames = [reasons]string{"timeout", "closed", "refused", "certificate", "version", "mismatch", "alpn", "invalid"}
 
-const reasonsHelp = "not in time (timeout), connection closed (closed), an alert of the peer (refused), a certificate that adbuffer does not trust or that is missing (certificate), " +
+// ReasonsHelp explains the values of the label `reason`.
+const ReasonsHelp = "not in time (timeout), connection closed (closed), an alert of the peer (refused), a certificate that adbuffer does not trust or that is missing (certificate), " +
 	"no version (version), no group or cipher suite (mismatch) or no application protocol (alpn) in common, or anything else, such as no TLS at all (invalid)."
 
 // errorTexts are the beginnings of errors of crypto/tls that have no type. The tests

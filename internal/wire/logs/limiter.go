@@ -72,5 +72,5 @@ func (l *Limiter) report() {
 	n, messages := l.unreported, l.messages
 	l.unreported, l.messages = 0, nil
 	l.mu.Unlock()
-	l.to.Warn("log lines were suppressed; see adbuffer_log_suppressed_total", zap.Uint64("lines", n), zap.Strings("messages", messages))
+	l.to.Warn("log lines were suppressed; see adbuffer_log_dropped_total", zap.Uint64("lines", n), zap.Strings("messages", messages))
 }

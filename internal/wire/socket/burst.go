@@ -84,7 +84,6 @@ func (c *Conn) WriteInBurst(p []byte) (int, error) {
 	n, err := s.n, s.err
 	b.mu.Unlock()
 	s.p, s.err = nil, nil
-	c.traffic.addSent(n)
 	if err != nil || n == len(p) {
 		return n, err
 	}

@@ -25,8 +25,7 @@ type Conn struct {
 	// sending is the part of out in a burst.
 	sending sending
 
-	traffic   *Traffic // nil: bytes are not counted
-	watchedAs int32    // descriptor under which a Watch knows it
+	watchedAs int32 // descriptor under which a Watch knows it
 
 	// records, if not nil, keeps reads within TLS records; see Records.
 	records *records
@@ -95,14 +94,6 @@ func (c *Conn) Read(p []byte) (int, error) {
 }
 
 func (c *Conn) readSocket(p []byte) (int, error) {
-	n, err := c.readUncounted(p)
-	if n > 0 && c.traffic != nil {
-		c.traffic.received.Add(uint64(n))
-	}
-	return n, err
-}
-
-func (c *Conn) readUncounted(p []byte) (int, error) {
 	if c.nonblocking.Load() {
 		return c.in.readNow(p, errWouldBlock)
 	}
@@ -128,7 +119,6 @@ func (c *Conn) Write(p []byte) (int, error) {
 		done += n
 	}
 	c.out.end()
-	c.traffic.addSent(done)
 	return done, err
 }
 

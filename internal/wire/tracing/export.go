@@ -5,8 +5,6 @@ import (
 	"sync/atomic"
 
 	sdk "go.opentelemetry.io/otel/sdk/trace"
-
-	"adbuffer/internal/machine/metrics"
 )
 
 // counting is an exporter that counts exported and failed spans. If there are too many spans, the
@@ -36,10 +34,4 @@ func (c *counting) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 // Shutdown implements sdk.SpanExporter.
 func (c *counting) Shutdown(ctx context.Context) error { return c.to.Shutdown(ctx) }
 
-var descSpans = Descs.New("adbuffer_trace_spans_total", "Spans, by state: made, sent to tracing.endpoint, or failed to be sent. The other made spans wait for their batch, or were dropped because too many waited.", "state")
-
-func (c *counting) collect(to metrics.Sink) {
-	for state, n := range map[string]*atomic.Uint64{"made": &c.made, "sent": &c.sent, "failed": &c.failed} {
-		to.Counter(descSpans, n.Load(), state)
-	}
-}
+var descSpans = Descs.New("adbuffer_trace_spans_total", "Spans, by state: made, sent to tracing.endpoint, or failed to be sent. The other made spans wait for their batch, or were dropped because too many waited. State over_limit counts requests that tracing.sample or a trusted peer chose, and that have no spans because 200 requests were traced in that second.", "state")

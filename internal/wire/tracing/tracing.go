@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -100,6 +101,9 @@ var Descs metrics.Descs
 
 // Collect writes t's metrics.
 func (t *Tracer) Collect(to metrics.Sink) {
-	t.exporter.collect(to)
-	t.sampler.collect(to)
+	for state, n := range map[string]*atomic.Uint64{
+		"made": &t.exporter.made, "sent": &t.exporter.sent, "failed": &t.exporter.failed, "over_limit": &t.sampler.overLimit,
+	} {
+		to.Counter(descSpans, n.Load(), state)
+	}
 }

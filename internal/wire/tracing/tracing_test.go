@@ -288,30 +288,22 @@ func TestATrustedPeerOrElseTheShareDecidesAboutSampling(t *testing.T) {
 		parent  string
 		trusted bool
 		sample  float64
-		want    string // the decision, "" for not traced
+		want    bool // traced
 	}{
-		{parent, true, 0, "parent"},
-		{unsampled, true, 1, ""},
-		{parent, false, 0, ""},
-		{parent, false, 1, "share"},
-		{unsampled, false, 1, "share"},
-		{"", true, 1, "share"},
-		{"", true, 0, ""},
-		{"nonsense", true, 1, "share"},
-		{"nonsense", true, 0, ""},
+		{parent, true, 0, true},
+		{unsampled, true, 1, false},
+		{parent, false, 0, false},
+		{parent, false, 1, true},
+		{unsampled, false, 1, true},
+		{"", true, 1, true},
+		{"", true, 0, false},
+		{"nonsense", true, 1, true},
+		{"nonsense", true, 0, false},
 	} {
 		tracer, err := New(Options{Endpoint: "http://127.0.0.1:1", Sample: c.sample})
 		testsupport.NoError(t, err)
 		r := tracer.Begin([]byte(c.parent), c.trusted, nil, time.Now())
-		for d, name := range decisionNames {
-			want := uint64(0)
-			if name == c.want {
-				want = 1
-			}
-			n := tracer.sampler.decisions[d].Load()
-			testsupport.True(t, n == want, "%+v: %d times %s, want %d", c, n, name, want)
-		}
-		testsupport.True(t, (r != nil) == (c.want != ""), "%+v: traced %v", c, r != nil)
+		testsupport.True(t, (r != nil) == c.want, "%+v: traced %v", c, r != nil)
 		testsupport.True(t, r == nil || !r.parent.IsValid() || r.span.TraceID() == r.parent.TraceID(), "%+v: the client's trace is not continued", c)
 		testsupport.NoError(t, tracer.Close(t.Context()))
 	}
@@ -327,10 +319,8 @@ func TestPeersCannotHaveMoreRequestsTracedThanTheLimit(t *testing.T) {
 		}
 	}
 	const want = 600 // a full bucket, and the refill of two seconds
-	s := &tracer.sampler
-	if traced < want-1 || traced > want || s.decisions[byParent].Load() != traced || s.decisions[overLimit].Load() != 4000-traced {
-		t.Errorf("%d of 4000 traced, want %d; counted %d and %d over the limit", traced, want, s.decisions[byParent].Load(), s.decisions[overLimit].Load())
-	}
+	testsupport.Between(t, traced, want-1, want, "%d of 4000 are traced")
+	testsupport.Equal(t, tracer.sampler.overLimit.Load(), 4000-traced, "%d are counted as over the limit")
 	testsupport.NoError(t, tracer.Close(t.Context()))
 }
 

@@ -40,7 +40,7 @@ var mayGrow = [quantities]struct {
 // zeroAtRest are the metrics that must be 0 while clients pause.
 var zeroAtRest = []string{
 	"adbuffer_in_flight_requests", "adbuffer_client_connections", "adbuffer_buffered_bytes",
-	"adbuffer_pool_places_in_use", "adbuffer_pool_pending_requests", "adbuffer_uploads",
+	"adbuffer_pool_places_in_use", "adbuffer_pool_pending_requests",
 }
 
 // take samples the process that serves the instance. It also returns the sum of the series of each

@@ -272,7 +272,17 @@ func (tr *trace) run(e *rig.Rig, program string) *course {
 		}
 	}))
 	if s.Adbuffer != nil {
-		c.decisions = s.Adbuffer.Metric("adbuffer_pool_auto_decisions_total")
+		var shown struct {
+			Pools []struct {
+				Auto struct{ Counts map[string]float64 }
+			}
+		}
+		e.Check(rig.GetJSON("http://"+s.Adbuffer.Admin+"/pools", &shown))
+		for _, p := range shown.Pools {
+			for _, n := range p.Auto.Counts {
+				c.decisions += n
+			}
+		}
 	}
 	return c
 }

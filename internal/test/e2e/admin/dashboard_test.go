@@ -151,7 +151,7 @@ func TestEveryQueryOfDashboardAndRulesHasChangingResults(t *testing.T) {
 	withTLS := e2e.Start(t, files.ServerSection("")+e2e.Single("https://localhost:9/", files.SSPSection()))
 	p := startPrometheus(t, ab, prometheusOptions{settings: []string{beside(t, withTLS)}})
 	testsupport.Eventually(t, "Prometheus has scraped every SSP three times", func() bool {
-		got := p.all("count_over_time(adbuffer_pool_warm[1m]) >= 3")
+		got := p.all("count_over_time(adbuffer_pool_connections_limit[1m]) >= 3")
 		return len(got) == 9
 	})
 	queries := queriesOf(t, p)

@@ -34,7 +34,7 @@ routes:
 	}
 	for name, labels := range map[string]string{
 		"ssp_requests_total": "outcome=no_route", "requests_total": "outcome=cancelled", "endpoint_state": "state=unhealthy", "endpoint_checks_total": "ssp=a",
-		"tls_handshakes_total": "ssp=a", "dns_lookups_total": "ssp=a", "hedges_won_total": "ssp=a", "pipeline_head_wait_seconds_count": "ssp=a", "fairness_evicted_total": "ssp=a", "fairness_active_queues": "ssp=a",
+		"tls_handshake_errors_total": "ssp=a", "dns_addresses_dropped_total": "ssp=a", "pipeline_head_wait_seconds_count": "ssp=a", "fairness_evicted_total": "ssp=a",
 		"pool_connections": "protocol=http2", "pool_connections_closed_total": "reason=goaway", "pool_dial_errors_total": "kind=tls",
 	} {
 		if found := m.All("adbuffer_"+name, labels); len(found) > 0 {

@@ -68,5 +68,5 @@ func TestABrowserSendsLargeBodiesAndCancelsOverHTTP2(t *testing.T) {
 	testsupport.True(t, got == ";;AbortError;h2", "the page shows %q", got)
 	testsupport.Eventually(t, "the SSP sees 20 cancelled requests", func() bool { return cancelled.Load() == 20 })
 	ab.AwaitMetric(20, "adbuffer_requests_total", "route=default", "outcome=client_gone")
-	ab.WantMetric(0, "adbuffer_client_http2_errors_total")
+	ab.WantMetric(0, "adbuffer_client_protocol_errors_total", "protocol=http2")
 }

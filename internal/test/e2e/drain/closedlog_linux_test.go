@@ -78,8 +78,8 @@ func TestAClosedLogEndsNothingAndItsLinesAreCounted(t *testing.T) {
 			for range requests {
 				c.Get("/fillbuffer").WantStatus("the SSP's status", http.StatusServiceUnavailable)
 			}
-			ab.AwaitMetricAbove(requests-1, "adbuffer_log_dropped_total")
-			dropped := ab.Metric("adbuffer_log_dropped_total")
+			ab.AwaitMetricAbove(requests-1, "adbuffer_log_dropped_total", "reason=blocked")
+			dropped := ab.Metric("adbuffer_log_dropped_total", "reason=blocked")
 
 			f.open(ab.Log)
 			defer f.close()

@@ -52,7 +52,7 @@ func TestFloodAtTheHandoverSocketWritesFewLines(t *testing.T) {
 		testsupport.NoError(t, err)
 		c.Close()
 	}
-	testsupport.Eventually(t, "lines are suppressed", func() bool { return ab.Metric("adbuffer_log_suppressed_total") > 0 })
+	testsupport.Eventually(t, "lines are suppressed", func() bool { return ab.Metric("adbuffer_log_dropped_total", "reason=flood") > 0 })
 	testsupport.Eventually(t, "the log has a line about that", func() bool { return strings.Contains(ab.Log.String(), "log lines were suppressed") })
 	n, took := strings.Count(ab.Log.String(), refused+`","error`), time.Since(began)
 	if most := (int(took/time.Second) + 1) * logs.PerSecond; n > most {

@@ -62,7 +62,7 @@ func TestRequestsThatHAProxyResetsDoNotTurnHTTP2OffForOthers(t *testing.T) {
 					c.Get("/fillbuffer").WantStatus("an ordinary request", 200)
 				}
 			}
-			testsupport.Equal(t, ab.Scrape().Sum("adbuffer_pool_http2_demotions_total"), 0, "%v demotions")
+			testsupport.Equal(t, ab.Pool("openx").Demotions, 0, "%d demotions")
 		})
 	}
 }

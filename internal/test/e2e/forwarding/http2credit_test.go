@@ -67,14 +67,14 @@ func TestClientsOfManyLargeResponsesKeepTheirConnection(t *testing.T) {
 	}
 	for name, client := range clients {
 		t.Run(name, func(t *testing.T) {
-			connections := func() float64 { return ab.Scrape().Sum("adbuffer_client_tls_handshakes_total") }
+			connections := func() float64 { return ab.Scrape().Sum("adbuffer_client_tls_handshakes_by_version_total") }
 			before, want := connections(), 1.0
 			client(t)
 			if name == "h2load" {
 				want = 2
 			}
 			testsupport.Equal(t, connections()-before, want, "the client opened %v connections")
-			ab.WantMetric(0, "adbuffer_client_http2_errors_total")
+			ab.WantMetric(0, "adbuffer_client_protocol_errors_total", "protocol=http2")
 		})
 	}
 }

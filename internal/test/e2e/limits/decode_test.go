@@ -54,5 +54,5 @@ routes: [{name: a, match: {path: "/*"}, ssps: [a], privacy: truncate_ip}]
 	ended.Store(true)
 	<-flooded
 	testsupport.True(t, others.Of("ssp/a 200") >= 20, "others: %v, want 20 of 100 to be served at least; flood: %v", &others, &flood)
-	testsupport.True(t, ab.Metric("adbuffer_background_timeouts_total") > 0, "no body of the flood waited until its deadline: %v", &flood)
+	testsupport.True(t, ab.Metric("adbuffer_limit_refused_total", "limit=background_cpu") > 0, "no body of the flood waited until its deadline: %v", &flood)
 }

@@ -37,7 +37,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [a]}]
 		all = append(all, send("noisy"))
 		ab.AwaitMetric(float64(n+1), "adbuffer_pool_pending_requests", "ssp=a")
 	}
-	ab.WantMetric(8, "adbuffer_fairness_active_queues", "ssp=a")
+	testsupport.Equal(t, ab.Pool("a").FairQueues, 8, "requests wait in %d queues")
 	all = append(all, send("quiet"))
 	ab.AwaitMetric(1, "adbuffer_fairness_evicted_total", "ssp=a")
 
@@ -62,5 +62,5 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [a]}]
 		}
 	}
 	testsupport.True(t, refused == 2, "%d requests of the noisy publisher were refused, want 2", refused)
-	ab.WantMetric(0, "adbuffer_fairness_active_queues", "ssp=a")
+	testsupport.Equal(t, ab.Pool("a").FairQueues, 0, "requests wait in %d queues in the end")
 }

@@ -91,7 +91,7 @@ func TestTheClientThatIsIdleForLongestMakesRoomForDialsAndClients(t *testing.T) 
 	}
 	all[0].WantClosed()
 	limitFiles(ab, 20000)
-	ab.AwaitMetricAbove(others/2, "adbuffer_client_connections_dropped_total")
+	ab.AwaitMetricAbove(others/2, "adbuffer_clients_dropped_total", "reason=idle")
 	ab.WantMetric(0, "adbuffer_accept_errors_total", "listener=admin")
 	all[idle-1].Get("/fillbuffer").WantFill("openx")
 }

@@ -27,10 +27,10 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [a]}]
 	clients := ab.StartTraffic(40, time.Millisecond, "/fillbuffer?")
 	defer clients.Stop()
 	ab.AwaitMetricAbove(24, "adbuffer_pool_auto_limit", "ssp=a")
-	m := ab.Scrape()
-	testsupport.AtLeast(t, m.Value("adbuffer_pool_auto_decisions_total", "ssp=a", "decision=grown"), 1, "%v growths")
-	testsupport.Between(t, m.Value("adbuffer_pool_auto_need", "ssp=a"), 20, 100, "the need is %v")
-	testsupport.Equal(t, m.Value("adbuffer_pool_connections_limit", "ssp=a"), 200, "the limit of connections is %v")
+	auto := ab.Pool("a").Auto
+	testsupport.AtLeast(t, auto.Counts["grown"], 1, "%d growths")
+	testsupport.Between(t, auto.Need, 20, 100, "the need is %d")
+	ab.WantMetric(200, "adbuffer_pool_connections_limit", "ssp=a")
 	_, pools := ab.AskAdmin("/pools")
 	for _, want := range []string{`"kind": "grown"`, "The pool sizes itself (pool.auto)"} {
 		testsupport.True(t, strings.Contains(pools, want), "/pools lacks %q", want)

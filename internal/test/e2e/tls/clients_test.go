@@ -41,10 +41,10 @@ func TestCurlSpeaksHTTP2AndHTTP1ToAdbuffer(t *testing.T) {
 	for range 20 {
 		many = append(many, "--output", os.DevNull, "EDGE/fillbuffer")
 	}
-	before := ab.Scrape().Sum("adbuffer_client_tls_handshakes_total")
+	before := ab.Scrape().Sum("adbuffer_client_tls_handshakes_by_version_total")
 	testsupport.Equal(t, curl(t, e, ab, many...), strings.Repeat("2 200 20000 ssp/openx\n", 20), "20 at once: %q")
-	testsupport.Equal(t, ab.Scrape().Sum("adbuffer_client_tls_handshakes_total")-before, 1, "%v connections for 20 requests")
-	ab.WantMetric(0, "adbuffer_client_http2_errors_total")
+	testsupport.Equal(t, ab.Scrape().Sum("adbuffer_client_tls_handshakes_by_version_total")-before, 1, "%v connections for 20 requests")
+	ab.WantMetric(0, "adbuffer_client_protocol_errors_total", "protocol=http2")
 }
 
 // curl runs curl with the given options, in which EDGE is the listener's URL, and returns its output.

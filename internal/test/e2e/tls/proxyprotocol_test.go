@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/test/e2e"
+	"adbuffer/internal/test/testsupport"
 )
 
 // These are two headers of the PROXY protocol for one client, 203.0.113.7, and the start of version
@@ -56,7 +57,7 @@ func TestThePROXYHeaderOfATrustedPeerNamesTheClient(t *testing.T) {
 		c.Send(proxyV2[len(proxyV2)-1:] + e2e.Request("GET", "/fillbuffer", ""))
 		c.Read("GET").WantFill("openx")
 		c.Close()
-		ab.WantMetric(7, "adbuffer_proxy_protocol_headers_total", "result=ok")
+		testsupport.Equal(t, ab.Scrape().Sum("adbuffer_client_protocol_errors_total", "protocol=proxy"), 0, "%v headers were refused")
 	}
 }
 
@@ -90,10 +91,9 @@ func TestATrustedPeerWithoutAPROXYHeaderIsNotServed(t *testing.T) {
 		c.WantClosed()
 	}
 	e2e.WantRequests(t, s, 1)
-	ab.AwaitMetric(1, "adbuffer_proxy_protocol_headers_total", "result=ok")
-	ab.AwaitMetric(3, "adbuffer_proxy_protocol_headers_total", "result=missing")
-	ab.AwaitMetric(4, "adbuffer_proxy_protocol_headers_total", "result=malformed")
-	ab.AwaitMetric(50, "adbuffer_proxy_protocol_headers_total", "result=timeout")
+	ab.AwaitMetric(3, "adbuffer_client_protocol_errors_total", "protocol=proxy", "reason=missing")
+	ab.AwaitMetric(4, "adbuffer_client_protocol_errors_total", "protocol=proxy", "reason=malformed")
+	ab.AwaitMetric(50, "adbuffer_client_protocol_errors_total", "protocol=proxy", "reason=timeout")
 }
 
 func TestAPROXYHeaderOfAnyOtherPeerIsABadRequest(t *testing.T) {
