@@ -44,6 +44,36 @@ func TestNothingThatOperatorsRelyOnIsLost(t *testing.T) {
 	}
 }
 
+// Each metric has a use: the dashboard, a rule, the runbook or README names it.
+func TestEachMetricIsNamedForOperators(t *testing.T) {
+	t.Parallel()
+	named := make(map[string]bool)
+	for _, file := range []string{
+		"deploy/grafana/adbuffer.json", "deploy/prometheus/alerts.rules.yml", "deploy/prometheus/recording.rules.yml",
+		"deploy/prometheus/RUNBOOK.md", "README.md",
+	} {
+		text, err := os.ReadFile("../../../../" + file)
+		testsupport.NoError(t, err)
+		for _, name := range metricName.FindAllString(string(text), -1) {
+			named[name] = true
+			named[ofHistogram.ReplaceAllString(name, "")] = true
+		}
+	}
+	contract, err := os.ReadFile(contractFile)
+	testsupport.NoError(t, err)
+	lines := metricLine.FindAllStringSubmatch(string(contract), -1)
+	testsupport.AtLeast(t, len(lines), 50, "%d metrics are in the list")
+	for _, line := range lines {
+		testsupport.True(t, named[line[1]], "no dashboard, rule, runbook entry or README names %s: use it, or remove it", line[1])
+	}
+}
+
+var (
+	metricLine  = regexp.MustCompile(`(?m)^metric \w+ (adbuffer_\w+)\{`)
+	metricName  = regexp.MustCompile(`\badbuffer_[a-z0-9_]+`)
+	ofHistogram = regexp.MustCompile(`_(bucket|sum|count)$`)
+)
+
 // configKeys lists the keys of the JSON Schema, which a test of package config compares with the
 // types.
 func configKeys(t *testing.T) (keys []string) {
