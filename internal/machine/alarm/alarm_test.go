@@ -25,7 +25,7 @@ func TestItRingsAtTheEarliestMomentAndOnce(t *testing.T) {
 			}
 		}
 		mu.Lock()
-		for _, at := range []time.Duration{3, 7, 2} {
+		for _, at := range []time.Duration{3, 2, 7} {
 			a.Set(begun.Add(at * time.Second))
 		}
 		mu.Unlock()

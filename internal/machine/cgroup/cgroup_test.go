@@ -36,7 +36,7 @@ func TestWhatLinuxSaysOfTheCPU(t *testing.T) {
 			"proc/self/cgroup": "0::/../../far/away\n", "sys/fs/cgroup/cpu.stat": statV2, "sys/fs/cgroup/cpu.max": "50000 100000\n",
 		}, "1.5 true, 0 false, +Inf "},
 		"version 1 beside version 2": {map[string]string{
-			"proc/self/cgroup": "4:memory:/a\n2:cpuacct,cpu:/a/b\n0::/\n", "sys/fs/cgroup/cpu/a/b/cpu.stat": statV1, "proc/pressure/cpu": pressured,
+			"proc/self/cgroup": "4:memory:/c\n2:cpuacct,cpu:/a/b\n0::/\n", "sys/fs/cgroup/cpu/a/b/cpu.stat": statV1, "sys/fs/cgroup/cpu/c/cpu.stat": "throttled_time 1\n", "proc/pressure/cpu": pressured,
 			"sys/fs/cgroup/cpu/a/cpu.cfs_quota_us": "300000\n", "sys/fs/cgroup/cpu/a/cpu.cfs_period_us": "100000\n", "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n",
 		}, "2.5 true, 0.125 true, 3 /sys/fs/cgroup/cpu/a"},
 		"other text than expected": {map[string]string{

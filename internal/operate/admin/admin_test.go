@@ -264,7 +264,9 @@ func TestLogLevelIsChangedAndLogged(t *testing.T) {
 func TestReadyzNamesTheReason(t *testing.T) {
 	c := newConsole(t, loopback, func(o *Options) { o.Ready = func() error { return errors.New("draining") } })
 	testsupport.Equal(t, c.want(503, "GET", "/readyz", ""), "draining\n", "/readyz says %q")
-	c.want(200, "GET", "/healthz", "")
+	testsupport.Equal(t, c.want(200, "GET", "/healthz", ""), "alive\n", "/healthz says %q")
+	c = newConsole(t, loopback, nil)
+	testsupport.Equal(t, c.want(200, "GET", "/readyz", ""), "ready\n", "/readyz says %q")
 }
 
 func TestCaptureHoldsItsParametersToTheirBounds(t *testing.T) {

@@ -142,3 +142,18 @@ func TestALimitOfTheServiceIsLoggedAtOnceAndThenOnceAMinute(t *testing.T) {
 		t.Errorf("the lines count %v, want %v", got, want)
 	}
 }
+
+func TestExplainSaysThatAllPlacesAreInUse(t *testing.T) {
+	versions := versionsOf(t, oneSSP(startSSP(t), "a", "pool: {max_conns: 1}"))
+	h, current := newHistories(zap.NewNop()), versions.Current()
+	place, err := current.Pools[0].Acquire(&exchange.Exchange{Context: t.Context(), Deadline: time.Now().Add(30 * time.Second)})
+	testsupport.NoError(t, err)
+	want := "all 1 places are in use, and 0 requests wait; see pool.max_conns and pool.max_pending"
+	if state := h.stateOf(current.Parts[0]); !slices.Contains(state, want) {
+		t.Errorf("the state is %q, want %q", state, want)
+	}
+	place.Release(new(exchange.Exchange))
+	if state := h.stateOf(current.Parts[0]); len(state) != 0 {
+		t.Errorf("after the release, the state is %q", state)
+	}
+}
