@@ -17,6 +17,7 @@ import (
 // Goroutines of the test take all cores. The lag that adbuffer measures makes it refuse the sheddable
 // route and not the critical one, and it says so. When the goroutines have ended, it serves both.
 func TestAnAdbufferWithoutCPURefusesAndSaysSo(t *testing.T) {
+	testsupport.Long(t)
 	s := setup{server: "overload: {enabled: false}", ssps: []string{at("a", sim(t, sspsim.Options{}))}, routes: []string{
 		"name: first, match: {path: /first}, priority: critical, ssps: [a]", "name: last, match: {path: /last}, priority: sheddable, ssps: [a]",
 	}}

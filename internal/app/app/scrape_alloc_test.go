@@ -12,6 +12,7 @@ import (
 
 // An SSP has 215 lines: the metric of each series, its labels and its message.
 func TestTheAllocationsOfAScrapeAreBounded(t *testing.T) {
+	testsupport.Long(t)
 	one, many := newOf(t, plain(1, false)), newOf(t, plain(51, false))
 	for _, accept := range []string{"text/plain;version=0.0.4", "application/openmetrics-text;version=1.0.0", protobuf} {
 		allocations := func(a *App) float64 {

@@ -64,6 +64,7 @@ func sideBySide(n int, f func(i int)) {
 
 // The median of the courses must keep the bound of each figure.
 func TestSizerInAllScenarios(t *testing.T) {
+	testsupport.Long(t)
 	rows := make([]string, len(scenarios))
 	sideBySide(len(scenarios), func(i int) {
 		s := scenarios[i]
@@ -89,6 +90,7 @@ func TestSizerInAllScenarios(t *testing.T) {
 
 // Without any of its rules, the sizer is worse in a scenario.
 func TestSizerNeedsEachRule(t *testing.T) {
+	testsupport.Long(t)
 	count := func(k Kind) func(w *world) float64 {
 		return func(w *world) (n float64) {
 			for _, d := range w.controller.(*bySizer).decisions {
@@ -166,6 +168,7 @@ func together(all []*world, length float64) {
 
 // Eight replicas grow against one SSP that is full. The verdict of each sees the growth of the others.
 func TestSizersOfReplicasDoNotGrowAgainstAFullSSP(t *testing.T) {
+	testsupport.Long(t)
 	const n, capacity = 8, 400
 	for seed := range uint64(*seeds) {
 		tr := traffic{rate: step(120, 350, 800), most: 800, speed: sharing(constant(capacity)), length: 600, start: places(350, serviceMean, 1), max: 1000}
