@@ -37,7 +37,7 @@ func (c *Conn) Body(r Request, f *header.RequestFields, limit int) *Body {
 // Discard reads and discards the rest of the body if it has at most most bytes, so that the
 // connection can be reused. It sends no 100 for it.
 func (b *Body) Discard(most int) {
-	if b.expects || max(b.left, int64(b.chunks.Left)) > int64(most) {
+	if b.expects || max(b.left, int64(b.chunks.DataLeft)) > int64(most) {
 		return
 	}
 	p := b.conn.server.getBuffer()
@@ -101,10 +101,10 @@ func (b *Body) readChunked(p []byte) (n int, err error) {
 		if n > 0 && c.early.empty() {
 			return n, nil // the next bytes may not have arrived
 		}
-		if b.chunks.Left > 0 {
-			m, err := b.readRaw(p[n:min(len(p), n+b.chunks.Left)])
+		if b.chunks.DataLeft > 0 {
+			m, err := b.readRaw(p[n:min(len(p), n+b.chunks.DataLeft)])
 			n += m
-			b.chunks.Left -= m
+			b.chunks.DataLeft -= m
 			if err != nil {
 				return n, err
 			}

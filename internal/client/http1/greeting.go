@@ -72,7 +72,7 @@ func (c *Conn) handshake() error {
 	s := c.server
 	c.greeting.turns = s.cpu.NewHandshake(cpushare.ClientHandshake, cpushare.PartyOf(c.Peer), nil)
 	err := c.tls.Handshake()
-	c.greeting.turns.Yield()
+	c.greeting.turns.Release()
 	c.greeting.turns = nil
 	c.holdHandshake(-c.greeting.held)
 	if err != nil {
@@ -117,7 +117,7 @@ func (s *tlsSocket) Read(b []byte) (int, error) {
 		return c.readSocket(b)
 	}
 	if !c.ReadAhead() {
-		turns.Yield()
+		turns.Release()
 	}
 	b, err := c.greeting.bytes.Room(b)
 	if err != nil {
@@ -163,7 +163,7 @@ func (c *Conn) holdHandshake(n int) {
 func (s *tlsSocket) Write(b []byte) (int, error) {
 	if c := s.client; c.greeting.turns != nil {
 		c.greeting.bytes.Wrote()
-		if c.greeting.turns.Yield() {
+		if c.greeting.turns.Release() {
 			c.unfinished.flight.Store(time.Now().UnixNano())
 		}
 	}

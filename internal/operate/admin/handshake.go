@@ -48,7 +48,7 @@ func (c *handshakeConn) Read(b []byte) (int, error) {
 	if c.turns == nil {
 		return c.Conn.Read(b)
 	}
-	c.turns.Yield()
+	c.turns.Release()
 	if !c.bytes.Replied { // what follows may be a request
 		var err error
 		if b, err = c.bytes.Room(b); err != nil {
@@ -66,7 +66,7 @@ func (c *handshakeConn) Read(b []byte) (int, error) {
 // Write implements net.Conn.
 func (c *handshakeConn) Write(b []byte) (int, error) {
 	if c.turns != nil {
-		c.turns.Yield()
+		c.turns.Release()
 		c.bytes.Wrote()
 	}
 	return c.Conn.Write(b)
@@ -75,7 +75,7 @@ func (c *handshakeConn) Write(b []byte) (int, error) {
 // end ends the handshake. The goroutine that serves the connection calls it.
 func (c *handshakeConn) end() {
 	if c.turns != nil {
-		c.turns.Yield()
+		c.turns.Release()
 		c.turns = nil
 	}
 }

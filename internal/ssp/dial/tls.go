@@ -73,11 +73,11 @@ func (d *Dialer) handshake(ctx context.Context, sock *socket.Conn, addr exchange
 	below := &tlsSocket{sock, turns}
 	conn := tls.Client(below, d.tls.config(addr, offer, &certRequested))
 	began := time.Now()
-	err := turns.Begin(began.Add(limit + lag.MostExtra))
+	err := turns.Acquire(began.Add(limit + lag.MostExtra))
 	if err == nil {
 		err = conn.HandshakeContext(limited)
 	}
-	turns.Yield()
+	turns.Release()
 	below.turns = nil
 	if err != nil {
 		if errors.Is(err, context.Canceled) || errors.Is(err, net.ErrClosed) {
@@ -107,7 +107,7 @@ func (s *tlsSocket) Read(b []byte) (int, error) {
 		return s.Conn.Read(b)
 	}
 	if !s.ReadAhead() {
-		s.turns.Yield()
+		s.turns.Release()
 	}
 	n, err := s.Conn.Read(b)
 	if err == nil {
@@ -119,7 +119,7 @@ func (s *tlsSocket) Read(b []byte) (int, error) {
 // Write implements net.Conn.
 func (s *tlsSocket) Write(b []byte) (int, error) {
 	if s.turns != nil {
-		s.turns.Yield()
+		s.turns.Release()
 	}
 	return s.Conn.Write(b)
 }

@@ -205,8 +205,8 @@ func (r *responseReader) readChunkLine(br *bufio.Reader) error {
 	switch {
 	case r.chunks.Ended():
 		r.phase = atEnd
-	case r.chunks.Left > 0:
-		r.phase, r.remaining, r.chunks.Left = inChunk, r.chunks.Left, 0
+	case r.chunks.DataLeft > 0:
+		r.phase, r.remaining, r.chunks.DataLeft = inChunk, r.chunks.DataLeft, 0
 	}
 	return nil
 }

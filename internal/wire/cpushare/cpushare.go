@@ -1,10 +1,10 @@
-// Package cpushare bounds the CPU of work that no client request asked for: TLS handshakes, scrapes
-// and the decoding of large bodies. Without a bound, a peer that provokes such work makes the requests
-// of all others wait, and the overload gate refuses them.
+// Package cpushare bounds the CPU of work that no client request asked for: TLS handshakes, scrapes and the decoding
+// of large bodies. Without a bound, a peer that provokes such work would make the requests of all clients wait, and
+// the overload gate would refuse them.
 //
-// The bound holds only while requests wait for CPU, which Share.Observe learns from package lag. At
-// other times the work may use all CPU that requests leave idle. Parties take turns, so that one party
-// does not keep the share from the others: see Party.
+// The bound holds only while requests wait for CPU, which Share.Observe learns from package lag. At other times such
+// work may use all CPU that requests leave idle. Parties take turns, so that no party takes the whole share: see
+// Party.
 package cpushare
 
 import (
@@ -29,8 +29,8 @@ const (
 	ClientHandshake Work = iota // a TLS handshake with a client
 	AdminHandshake              // a TLS handshake at the admin listener
 	SSPHandshake                // a TLS handshake with an SSP
-	Scrape                      // a text of /metrics
-	Decode                      // a large compressed body
+	Scrape                      // a response of /metrics
+	Decode                      // the decoding of a large compressed body
 
 	works
 )
@@ -40,11 +40,11 @@ var workNames = [works]string{"client_handshake", "admin_handshake", "ssp_handsh
 // String returns the name that metrics use.
 func (w Work) String() string { return workNames[w] }
 
-// exclusive reports whether work of this kind computes in a place, of which there is one for two
-// cores. Peers can begin any number of such works at once. Dials and scrapes have bounds of their own.
-func (w Work) exclusive() bool { return w != SSPHandshake && w != Scrape }
+// needsPlace reports whether work of this kind must hold a place while it computes. There is one place for two cores.
+// Peers can begin any number of such works at once, while dials and scrapes have limits of their own.
+func (w Work) needsPlace() bool { return w != SSPHandshake && w != Scrape }
 
-// Party is who causes work, as a hash. Each party has turns of its own.
+// Party identifies, as a hash, who causes work. The turns are shared fairly between parties.
 type Party uint64
 
 // PartyOf returns the party of a peer's address: all addresses of an IPv4 /24 or an IPv6 /48. An
@@ -63,58 +63,58 @@ func PartyNamed(name string) Party { return Party(maphash.String(seed, name)) }
 
 var seed = maphash.MakeSeed()
 
-// Costly returns the party that takes the turns for work of p that costs many times the usual work of
-// its kind. So cheap work of p does not wait behind it.
+// Costly returns a second party for p, whose work costs many times the usual work of its kind. Under it, the costly
+// work does not delay the cheap work of p.
 func (p Party) Costly() Party { return ^p }
 
-// key returns the key of p's turns for w.
+// key returns the key under which work of kind w waits for p's turn.
 func (p Party) key(w Work) uint64 { return uint64(p) + uint64(w)*0x9e3779b97f4a7c15 }
 
 const (
-	// burst is how much CPU the share saves while nothing uses it, in seconds.
+	// burst is the largest amount of unused CPU, in seconds, that the share saves up.
 	burst = 0.02
-	// maxCost bounds what one turn pays, in seconds. A turn is timed with the wall clock, and a machine
-	// may be suspended during a turn.
+	// maxCost bounds the cost of one turn, in seconds. A turn is timed with the wall clock, and the machine may be
+	// suspended during a turn.
 	maxCost = 0.1
 	// firstCost is the usual cost of a kind of work before its first turn, in seconds.
 	firstCost = 200e-6
-	// memory is of how many turns the usual cost is the mean.
-	memory = 8
-	// grows is by which factor the bound rises in a window in which requests do not wait for CPU: from
-	// a quarter of a core to a core in 0.7 s.
-	grows = 1.25
+	// costSamples is the number of turns over which the usual cost is averaged.
+	costSamples = 8
+	// allowedGrowth is the factor by which the bound rises after a window in which requests did not wait for CPU:
+	// from a quarter of a core to a core in 0.7 s.
+	allowedGrowth = 1.25
 )
 
-// Share is the share of the CPU. A nil Share bounds nothing. Make one with New. It is safe for
-// concurrent use.
+// Share bounds the CPU that all such work uses together. A nil Share bounds nothing. Shares are made by New, and are
+// safe for concurrent use.
 type Share struct {
 	cores float64
 	epoch time.Time
 
-	mu      sync.Mutex // guards the fields below
-	limit   float64    // cores that the work may always use
-	patient time.Duration
-	// allowed is how many cores the work may use now: limit <= allowed <= max(limit, cores). The work is
-	// unbounded if it is at its maximum.
-	allowed float64
-	tokens  float64 // CPU seconds that the work may use at once; below 0 the work waits
-	filled  time.Time
-	free    int     // places
-	window  float64 // CPU seconds since the last Observe
-	queues  fairqueue.Queues[*waiter]
-	timer   *time.Timer // calls serve when tokens are free; nil until the first wait for tokens
-	counts  [works]counts
+	mu     sync.Mutex // guards the fields below
+	limit  float64    // cores that the work may always use: server.background_cpu
+	maxLag time.Duration
+	// allowed is how many cores the work may use now: limit <= allowed <= maxAllowed(). At the maximum the work is
+	// unbounded.
+	allowed      float64
+	tokens       float64 // CPU seconds that the work may use at once; at 0 and below, the work waits
+	lastFill     time.Time
+	freePlaces   int     // places that no turn holds; see needsPlace
+	usedInWindow float64 // CPU seconds used since the last Observe
+	queues       fairqueue.Queues[*waiter]
+	timer        *time.Timer // calls serve when tokens are free; nil until the first wait for tokens
+	counts       [works]counts
 }
 
-// counts are the figures of a kind of work.
+// counts holds what is counted for one kind of work.
 type counts struct {
-	seconds  float64 // of CPU
-	usual    float64 // usual cost of a turn, in seconds
-	waiting  int
-	timeouts uint64
+	seconds   float64 // of CPU
+	usualCost float64 // mean cost of a turn, in seconds
+	waiting   int
+	timeouts  uint64
 }
 
-// waiter is a call that waits for its turn. Share.mu guards its fields until ready is closed.
+// waiter is a call of Acquire that waits for its turn. Share.mu guards its fields until ready is closed.
 type waiter struct {
 	fairqueue.Item[*waiter]
 
@@ -123,77 +123,76 @@ type waiter struct {
 }
 
 // New returns a share that is unbounded until requests wait for CPU. See Configure for its parameters.
-func New(limit float64, patient time.Duration) *Share {
+func New(limit float64, maxLag time.Duration) *Share {
 	procs := runtime.GOMAXPROCS(0)
-	s := &Share{cores: float64(procs), epoch: time.Now(), free: max(1, procs/2), tokens: burst}
-	s.filled = s.epoch
+	s := &Share{cores: float64(procs), epoch: time.Now(), freePlaces: max(1, procs/2), tokens: burst}
+	s.lastFill = s.epoch
 	for w := range s.counts {
-		s.counts[w].usual = firstCost
+		s.counts[w].usualCost = firstCost
 	}
-	s.Configure(limit, patient)
-	s.allowed = s.most()
+	s.Configure(limit, maxLag)
+	s.allowed = s.maxAllowed()
 	return s
 }
 
-// Configure sets how many cores the work may use in any case, and for how long requests may wait for
-// CPU without a bound on the work.
-func (s *Share) Configure(limit float64, patient time.Duration) {
+// Configure sets limit, the number of cores that the work may always use, and maxLag, the standing lag of requests
+// above which the work is bounded.
+func (s *Share) Configure(limit float64, maxLag time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.limit, s.patient = limit, patient
-	s.allowed = min(max(s.allowed, limit), s.most())
+	s.limit, s.maxLag = limit, maxLag
+	s.allowed = min(max(s.allowed, limit), s.maxAllowed())
 }
 
-func (s *Share) most() float64 { return max(s.limit, s.cores) }
+func (s *Share) maxAllowed() float64 { return max(s.limit, s.cores) }
 
-func (s *Share) unbounded() bool { return s.allowed >= s.most() }
+func (s *Share) unbounded() bool { return s.allowed >= s.maxAllowed() }
 
-// Observe sets the bound for the next window. least is the standing lag of the last window, and length
-// its length; see lag.Meter.OnWindow.
+// Observe sets the bound for the next window. minLag is the standing lag of the last window, and length the length of
+// that window; see lag.Meter.OnWindow.
 //
-// While requests wait, the bound falls to half of what the work has used, and at last to limit.
-// Otherwise it rises: work that uses only idle CPU makes no request wait.
-func (s *Share) Observe(least, length time.Duration) {
+// While requests wait, each window lowers the bound to half of what the work has used, down to limit. Otherwise the
+// bound rises, since work that uses only idle CPU makes no request wait.
+func (s *Share) Observe(minLag, length time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	s.fill(now)
-	used := s.window / length.Seconds()
-	s.window = 0
-	if least > s.patient {
+	used := s.usedInWindow / length.Seconds()
+	s.usedInWindow = 0
+	if minLag > s.maxLag {
 		s.allowed = max(s.limit, min(s.allowed, used)/2)
 	} else {
-		s.allowed = min(s.allowed*grows, s.most())
+		s.allowed = min(s.allowed*allowedGrowth, s.maxAllowed())
 	}
 	s.serve(now)
 }
 
-// fill adds the tokens of the time since the last call.
+// fill adds the tokens for the time since the last call.
 func (s *Share) fill(now time.Time) {
-	s.tokens = min(s.tokens+now.Sub(s.filled).Seconds()*s.allowed, burst)
-	s.filled = now
+	s.tokens = min(s.tokens+now.Sub(s.lastFill).Seconds()*s.allowed, burst)
+	s.lastFill = now
 }
 
-// Turn is the right to compute. Its zero value is the right of a nil Share.
+// Turn is the right to compute. The zero Turn is what a nil Share gives.
 type Turn struct {
 	share   *Share
-	began   time.Duration // since share.epoch
-	held    time.Duration // before began
-	advance float64       // tokens that were paid in advance
+	start   time.Duration // when the turn began, or its last pause ended; since share.epoch
+	held    time.Duration // time computed before start
+	advance float64       // tokens that start has paid in advance
 	payer   exchange.Payer
 	work    Work
 }
 
-// Acquire waits until it is p's turn, and returns os.ErrDeadlineExceeded if that takes until the
-// deadline. The caller must release the turn before it waits for a peer, and must not acquire another
-// turn before.
+// Acquire waits until it is p's turn. It returns os.ErrDeadlineExceeded if the deadline comes first. The caller must
+// release the turn before it waits for a peer, and before it acquires another turn.
 func (s *Share) Acquire(w Work, p Party, deadline time.Time) (Turn, error) {
 	return s.acquire(w, p, deadline, nil)
 }
 
-// acquire is Acquire that also ends, with net.ErrClosed, when gone is closed.
-func (s *Share) acquire(w Work, p Party, deadline time.Time, gone <-chan struct{}) (Turn, error) {
-	turn, waiting := s.begin(w, p)
+// acquire is Acquire, except that it returns net.ErrClosed when peerClosed is closed.
+func (s *Share) acquire(w Work, p Party, deadline time.Time, peerClosed <-chan struct{}) (Turn, error) {
+	turn, waiting := s.startOrQueue(w, p)
 	if waiting == nil {
 		return turn, nil
 	}
@@ -202,15 +201,15 @@ func (s *Share) acquire(w Work, p Party, deadline time.Time, gone <-chan struct{
 	select {
 	case <-waiting.ready:
 		return waiting.turn, nil
-	case <-gone:
-		return s.leave(w, waiting, net.ErrClosed)
+	case <-peerClosed:
+		return s.cancelWait(w, waiting, net.ErrClosed)
 	case <-timer.C:
-		return s.leave(w, waiting, os.ErrDeadlineExceeded)
+		return s.cancelWait(w, waiting, os.ErrDeadlineExceeded)
 	}
 }
 
-// begin returns a turn, or the waiter of a call that must wait.
-func (s *Share) begin(w Work, p Party) (Turn, *waiter) {
+// startOrQueue returns a turn if the work may start at once, and otherwise a waiter that it has queued.
+func (s *Share) startOrQueue(w Work, p Party) (Turn, *waiter) {
 	if s == nil {
 		return Turn{}, nil
 	}
@@ -218,7 +217,7 @@ func (s *Share) begin(w Work, p Party) (Turn, *waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fill(now)
-	if s.unbounded() && !w.exclusive() || s.queues.Active() == 0 && s.may(w) {
+	if s.unbounded() && !w.needsPlace() || s.queues.Active() == 0 && s.canStart(w) {
 		return s.start(w, s.queues.LendTo(key), now), nil
 	}
 	waiting := &waiter{ready: make(chan struct{}), turn: Turn{work: w}}
@@ -229,34 +228,34 @@ func (s *Share) begin(w Work, p Party) (Turn, *waiter) {
 	return Turn{}, waiting
 }
 
-// may reports whether work of this kind may begin now.
-func (s *Share) may(w Work) bool {
-	return (s.unbounded() || s.tokens > 0) && (s.free > 0 || !w.exclusive())
+// canStart reports whether work of this kind may start now, if no other work waits.
+func (s *Share) canStart(w Work) bool {
+	return (s.unbounded() || s.tokens > 0) && (s.freePlaces > 0 || !w.needsPlace())
 }
 
-// start begins a turn. The usual cost is paid in advance, so that works that begin at the same time do
-// not share the same tokens.
+// start begins a turn. The turn pays the usual cost in advance, so that works that start at the same time do not use
+// the same tokens.
 func (s *Share) start(w Work, payer exchange.Payer, now time.Time) Turn {
-	t := Turn{share: s, began: now.Sub(s.epoch), advance: s.counts[w].usual, payer: payer, work: w}
+	t := Turn{share: s, start: now.Sub(s.epoch), advance: s.counts[w].usualCost, payer: payer, work: w}
 	s.tokens -= t.advance
-	if w.exclusive() {
-		s.free--
+	if w.needsPlace() {
+		s.freePlaces--
 	}
 	return t
 }
 
-// serve gives turns to those that wait, as far as places and tokens are free.
+// serve gives turns to waiting calls, as far as places and tokens are free.
 func (s *Share) serve(now time.Time) {
 	for first := s.queues.First(); first != nil; first = s.queues.First() {
-		one := first.Value
-		w := one.turn.work
-		if !s.may(w) {
+		waiting := first.Value
+		w := waiting.turn.work
+		if !s.canStart(w) {
 			break
 		}
 		s.queues.Remove(first)
 		s.counts[w].waiting--
-		one.turn = s.start(w, s.queues.Lend(first), now)
-		close(one.ready)
+		waiting.turn = s.start(w, s.queues.Lend(first), now)
+		close(waiting.ready)
 	}
 	if s.queues.Active() == 0 || s.unbounded() || s.tokens > 0 {
 		return
@@ -278,8 +277,8 @@ func (s *Share) refilled() {
 	s.serve(now)
 }
 
-// leave ends the wait of a call with err, unless its turn has come meanwhile.
-func (s *Share) leave(w Work, waiting *waiter, err error) (Turn, error) {
+// cancelWait ends the wait of a call with err. If the turn has come meanwhile, it returns the turn instead.
+func (s *Share) cancelWait(w Work, waiting *waiter, err error) (Turn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
@@ -292,39 +291,39 @@ func (s *Share) leave(w Work, waiting *waiter, err error) (Turn, error) {
 	if err != net.ErrClosed { //nolint:errorlint // it is the error of acquire
 		s.counts[w].timeouts++
 	}
-	s.serve(time.Now()) // the next one in turn may need less
+	s.serve(time.Now()) // the call that is next now may need no place
 	return Turn{}, err
 }
 
-// Pause lets requests that are ready run. The time of the pause costs nothing.
+// Pause lets requests that are ready run. The turn does not pay for the pause.
 func (t *Turn) Pause() {
 	if t.share == nil {
 		time.Sleep(time.Microsecond)
 		return
 	}
-	t.held += time.Since(t.share.epoch) - t.began
+	t.held += time.Since(t.share.epoch) - t.start
 	time.Sleep(time.Microsecond)
-	t.began = time.Since(t.share.epoch)
+	t.start = time.Since(t.share.epoch)
 }
 
-// Release ends the turn, and pays for it. A second Release has no effect.
+// Release ends the turn, and pays for the time it took. A second Release has no effect.
 func (t *Turn) Release() {
 	s := t.share
 	if s == nil {
 		return
 	}
 	now := time.Now()
-	held := t.held + now.Sub(s.epoch) - t.began
+	held := t.held + now.Sub(s.epoch) - t.start
 	cost := min(held.Seconds(), maxCost)
 	s.mu.Lock()
 	s.fill(now)
 	s.tokens = max(s.tokens+t.advance-cost, -maxCost)
-	s.window += cost
+	s.usedInWindow += cost
 	n := &s.counts[t.work]
 	n.seconds += cost
-	n.usual += (cost - n.usual) / memory
-	if t.work.exclusive() {
-		s.free++
+	n.usualCost += (cost - n.usualCost) / costSamples
+	if t.work.needsPlace() {
+		s.freePlaces++
 	}
 	s.queues.Return(t.payer, time.Duration(cost*1e9))
 	s.serve(now)

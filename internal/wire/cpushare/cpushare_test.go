@@ -23,8 +23,8 @@ const msec = time.Millisecond
 // may wait for CPU for 2 ms.
 func newShare() *Share {
 	s := New(0.25, 2*msec)
-	s.cores, s.free = 4, 2
-	s.allowed = s.most()
+	s.cores, s.freePlaces = 4, 2
+	s.allowed = s.maxAllowed()
 	return s
 }
 
@@ -86,7 +86,7 @@ func TestWorkGetsAQuarterOfACoreWhileRequestsWaitAndAllThatIsIdleOtherwise(t *te
 		testsupport.Between(t, used(2*msec, 10*time.Second), 19.9, 20.001, "2 s later the works used %v s in 10 s, want 20")
 		stop.Store(true)
 		all.Wait()
-		testsupport.Equal(t, s.free, 2, "%d places are free in the end")
+		testsupport.Equal(t, s.freePlaces, 2, "%d places are free in the end")
 	})
 }
 
@@ -208,11 +208,11 @@ func TestSharesLoseNoPlaceAndNoWaiter(t *testing.T) {
 						if errors.Is(err, os.ErrDeadlineExceeded) {
 							continue
 						}
-						if w.exclusive() {
+						if w.needsPlace() {
 							testsupport.AtMost(t, computing.Add(1), 2, "%d works compute at once, want at most 2")
 						}
 						time.Sleep(time.Duration(r.IntN(5000)) * time.Microsecond)
-						if w.exclusive() {
+						if w.needsPlace() {
 							computing.Add(-1)
 						}
 						turn.Release()
@@ -231,7 +231,7 @@ func TestSharesLoseNoPlaceAndNoWaiter(t *testing.T) {
 				}
 				break
 			}
-			testsupport.Equal(t, s.free, 2, "%d places are free in the end")
+			testsupport.Equal(t, s.freePlaces, 2, "%d places are free in the end")
 			for w, n := range s.counts {
 				testsupport.Equal(t, n.waiting, 0, "%[3]v: %[1]d works wait in the end", Work(w))
 			}

@@ -5,72 +5,71 @@ import (
 	"time"
 )
 
-// Handshake takes the turns of a TLS handshake with a peer. It holds a turn from the arrival of a
-// record until the handshake waits for the peer again, writes, or ends. So no handshake waits for
-// another peer. One goroutine at a time may use it.
+// Handshake acquires turns for a TLS handshake with a peer. It holds a turn from the arrival of a record until the
+// handshake waits for the peer again, writes, or ends. So no turn is held while a peer is waited for. One goroutine
+// at a time may use a Handshake.
 type Handshake struct {
-	// Waited is for how long the handshake has waited for turns.
+	// Waited is the total time for which the handshake has waited for turns.
 	Waited time.Duration
 
-	share   *Share
-	work    Work
-	party   Party
-	gone    <-chan struct{}
-	records records
-	turn    Turn
-	// computing means that the handshake holds turn.
-	computing bool
+	share      *Share
+	work       Work
+	party      Party
+	peerClosed <-chan struct{}
+	records    records
+	turn       Turn
+	// holdsTurn means that turn is valid, and not yet released.
+	holdsTurn bool
 }
 
-// NewHandshake returns a handshake with a peer of p. When gone is closed, the handshake waits for no
-// turn any more; nil for never.
-func (s *Share) NewHandshake(w Work, p Party, gone <-chan struct{}) *Handshake {
-	return &Handshake{share: s, work: w, party: p, gone: gone}
+// NewHandshake returns a handshake with a peer of party p. When peerClosed is closed, the handshake stops waiting for
+// a turn; peerClosed may be nil.
+func (s *Share) NewHandshake(w Work, p Party, peerClosed <-chan struct{}) *Handshake {
+	return &Handshake{share: s, work: w, party: p, peerClosed: peerClosed}
 }
 
-// Arrived is called with all bytes that the handshake reads. If they complete a record, it calls
-// Begin.
+// Arrived must be called with all bytes that the handshake reads. If they complete a record, it calls Acquire.
 func (h *Handshake) Arrived(b []byte, deadline time.Time) error {
 	if !h.records.add(b) {
 		return nil
 	}
-	return h.Begin(deadline)
+	return h.Acquire(deadline)
 }
 
-// Begin acquires a turn, as Share.Acquire does, unless the handshake holds one. If the peer has gone,
-// it returns net.ErrClosed.
-func (h *Handshake) Begin(deadline time.Time) error {
-	if h.computing || h.share == nil {
-		h.computing = true
+// Acquire acquires a turn, as Share.Acquire does, unless the handshake holds a turn already. It returns net.ErrClosed
+// if peerClosed is closed.
+func (h *Handshake) Acquire(deadline time.Time) error {
+	if h.holdsTurn || h.share == nil {
+		h.holdsTurn = true
 		return nil
 	}
 	party := h.party
 	if h.records.hello.costly {
 		party = party.Costly()
 	}
-	began := time.Now()
+	start := time.Now()
 	var err error
-	h.turn, err = h.share.acquire(h.work, party, deadline, h.gone)
-	h.Waited += time.Since(began)
-	h.computing = err == nil
+	h.turn, err = h.share.acquire(h.work, party, deadline, h.peerClosed)
+	h.Waited += time.Since(start)
+	h.holdsTurn = err == nil
 	return err
 }
 
-// Yield releases the turn, and reports whether one was held.
-func (h *Handshake) Yield() (held bool) {
-	held = h.computing
-	h.computing = false
+// Release releases the turn. It reports whether a turn was held.
+func (h *Handshake) Release() (held bool) {
+	held = h.holdsTurn
+	h.holdsTurn = false
 	h.turn.Release()
 	return held
 }
 
-// records finds the ClientHellos in the bytes of a client.
+// records splits the bytes of a client into TLS records, and passes handshake records to hello.
 type records struct {
-	header uint64 // the last bytes of a record's header that has not arrived whole
-	known  int    // bytes of the header that have arrived
-	left   int    // bytes of the current record that have not arrived
-	kind   byte   // of the current record
-	hello  clientHello
+	header      uint64 // the bytes of the current record's header that have arrived
+	headerBytes int    // how many bytes of that header have arrived
+	recordLeft  int    // how many bytes of the current record have not arrived
+	kind        byte   // type of the current record
+	hello       clientHello
 }
 
 const (
@@ -78,51 +77,51 @@ const (
 	handshakeRecord = 22
 )
 
-// add reports whether a record ends in b.
+// add scans the next bytes, and reports whether a record ends in them.
 func (r *records) add(b []byte) (complete bool) {
 	for len(b) > 0 {
-		if r.known < recordHeader {
+		if r.headerBytes < recordHeader {
 			r.header = r.header<<8 | uint64(b[0])
-			r.known++
+			r.headerBytes++
 			b = b[1:]
-			if r.known == recordHeader {
-				r.kind, r.left = byte(r.header>>32), int(r.header&0xffff)
+			if r.headerBytes == recordHeader {
+				r.kind, r.recordLeft = byte(r.header>>32), int(r.header&0xffff)
 			}
 		}
-		n := min(len(b), r.left)
-		if r.known == recordHeader && r.kind == handshakeRecord {
+		n := min(len(b), r.recordLeft)
+		if r.headerBytes == recordHeader && r.kind == handshakeRecord {
 			r.hello.add(b[:n])
 		}
 		b = b[n:]
-		r.left -= n
-		if r.known == recordHeader && r.left == 0 {
-			r.known, complete = 0, true
+		r.recordLeft -= n
+		if r.headerBytes == recordHeader && r.recordLeft == 0 {
+			r.headerBytes, complete = 0, true
 		}
 	}
 	return complete
 }
 
-// clientHello scans handshake messages for the ClientHello (RFC 8446, section 4.1.2), byte by byte. It
-// holds no bytes, and checks nothing: crypto/tls refuses what is malformed.
+// clientHello scans handshake messages, byte by byte, for a ClientHello whose key exchange is costly. It keeps no
+// bytes, and checks no syntax: crypto/tls refuses malformed messages. RFC 8446, section 4.1.2.
 type clientHello struct {
-	costly bool // the key exchange that the last ClientHello asks for takes far more CPU than usual
+	costly bool // the key exchange of the last ClientHello takes far more CPU than usual
 
-	next   part
-	number uint32 // the bytes of next that have arrived
-	want   int    // bytes of next that have not arrived; 0 = none of a message has arrived
-	skip   int    // bytes before next
-	left   int    // bytes of the message
-	list   int    // bytes of the extension's list
-	groups groupSet
-	shares groupSet
+	next        part
+	value       uint32 // the bytes of part next that have arrived, as a number
+	partLeft    int    // how many bytes of part next have not arrived; 0 = no byte of the message has arrived
+	toSkip      int    // how many bytes to skip before part next
+	messageLeft int    // how many bytes of the message have not arrived
+	listLeft    int    // how many bytes of the current list have not arrived
+	groups      groupSet
+	shares      groupSet
 }
 
-// part is a part of a message that clientHello reads.
+// part is a part of a handshake message that clientHello reads.
 type part uint8
 
 const (
 	messageHeader part = iota // type and length
-	sessionID                 // its length, as with the next three
+	sessionID                 // the length only, as of the next three parts
 	cipherSuites
 	compressionMethods
 	extensions
@@ -131,7 +130,7 @@ const (
 	group
 	shareList // length
 	share     // group and length
-	noHello   // another message
+	noHello   // the rest of a message that is ignored
 )
 
 var partSizes = [...]int{messageHeader: 4, sessionID: 1, cipherSuites: 2, compressionMethods: 1, extensions: 2, extension: 4, groupList: 2, group: 2, shareList: 2, share: 4, noHello: 1}
@@ -147,63 +146,63 @@ const (
 func (h *clientHello) add(b []byte) {
 	for len(b) > 0 {
 		if h.next == messageHeader {
-			if h.want == 0 {
-				h.want = partSizes[messageHeader]
+			if h.partLeft == 0 {
+				h.partLeft = partSizes[messageHeader]
 			}
-			h.number = h.number<<8 | uint32(b[0])
+			h.value = h.value<<8 | uint32(b[0])
 			b = b[1:]
-			if h.want--; h.want == 0 {
-				h.begin(byte(h.number>>24), int(h.number&0xffffff))
+			if h.partLeft--; h.partLeft == 0 {
+				h.beginMessage(byte(h.value>>24), int(h.value&0xffffff))
 			}
 			continue
 		}
-		n := min(len(b), h.left)
+		n := min(len(b), h.messageLeft)
 		h.scan(b[:n])
 		b = b[n:]
-		if h.left -= n; h.left == 0 {
-			h.end()
+		if h.messageLeft -= n; h.messageLeft == 0 {
+			h.endMessage()
 		}
 	}
 }
 
-// begin begins a message.
-func (h *clientHello) begin(kind byte, length int) {
-	*h = clientHello{costly: h.costly, left: length}
-	h.read(0, noHello)
+// beginMessage begins a message of this type and length.
+func (h *clientHello) beginMessage(kind byte, length int) {
+	*h = clientHello{costly: h.costly, messageLeft: length}
+	h.expect(0, noHello)
 	if kind == clientHelloMessage {
-		h.read(versionAndRandom, sessionID)
+		h.expect(versionAndRandom, sessionID)
 	}
 	if length == 0 {
-		h.end()
+		h.endMessage()
 	}
 }
 
-// end ends a message.
-func (h *clientHello) end() {
+// endMessage ends a message. If it was a ClientHello, endMessage sets costly.
+func (h *clientHello) endMessage() {
 	if h.next != noHello {
 		h.costly = h.groups.chosen(h.shares)&costlyGroups != 0 || (h.groups&^hybridGroups).chosen(0)&costlyGroups != 0
 	}
 	*h = clientHello{costly: h.costly}
 }
 
-// read makes p the next part, behind skip bytes.
-func (h *clientHello) read(skip int, p part) {
-	h.skip, h.next, h.number, h.want = skip, p, 0, partSizes[p]
+// expect makes p the next part, after skip bytes.
+func (h *clientHello) expect(skip int, p part) {
+	h.toSkip, h.next, h.value, h.partLeft = skip, p, 0, partSizes[p]
 }
 
 // scan scans bytes of one message.
 func (h *clientHello) scan(b []byte) {
 	for len(b) > 0 && h.next != noHello {
-		if h.skip > 0 {
-			n := min(len(b), h.skip)
+		if h.toSkip > 0 {
+			n := min(len(b), h.toSkip)
 			b = b[n:]
-			h.skip -= n
+			h.toSkip -= n
 			continue
 		}
-		h.number = h.number<<8 | uint32(b[0])
+		h.value = h.value<<8 | uint32(b[0])
 		b = b[1:]
-		if h.want--; h.want == 0 {
-			h.step(int(h.number))
+		if h.partLeft--; h.partLeft == 0 {
+			h.step(int(h.value))
 		}
 	}
 }
@@ -212,58 +211,59 @@ func (h *clientHello) scan(b []byte) {
 func (h *clientHello) step(n int) {
 	switch h.next {
 	case sessionID:
-		h.read(n, cipherSuites)
+		h.expect(n, cipherSuites)
 	case cipherSuites:
-		h.read(n, compressionMethods)
+		h.expect(n, compressionMethods)
 	case compressionMethods:
-		h.read(n, extensions)
+		h.expect(n, extensions)
 	case extensions:
-		h.read(0, extension)
+		h.expect(0, extension)
 	case extension:
 		switch kind, length := n>>16, n&0xffff; {
 		case kind == supportedGroups && length >= 2:
-			h.read(0, groupList)
+			h.expect(0, groupList)
 		case kind == keyShare && length >= 2:
-			h.read(0, shareList)
+			h.expect(0, shareList)
 		default:
-			h.read(length, extension)
+			h.expect(length, extension)
 		}
 	case groupList:
-		h.list = n
-		h.readList(0, group)
+		h.listLeft = n
+		h.expectMember(0, group)
 	case group:
 		h.groups |= setOf(n)
-		h.list -= 2
-		h.readList(0, group)
+		h.listLeft -= 2
+		h.expectMember(0, group)
 	case shareList:
-		h.list = n
-		h.readList(0, share)
+		h.listLeft = n
+		h.expectMember(0, share)
 	case share:
 		h.shares |= setOf(n >> 16)
-		h.list -= 4 + n&0xffff
-		h.readList(n&0xffff, share)
+		h.listLeft -= 4 + n&0xffff
+		h.expectMember(n&0xffff, share)
 	}
 }
 
-// readList makes p, a member of the current list, the next part, or what follows the list.
-func (h *clientHello) readList(skip int, p part) {
-	if h.list >= partSizes[p] {
-		h.read(skip, p)
+// expectMember makes p, a member of the current list, the next part after skip bytes. At the end of the list the next
+// part is an extension.
+func (h *clientHello) expectMember(skip int, p part) {
+	if h.listLeft >= partSizes[p] {
+		h.expect(skip, p)
 	} else {
-		h.read(skip+max(h.list, 0), extension)
+		h.expect(skip+max(h.listLeft, 0), extension)
 	}
 }
 
 // groupSet is a set of the groups that crypto/tls has: bit i is knownGroups[i].
 type groupSet uint16
 
-// knownGroups are in the order in which crypto/tls prefers them.
+// knownGroups lists the groups of crypto/tls in its order of preference.
 var knownGroups = [...]tls.CurveID{tls.X25519MLKEM768, tls.SecP256r1MLKEM768, tls.SecP384r1MLKEM1024, tls.X25519, tls.CurveP256, tls.CurveP384, tls.CurveP521}
 
 const (
 	hybridGroups groupSet = 0b0000111
-	// costlyGroups are those of P-384 and P-521. Their key exchange takes 10 to 30 times as much CPU as
-	// that of the other groups.
+	// costlyGroups are the groups on P-384 and P-521. Their key exchange takes 10 to 30 times as much CPU as that of
+	// other groups.
 	costlyGroups groupSet = 0b1100100
 )
 
@@ -276,9 +276,9 @@ func setOf(id int) groupSet {
 	return 0
 }
 
-// chosen returns the group of s that crypto/tls chooses for TLS 1.3: a hybrid group if the client
-// supports one, and of those or of the others the first for which the client has sent a share, else the
-// first.
+// chosen returns the group that crypto/tls chooses for TLS 1.3, if s holds the groups that the client supports, and
+// shares those for which it has sent a key share. A hybrid group is preferred to other groups, then a group with a
+// key share, then the first group of knownGroups.
 func (s groupSet) chosen(shares groupSet) groupSet {
 	if s&hybridGroups != 0 {
 		s &= hybridGroups

@@ -1,14 +1,14 @@
-// Package fairqueue decides which waiting request gets the next place, so that no key of requests
-// keeps the places from the other keys.
+// Package fairqueue decides which waiting request gets the next place, so that the requests of one key do not take
+// the places of all other keys.
 //
-// It is start-time fair queueing (Goyal, Vin and Cheng, 1996) over 64 queues. A request costs the
-// time for which it holds its place. The queue that has paid least comes next. A key goes to the
-// shortest of its 8 queues (shuffle sharding): a key that fills all of its queues leaves most of
-// another key's queues alone. When too many requests wait, the key of most of them loses one, however
-// they spread over its queues (crowd.go). Memory is that of the requests that wait, and a constant.
+// It is start-time fair queueing (Goyal, Vin and Cheng, 1996) over 64 queues. A request costs the time for which it
+// holds its place. The next place goes to the queue that has paid least. Each key has 8 of the queues (shuffle
+// sharding), and its requests go to the shortest of them, so a key that fills all of its queues leaves most queues of
+// another key alone. When too many requests wait, the key with most waiting requests loses one of them, however they
+// are spread over its queues (keyheap.go). Memory grows only with the number of waiting requests.
 //
-// A queue pays the usual cost of its requests in advance, when it gets a place. The real cost
-// replaces that when the place is free again.
+// A queue pays the usual cost of its requests in advance, when one of its requests gets a place. The real cost
+// replaces the payment when the request gives the place back.
 package fairqueue
 
 import (
@@ -20,144 +20,144 @@ import (
 )
 
 const (
-	// Count is how many queues there are: as many as the set Queues.active holds.
+	// Count is the number of queues: the number of bits of Queues.active.
 	Count = 64
-	// hand is how many of them a key has.
-	hand = 8
-	// forgetAfter is how long no request may wait before the queues forget what they have paid.
+	// queuesPerKey is how many of the queues a key has.
+	queuesPerKey = 8
+	// forgetAfter is the time without waiting requests after which the queues forget what they have paid.
 	forgetAfter = time.Second
-	// leastCost is the least cost of a request in seconds, so that each request moves the turn on.
-	leastCost = 1e-6
-	// memory is of how many requests the usual cost is the mean.
-	memory = 8
+	// minCost is the minimum cost of a request in seconds, so that each request pays something and the turn moves on.
+	minCost = 1e-6
+	// costSamples is the number of requests over which the usual cost is averaged.
+	costSamples = 8
 )
 
-// Queues holds the requests that wait, and what their queues have paid. The zero value is empty. It
-// is not safe for concurrent use.
+// Queues holds the waiting requests, and what their queues have paid. The zero value is empty. It is not safe for
+// concurrent use.
 type Queues[T any] struct {
-	// paid is the virtual time of each queue: the place-seconds that it has paid for. A queue that
-	// was empty begins again at now, so that nothing is saved for it.
-	paid   [Count]float64
-	queues [Count]queue[T]
-	active uint64  // the set of queues in which requests wait
-	now    float64 // virtual time: what the queue of the latest turn had paid before
-	cost   float64 // usual cost of all requests, in seconds
-	pushed time.Time
-	count  uint64 // requests since the zero value
-	crowd  crowd[T]
+	// paid holds the virtual time of each queue: the place-seconds that the queue has paid for. A queue that was
+	// empty starts again at virtualTime, so that it does not profit from the time in which it was empty.
+	paid        [Count]float64
+	queues      [Count]queue[T]
+	active      uint64  // the set of queues in which requests wait
+	virtualTime float64 // what the queue of the latest turn had paid before that turn
+	usualCost   float64 // mean cost of all requests, in seconds
+	lastPush    time.Time
+	pushes      uint64 // number of calls of Push
+	byKey       keyHeap[T]
 }
 
 type queue[T any] struct {
-	first, last *Item[T]
-	waiting     int
-	places      int     // for which it has paid in advance
-	advance     float64 // sum of these payments
-	cost        float64 // usual cost of its requests, in seconds; 0 = unknown
+	first, last   *Item[T]
+	waiting       int
+	placesHeld    int     // places of its requests, for which it has paid in advance
+	paidInAdvance float64 // sum of the payments for these places
+	usualCost     float64 // mean cost of its requests, in seconds; 0 = unknown
 }
 
-// Item is a request. Its zero value, with a Value, does not wait.
+// Item is a request that can wait in Queues. A new Item has a Value, and zero values otherwise.
 type Item[T any] struct {
 	Value T
 
 	prev, next *Item[T]
-	n          uint64         // its number
-	queue      exchange.Payer // chosen by Push; 0 = none
+	number     uint64         // the value of Queues.pushes at Push; newer requests have higher numbers
+	queue      exchange.Payer // the queue that Push chose; 0 = none
 	waiting    bool
-	ofKey      member[T]
+	links      keyLinks[T]
 }
 
-// Push adds it at the end of the shortest queue of key.
-func (q *Queues[T]) Push(it *Item[T], key uint64, now time.Time) {
-	if q.active == 0 && now.Sub(q.pushed) > forgetAfter {
-		q.forget()
+// Push adds item to the end of key's shortest queue.
+func (q *Queues[T]) Push(item *Item[T], key uint64, now time.Time) {
+	if q.active == 0 && now.Sub(q.lastPush) > forgetAfter {
+		q.forgetPaid()
 	}
-	q.pushed = now
-	q.count++
+	q.lastPush = now
+	q.pushes++
 	i := q.shortest(key)
-	it.n, it.queue, it.waiting = q.count, exchange.Payer(i+1), true
+	item.number, item.queue, item.waiting = q.pushes, exchange.Payer(i+1), true
 	s := &q.queues[i]
 	if s.waiting == 0 {
 		q.active |= 1 << i
-		q.paid[i] = max(q.paid[i], q.now)
-		s.first = it
+		q.paid[i] = max(q.paid[i], q.virtualTime)
+		s.first = item
 	} else {
-		it.prev, s.last.next = s.last, it
+		item.prev, s.last.next = s.last, item
 	}
-	s.last = it
+	s.last = item
 	s.waiting++
-	q.crowd.add(it, key)
+	q.byKey.add(item, key)
 }
 
-// forget makes all queues equal, except for the places that they hold. No request waits.
-func (q *Queues[T]) forget() {
-	q.now, q.crowd = 0, crowd[T]{}
+// forgetPaid makes all queues equal, except for payments in advance. It must be called while no request waits.
+func (q *Queues[T]) forgetPaid() {
+	q.virtualTime, q.byKey = 0, keyHeap[T]{}
 	for i := range q.queues {
-		q.paid[i] = q.queues[i].advance
+		q.paid[i] = q.queues[i].paidInAdvance
 	}
 }
 
-// deck holds all queues.
-var deck = func() (d [Count]uint8) {
+// allQueues holds the indices of all queues.
+var allQueues = func() (d [Count]uint8) {
 	for i := range d {
 		d[i] = uint8(i)
 	}
 	return d
 }()
 
-// shortest returns the queue of key in which a new request would get its place first. It deals the
-// key's queues from a deck: different keys rarely have more than a few queues in common.
+// shortest returns the queue of key in which a new request would be served first. It draws the key's queues at
+// random, seeded by key, so different keys rarely have more than a few queues in common.
 func (q *Queues[T]) shortest(key uint64) int {
-	cards := deck
-	best, least := 0, math.Inf(1)
-	for i := range hand {
-		left := uint64(Count - i)
-		j := i + int(key%left)
-		key /= left
-		card := int(cards[j])
-		cards[j] = cards[i]
-		s := &q.queues[card]
-		if at := max(q.paid[card], q.now) + float64(s.waiting)*q.usual(s); at < least {
-			best, least = card, at
+	undealt := allQueues
+	best, lowest := 0, math.Inf(1)
+	for i := range queuesPerKey {
+		remaining := uint64(Count - i)
+		j := i + int(key%remaining)
+		key /= remaining
+		queue := int(undealt[j])
+		undealt[j] = undealt[i]
+		s := &q.queues[queue]
+		if finish := max(q.paid[queue], q.virtualTime) + float64(s.waiting)*q.usualCostOf(s); finish < lowest {
+			best, lowest = queue, finish
 		}
 	}
 	return best
 }
 
-// usual returns the usual cost of the requests of s.
-func (q *Queues[T]) usual(s *queue[T]) float64 {
-	if s.cost > 0 {
-		return s.cost
+// usualCostOf returns the mean cost of the requests of s, or of all requests while s has none.
+func (q *Queues[T]) usualCostOf(s *queue[T]) float64 {
+	if s.usualCost > 0 {
+		return s.usualCost
 	}
-	return max(q.cost, leastCost)
+	return max(q.usualCost, minCost)
 }
 
-// Remove removes it if it waits. A request that gets a place is removed before Lend.
-func (q *Queues[T]) Remove(it *Item[T]) {
-	if !it.waiting {
+// Remove removes item if it waits. A request that gets a place must be removed before Lend.
+func (q *Queues[T]) Remove(item *Item[T]) {
+	if !item.waiting {
 		return
 	}
-	i := it.queue - 1
+	i := item.queue - 1
 	s := &q.queues[i]
-	if it.prev == nil {
-		s.first = it.next
+	if item.prev == nil {
+		s.first = item.next
 	} else {
-		it.prev.next = it.next
+		item.prev.next = item.next
 	}
-	if it.next == nil {
-		s.last = it.prev
+	if item.next == nil {
+		s.last = item.prev
 	} else {
-		it.next.prev = it.prev
+		item.next.prev = item.prev
 	}
-	it.prev, it.next, it.waiting = nil, nil, false
-	q.crowd.remove(it)
+	item.prev, item.next, item.waiting = nil, nil, false
+	q.byKey.remove(item)
 	s.waiting--
 	if s.waiting == 0 {
 		q.active &^= 1 << i
 	}
 }
 
-// next returns the queue whose turn it is, and what it has paid; +Inf if no request waits.
-func (q *Queues[T]) next() (i int, paid float64) {
+// nextQueue returns the queue whose turn it is, and what that queue has paid. If no request waits, paid is +Inf.
+func (q *Queues[T]) nextQueue() (i int, paid float64) {
 	paid = math.Inf(1)
 	for set := q.active; set != 0; set &= set - 1 {
 		if at := bits.TrailingZeros64(set); q.paid[at] < paid {
@@ -169,66 +169,66 @@ func (q *Queues[T]) next() (i int, paid float64) {
 
 // First returns the request whose turn it is, or nil if none waits.
 func (q *Queues[T]) First() *Item[T] {
-	i, _ := q.next()
+	i, _ := q.nextQueue()
 	return q.queues[i].first
 }
 
-// NewestOfLargest returns the newest request of the key of which most requests wait, or nil if none waits. Of up to
-// 64 keys with equally many it takes the one whose queue has paid most.
-func (q *Queues[T]) NewestOfLargest() *Item[T] { return q.crowd.largest(&q.paid) }
+// NewestOfLargest returns the newest request of the key with most waiting requests, or nil if no request waits. Of up
+// to 64 keys with equally many requests, it chooses the key whose queue has paid most.
+func (q *Queues[T]) NewestOfLargest() *Item[T] { return q.byKey.largest(&q.paid) }
 
-// Lend pays in advance for the place of it, which Remove has just removed. Return takes the result.
-func (q *Queues[T]) Lend(it *Item[T]) exchange.Payer { return q.lend(int(it.queue) - 1) }
+// Lend pays in advance for the place of item, which Remove has just removed. The result must be given to Return.
+func (q *Queues[T]) Lend(item *Item[T]) exchange.Payer { return q.lend(int(item.queue) - 1) }
 
-// LendTo is Lend for a request of key that did not wait here. Its shortest queue pays.
+// LendTo is Lend for a request of key that did not wait in q. The shortest queue of key pays.
 func (q *Queues[T]) LendTo(key uint64) exchange.Payer {
 	i := q.shortest(key)
-	q.paid[i] = max(q.paid[i], q.now)
+	q.paid[i] = max(q.paid[i], q.virtualTime)
 	return q.lend(i)
 }
 
 func (q *Queues[T]) lend(i int) exchange.Payer {
-	_, least := q.next() // the request may get its place out of turn
-	q.now = max(q.now, min(q.paid[i], least))
+	_, lowest := q.nextQueue() // the lowest payment; the request may have got its place out of turn
+	q.virtualTime = max(q.virtualTime, min(q.paid[i], lowest))
 	s := &q.queues[i]
-	cost := q.usual(s)
+	cost := q.usualCostOf(s)
 	q.paid[i] += cost
-	s.advance += cost
-	s.places++
+	s.paidInAdvance += cost
+	s.placesHeld++
 	return exchange.Payer(i + 1)
 }
 
-// Return replaces the payment in advance by the real cost. A negative held says that the place was not
-// used, and costs nothing. The zero Payer has no effect.
-func (q *Queues[T]) Return(by exchange.Payer, held time.Duration) {
-	if by == 0 || q.queues[by-1].places == 0 { // the place was lent by a queue before this one
+// Return replaces payer's payment in advance by the real cost: held is how long the request held its place. A
+// negative held means that the place was not used, which costs nothing. The zero Payer has no effect.
+func (q *Queues[T]) Return(payer exchange.Payer, held time.Duration) {
+	if payer == 0 || q.queues[payer-1].placesHeld == 0 { // the place was lent by Queues that q has replaced
 		return
 	}
-	s := &q.queues[by-1]
-	paid := s.advance / float64(s.places)
-	s.places--
-	s.advance -= paid
-	if s.places == 0 {
-		s.advance = 0 // without errors of rounding
+	s := &q.queues[payer-1]
+	paid := s.paidInAdvance / float64(s.placesHeld)
+	s.placesHeld--
+	s.paidInAdvance -= paid
+	if s.placesHeld == 0 {
+		s.paidInAdvance = 0 // without errors of rounding
 	}
-	q.paid[by-1] -= paid
+	q.paid[payer-1] -= paid
 	if held < 0 {
 		return
 	}
-	cost := max(held.Seconds(), leastCost)
-	q.paid[by-1] += cost
-	learn(&s.cost, cost)
-	learn(&q.cost, cost)
+	cost := max(held.Seconds(), minCost)
+	q.paid[payer-1] += cost
+	learn(&s.usualCost, cost)
+	learn(&q.usualCost, cost)
 }
 
-// learn adds cost to a moving mean; 0 = it has no value yet.
+// learn adds cost to a moving mean. A mean of 0 has no value yet.
 func learn(mean *float64, cost float64) {
 	if *mean == 0 {
 		*mean = cost
 	} else {
-		*mean += (cost - *mean) / memory
+		*mean += (cost - *mean) / costSamples
 	}
 }
 
-// Active returns in how many queues requests wait.
+// Active returns the number of queues in which requests wait.
 func (q *Queues[T]) Active() int { return bits.OnesCount64(q.active) }

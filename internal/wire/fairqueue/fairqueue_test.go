@@ -201,7 +201,7 @@ func TestQueuesForget(t *testing.T) {
 		var q Queues[string]
 		now := time.Unix(1e9, 0)
 		payer, other := twoKeys()
-		for range hand { // each of its queues pays
+		for range queuesPerKey { // each of its queues pays
 			it := &Item[string]{}
 			q.Push(it, payer, now)
 			q.Remove(it)
@@ -225,7 +225,7 @@ func TestUnknownPlaceCostsNothing(t *testing.T) {
 	var q Queues[int]
 	q.Return(0, time.Second)
 	q.Return(5, time.Second)
-	testsupport.True(t, q.paid == [Count]float64{} && q.queues[4].places == 0, "%+v", q)
+	testsupport.True(t, q.paid == [Count]float64{} && q.queues[4].placesHeld == 0, "%+v", q)
 }
 
 func TestHundredThousandKeysTakeNoMemory(t *testing.T) {

@@ -100,7 +100,7 @@ func (m *model) largest() (largest []*Item[int], most int, paid float64) {
 	for it, key := range m.keys {
 		of[key]++
 		most = max(most, of[key])
-		if newest[key] == nil || it.n > newest[key].n {
+		if newest[key] == nil || it.number > newest[key].number {
 			newest[key] = it
 		}
 	}
@@ -156,14 +156,14 @@ func near(a, b float64) bool { return math.Abs(a-b) <= 1e-6*(1+math.Abs(a)) }
 func (m *model) check(t *testing.T, q *Queues[int]) {
 	t.Helper()
 	active := 0
-	testsupport.MustTrue(t, near(q.now, m.now), "the virtual time is %v, want %v", q.now, m.now)
+	testsupport.MustTrue(t, near(q.virtualTime, m.now), "the virtual time is %v, want %v", q.virtualTime, m.now)
 	for i, w := range m.waiting {
 		if len(w) > 0 {
 			active++
 		}
-		if q.queues[i].places != len(m.advances[i]) || !near(q.paid[i], m.paid[i]) || !near(q.queues[i].advance, sum(m.advances[i])) {
+		if q.queues[i].placesHeld != len(m.advances[i]) || !near(q.paid[i], m.paid[i]) || !near(q.queues[i].paidInAdvance, sum(m.advances[i])) {
 			t.Fatalf("queue %d has paid %v, of it %v in advance for %d places; want %v, %v, %d",
-				i, q.paid[i], q.queues[i].advance, q.queues[i].places, m.paid[i], sum(m.advances[i]), len(m.advances[i]))
+				i, q.paid[i], q.queues[i].paidInAdvance, q.queues[i].placesHeld, m.paid[i], sum(m.advances[i]), len(m.advances[i]))
 		}
 		var got []*Item[int]
 		for it := q.queues[i].first; it != nil; it = it.next {
@@ -183,7 +183,7 @@ func (m *model) check(t *testing.T, q *Queues[int]) {
 	all, most, paid := m.largest()
 	if !slices.Contains(all, largest) || len(all) <= maxTied && !near(m.paid[m.find(largest)], paid) {
 		t.Fatalf("a request of a key with %d would be refused, whose queue has paid %v; want the newest of a key with %d, whose queue has paid %v",
-			largest.ofKey.waiting, m.paid[m.find(largest)], most, paid)
+			largest.links.waiting, m.paid[m.find(largest)], most, paid)
 	}
 }
 

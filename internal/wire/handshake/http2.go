@@ -16,13 +16,13 @@ var HTTP2Suites = []uint16{
 	tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
 }
 
-// AllowsHTTP2 reports whether HTTP/2 is allowed over such a connection. RFC 9113, section 9.2.
+// AllowsHTTP2 reports whether HTTP/2 may be used over a connection with this state. RFC 9113, section 9.2.
 func AllowsHTTP2(state *tls.ConnectionState) bool {
 	return state.Version >= tls.VersionTLS13 ||
 		state.Version == tls.VersionTLS12 && slices.Contains(HTTP2Suites, state.CipherSuite)
 }
 
-// MayUseHTTP2 reports whether a client offers what AllowsHTTP2 needs.
+// MayUseHTTP2 reports whether a client offers a version and cipher suites for which AllowsHTTP2 can be true.
 func MayUseHTTP2(hello *tls.ClientHelloInfo) bool {
 	return slices.Contains(hello.SupportedVersions, tls.VersionTLS13) ||
 		slices.ContainsFunc(hello.CipherSuites, func(s uint16) bool { return slices.Contains(HTTP2Suites, s) })

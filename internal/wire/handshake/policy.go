@@ -10,7 +10,7 @@ import (
 // Policy says which handshakes are allowed. It never changes.
 type Policy struct {
 	MinVersion uint16        // tls.VersionTLS12 or tls.VersionTLS13
-	Groups     []tls.CurveID // of the key exchange; nil = all of this package
+	Groups     []tls.CurveID // groups allowed for the key exchange; nil = all groups of this package
 }
 
 // group is a named group of a key exchange. Its name is that of IANA's registry "TLS
@@ -18,8 +18,8 @@ type Policy struct {
 type group struct {
 	id   tls.CurveID
 	name string
-	// hybrid groups join a classical group and ML-KEM, which a quantum computer does not
-	// break. TLS 1.2 has none of them.
+	// hybrid means that the group combines a classical group with ML-KEM, which resists quantum computers. TLS 1.2
+	// has no hybrid groups.
 	hybrid bool
 }
 
@@ -48,8 +48,8 @@ func GroupNames() []string {
 	return names
 }
 
-// NewPolicy returns the policy of these names. It ignores unknown names: the configuration has been
-// validated.
+// NewPolicy returns the policy with this minimum version and these groups. It ignores unknown names, since the
+// configuration has been validated.
 func NewPolicy[V, G ~string](minVersion V, groupNames []G) Policy {
 	p := Policy{MinVersion: tls.VersionTLS12}
 	for _, v := range versions {
@@ -65,18 +65,17 @@ func NewPolicy[V, G ~string](minVersion V, groupNames []G) Policy {
 	return p
 }
 
-// IsHybrid reports whether name is a group of TLS 1.3 only.
+// IsHybrid reports whether name is a hybrid group, which only TLS 1.3 has.
 func IsHybrid(name string) bool {
 	return slices.ContainsFunc(groups[:], func(g group) bool { return g.hybrid && g.name == name })
 }
 
-// Apply writes the policy into c.
-func (p Policy) Apply(c *tls.Config) {
-	c.MinVersion, c.CurvePreferences = max(p.MinVersion, tls.VersionTLS12), p.Groups
+// Apply applies the policy to config.
+func (p Policy) Apply(config *tls.Config) {
+	config.MinVersion, config.CurvePreferences = max(p.MinVersion, tls.VersionTLS12), p.Groups
 }
 
-// AllowsHybrid reports whether p has a hybrid group, whose key share makes a ClientHello larger than one
-// packet.
+// AllowsHybrid reports whether p allows a hybrid group, whose key share makes a ClientHello larger than one packet.
 func (p Policy) AllowsHybrid() bool {
 	return len(p.Groups) == 0 || slices.ContainsFunc(groups[:], func(g group) bool { return g.hybrid && slices.Contains(p.Groups, g.id) })
 }

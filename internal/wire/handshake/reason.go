@@ -19,9 +19,9 @@ const (
 	Closed                    // the connection was closed or reset
 	Refused                   // the peer sent an alert, for example because it does not trust adbuffer's certificate
 	Certificate               // adbuffer does not trust the peer's certificate, or the peer has none
-	Version                   // no version in common
-	Mismatch                  // no group or cipher suite in common
-	ALPN                      // no protocol in common
+	Version                   // the peers have no TLS version in common
+	Mismatch                  // the peers have no group or cipher suite in common
+	ALPN                      // the peers have no application protocol in common
 	Invalid                   // any other reason, such as a peer without TLS
 	reasons
 )
@@ -32,8 +32,7 @@ var reasonNames = [reasons]string{"timeout", "closed", "refused", "certificate",
 const ReasonsHelp = "not in time (timeout), connection closed (closed), an alert of the peer (refused), a certificate that adbuffer does not trust or that is missing (certificate), " +
 	"no version (version), no group or cipher suite (mismatch) or no application protocol (alpn) in common, or anything else, such as no TLS at all (invalid)."
 
-// errorTexts are the beginnings of errors of crypto/tls that have no type. The tests
-// provoke each.
+// errorTexts maps the beginnings of crypto/tls errors that have no type to reasons. The tests provoke each error.
 var errorTexts = []struct {
 	text   string
 	reason Reason
@@ -47,7 +46,7 @@ var errorTexts = []struct {
 	{"tls: server selected unadvertised ALPN protocol", ALPN},
 }
 
-// alerts are the peer's alerts with a more precise reason than a refusal. RFC 8446, section 6.2.
+// alerts lists the alerts of a peer that tell a more precise reason than Refused. RFC 8446, section 6.2.
 var alerts = []struct {
 	code   tls.AlertError
 	reason Reason
@@ -62,14 +61,14 @@ func ReasonOf(err error) Reason {
 		return Timeout
 	case errors.As(err, &certificate):
 		return Certificate
-	case errors.As(err, &op) && op.Op == "remote error": // crypto/tls marks a received alert in this way
+	case errors.As(err, &op) && op.Op == "remote error": // the operation of an error that reports a received alert
 		for _, a := range alerts { // the type of the alert is not exported, but its text is
 			if op.Err.Error() == a.code.Error() {
 				return a.reason
 			}
 		}
 		return Refused
-	case op != nil && op.Op == "local error": // and a sent one in this way
+	case op != nil && op.Op == "local error": // the operation of an error that reports a sent alert
 		return Invalid
 	case op != nil, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed), errors.Is(err, context.Canceled):
 		return Closed

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// The bounds of a peer's certificates. Verifying a chain tries up to 100 signatures if many of its
-// certificates have the name of its issuer. With keys on P-521 that takes more than 100 ms. Chains of
-// public authorities have three or four certificates and 6 KiB.
+// The bounds of a peer's certificates. If many certificates of a chain have the issuer's name, verification tries up
+// to 100 signatures, which takes more than 100 ms with keys on P-521. Chains of public authorities have three or four
+// certificates and 6 KiB.
 const (
 	maxChain      = 10
 	maxChainBytes = 24 << 10
@@ -23,14 +23,14 @@ const (
 // verification, so the result sets InsecureSkipVerify and verifies in VerifyConnection. If
 // c.InsecureSkipVerify is set, only number and size are checked.
 //
-// If c has a ClientSessionCache, the result is for one connection. Without a c.ServerName, the name is
-// that of the connection's SNI, and an IP address is refused.
+// If c has a ClientSessionCache, the result serves one connection only. If c.ServerName is empty, the server's name
+// is taken from the connection's SNI; a server that is dialled by an IP address has no SNI, and is refused.
 func VerifyServer(c *tls.Config) *tls.Config {
 	if c.VerifyConnection != nil {
 		panic("BUG: the configuration verifies connections already")
 	}
 	v := newVerifier(c, c.RootCAs, x509.ExtKeyUsageServerAuth)
-	v.name, v.isServer, v.skips = c.ServerName, true, c.InsecureSkipVerify
+	v.name, v.isServer, v.onlySize = c.ServerName, true, c.InsecureSkipVerify
 	c = c.Clone()
 	c.InsecureSkipVerify, c.VerifyConnection = true, v.verify
 	if c.ClientSessionCache != nil {
@@ -57,7 +57,7 @@ func VerifyClients(c *tls.Config) *tls.Config {
 		c.ClientAuth = tls.RequestClientCert
 	}
 	c.WrapSession = func(state tls.ConnectionState, s *tls.SessionState) ([]byte, error) {
-		v.mark(s)
+		v.markSession(s)
 		return c.EncryptTicket(state, s)
 	}
 	c.UnwrapSession = func(ticket []byte, state tls.ConnectionState) (*tls.SessionState, error) {
@@ -70,18 +70,18 @@ func VerifyClients(c *tls.Config) *tls.Config {
 	return c
 }
 
-// verifier verifies the certificates of peers. If sessions are resumed, it is for one connection.
+// verifier verifies the certificates of peers. If sessions can be resumed, a verifier serves one connection only.
 type verifier struct {
 	roots    *x509.CertPool
 	usage    x509.ExtKeyUsage
 	time     func() time.Time
-	isServer bool   // the peer is a server, which needs a name
-	name     string // of the server; "" = that of SNI
-	skips    bool   // only number and size are checked
+	isServer bool   // the peer is a server, whose name is verified
+	name     string // the server's name; "" = the name in SNI
+	onlySize bool   // only number and size are checked
 
-	// until is when the verified certificates expire: those of this handshake, or of the handshake that
-	// began the session. It is zero if none were verified.
-	until time.Time
+	// validUntil is when the verified certificates expire. They were verified in this handshake, or in the handshake
+	// that began the resumed session. validUntil is zero if no certificates were verified.
+	validUntil time.Time
 }
 
 func newVerifier(c *tls.Config, roots *x509.CertPool, usage x509.ExtKeyUsage) *verifier {
@@ -96,25 +96,25 @@ func newVerifier(c *tls.Config, roots *x509.CertPool, usage x509.ExtKeyUsage) *v
 func (v *verifier) verify(state tls.ConnectionState) error {
 	certs := state.PeerCertificates
 	switch {
-	case len(certs) == 0: // of a client that need not have one
+	case len(certs) == 0: // a client that need not have a certificate
 		return nil
-	case state.DidResume && !v.until.IsZero():
+	case state.DidResume && !v.validUntil.IsZero():
 		return nil
 	}
-	v.until = time.Time{}
+	v.validUntil = time.Time{}
 	chains, err := v.chains(&state)
 	if err != nil {
 		return &tls.CertificateVerificationError{UnverifiedCertificates: certs, Err: err}
 	}
-	for _, chain := range chains { // a session may resume while one of the chains is valid
+	for _, chain := range chains { // the session may be resumed while one of the chains is valid
 		until := chain[0].NotAfter
 		for _, cert := range chain {
 			if cert.NotAfter.Before(until) {
 				until = cert.NotAfter
 			}
 		}
-		if until.After(v.until) {
-			v.until = until
+		if until.After(v.validUntil) {
+			v.validUntil = until
 		}
 	}
 	return nil
@@ -122,7 +122,7 @@ func (v *verifier) verify(state tls.ConnectionState) error {
 
 func (v *verifier) chains(state *tls.ConnectionState) ([][]*x509.Certificate, error) {
 	certs := state.PeerCertificates
-	if err := checkSize(certs); err != nil || v.skips {
+	if err := checkSize(certs); err != nil || v.onlySize {
 		return nil, err
 	}
 	opts := x509.VerifyOptions{
@@ -154,45 +154,46 @@ func checkSize(certs []*x509.Certificate) error {
 	return nil
 }
 
-// ChainError is the error of a peer that sent a longer chain of certificates than adbuffer verifies.
+// ChainError says that a peer sent a longer chain of certificates than adbuffer verifies.
 type ChainError struct{ Certificates, Bytes int }
 
 func (e *ChainError) Error() string {
 	return fmt.Sprintf("the peer sent %d certificates of %d bytes; adbuffer verifies at most %d certificates of %d bytes together", e.Certificates, e.Bytes, maxChain, maxChainBytes)
 }
 
-// sessionMark begins the entry of a session's Extra that says when the verified certificates expire, in
-// Unix seconds, and for which server name they were verified.
+// sessionMark is the prefix of an entry in tls.SessionState.Extra. The entry says when the verified certificates
+// expire, in Unix seconds, and for which server name they were verified.
 const sessionMark = "adbuffer verified:"
 
-// mark notes in a new session when its certificates expire.
-func (v *verifier) mark(s *tls.SessionState) {
-	if v.until.IsZero() {
+// markSession records in a new session when its certificates expire.
+func (v *verifier) markSession(s *tls.SessionState) {
+	if v.validUntil.IsZero() {
 		return
 	}
-	entry := binary.BigEndian.AppendUint64([]byte(sessionMark), uint64(v.until.Unix()))
+	entry := binary.BigEndian.AppendUint64([]byte(sessionMark), uint64(v.validUntil.Unix()))
 	s.Extra = append(s.Extra, append(entry, v.name...))
 }
 
-// mayResume returns false if the verified certificates of a session have expired. If none were verified,
-// verify does it when the session has been resumed.
+// mayResume returns false if the verified certificates of a session have expired. A session without verified
+// certificates may be resumed, since verify then verifies the certificates.
 func (v *verifier) mayResume(s *tls.SessionState) bool {
-	v.until = time.Time{}
+	v.validUntil = time.Time{}
 	for _, entry := range s.Extra {
 		entry, ok := bytes.CutPrefix(entry, []byte(sessionMark))
 		if !ok || len(entry) < 8 || string(entry[8:]) != v.name {
 			continue
 		}
-		v.until = time.Unix(int64(binary.BigEndian.Uint64(entry)), 0)
-		return v.time().Before(v.until)
+		v.validUntil = time.Unix(int64(binary.BigEndian.Uint64(entry)), 0)
+		return v.time().Before(v.validUntil)
 	}
 	return true
 }
 
-// verifiedSessions is a ClientSessionCache whose sessions say when their servers' certificates expire.
+// verifiedSessions is a ClientSessionCache that records in each session when the server's certificates expire, and
+// returns no session with expired certificates.
 type verifiedSessions struct {
 	tls.ClientSessionCache
-	v *verifier
+	verifier *verifier
 }
 
 func (c verifiedSessions) Get(key string) (*tls.ClientSessionState, bool) {
@@ -200,7 +201,7 @@ func (c verifiedSessions) Get(key string) (*tls.ClientSessionState, bool) {
 	if !ok || state == nil {
 		return nil, false
 	}
-	if _, s, err := state.ResumptionState(); err != nil || s == nil || !c.v.mayResume(s) {
+	if _, s, err := state.ResumptionState(); err != nil || s == nil || !c.verifier.mayResume(s) {
 		return nil, false
 	}
 	return state, true
@@ -209,7 +210,7 @@ func (c verifiedSessions) Get(key string) (*tls.ClientSessionState, bool) {
 func (c verifiedSessions) Put(key string, state *tls.ClientSessionState) {
 	if state != nil {
 		if _, s, err := state.ResumptionState(); err == nil && s != nil {
-			c.v.mark(s)
+			c.verifier.markSession(s)
 		}
 	}
 	c.ClientSessionCache.Put(key, state)

@@ -12,13 +12,13 @@ const (
 	failuresPerSecond = 20
 )
 
-// failures keeps the last requests that failed, also while the access log is off.
+// failures keeps the last requests that failed, even while the access log is off.
 type failures struct {
-	second window
+	second secondCounter
 
-	mu   sync.Mutex // guards the fields below
-	kept [keptFailures]*Record
-	n    int // number of failures so far
+	mu    sync.Mutex // guards the fields below
+	ring  [keptFailures]*Record
+	total int // number of failures that were ever added
 }
 
 func (f *failures) wants(now time.Time) bool { return f.second.allow(now, failuresPerSecond) }
@@ -26,16 +26,16 @@ func (f *failures) wants(now time.Time) bool { return f.second.allow(now, failur
 func (f *failures) add(r *Record) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.kept[f.n%keptFailures] = r
-	f.n++
+	f.ring[f.total%keptFailures] = r
+	f.total++
 }
 
 func (f *failures) last() []*Record {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all := make([]*Record, 0, min(f.n, keptFailures))
+	all := make([]*Record, 0, min(f.total, keptFailures))
 	for i := range cap(all) {
-		all = append(all, f.kept[(f.n-1-i)%keptFailures])
+		all = append(all, f.ring[(f.total-1-i)%keptFailures])
 	}
 	return all
 }

@@ -69,7 +69,7 @@ func TestTheLinesAreAsDocumented(t *testing.T) {
 	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{MessageKey: "msg"}), zapcore.AddSync(&out), zap.InfoLevel))
 	l := NewRequestLog(log, NewLimiter(log))
 	for _, r := range records() {
-		l.Write(r, wanted{reason: r.Reason})
+		l.Write(r, outputs{reason: r.Reason})
 	}
 	const golden = "testdata/lines.json"
 	if *update {

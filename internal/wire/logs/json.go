@@ -8,7 +8,7 @@ import (
 
 var jsonEncoder = zapcore.NewJSONEncoder(zapcore.EncoderConfig{TimeKey: "time", EncodeTime: zapcore.RFC3339NanoTimeEncoder, SkipLineEnding: true})
 
-// MarshalJSON implements json.Marshaler: the fields of the access log, and the time.
+// MarshalJSON implements json.Marshaler. The object has the time and the fields of the access log.
 func (r *Record) MarshalJSON() ([]byte, error) {
 	b, err := jsonEncoder.EncodeEntry(zapcore.Entry{Time: r.At}, r.Fields())
 	if err != nil {

@@ -9,32 +9,31 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// PerSecond is how many lines with the same level and message are written in a
-// second.
+// PerSecond is how many lines with the same level and message a logger writes in a second.
 const PerSecond = 10
 
 // maxNamed is how many suppressed messages a log line names.
 const maxNamed = 10
 
-// Limiter creates loggers that write PerSecond lines of a message per second, and suppress further
-// ones. It counts the suppressed lines, and logs their number once a second. Lines with the same
-// message count together, so a peer's text must be in a field and not in the message.
+// Limiter creates loggers that write at most PerSecond lines of each message in a second, and suppress further lines.
+// It counts the suppressed lines, and logs their number once a second. The limit applies to equal messages, so a
+// peer's text must be in a field and not in the message.
 type Limiter struct {
 	to *zap.Logger
 
 	mu         sync.Mutex // guards the fields below
 	total      uint64
-	unreported uint64   // lines since the last call of report
-	messages   []string // the messages of these lines, each once
+	unreported uint64   // suppressed lines since the last call of report
+	messages   []string // the different messages of these lines, at most maxNamed
 }
 
-// NewLimiter returns a Limiter of lines to log.
+// NewLimiter returns a Limiter whose loggers write to log.
 func NewLimiter(log *zap.Logger) *Limiter { return &Limiter{to: log} }
 
-// Logger returns a logger with its own limit.
+// Logger returns a new logger, whose limit is independent of other loggers.
 func (l *Limiter) Logger() *zap.Logger {
 	return l.to.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
-		return zapcore.NewSamplerWithOptions(core, time.Second, PerSecond, 0, zapcore.SamplerHook(l.decided))
+		return zapcore.NewSamplerWithOptions(core, time.Second, PerSecond, 0, zapcore.SamplerHook(l.onDecision))
 	}))
 }
 
@@ -45,15 +44,14 @@ func (l *Limiter) Suppressed() uint64 {
 	return l.total
 }
 
-// decided counts each line that is suppressed.
-func (l *Limiter) decided(line zapcore.Entry, d zapcore.SamplingDecision) {
+// onDecision is the sampler's hook. It counts each suppressed line.
+func (l *Limiter) onDecision(line zapcore.Entry, d zapcore.SamplingDecision) {
 	if d&zapcore.LogDropped != 0 {
 		l.suppress(line.Message)
 	}
 }
 
-// suppress counts a line with this message that was not written, and makes the log report it within
-// a second.
+// suppress counts a suppressed line with this message, and ensures that it is reported within a second.
 func (l *Limiter) suppress(message string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

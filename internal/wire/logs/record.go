@@ -1,8 +1,8 @@
-// Package logs reports single requests to operators: lines of the access log, the requests that
-// operators watch live, and the last failures. A request pays for it only if one of them wants it.
+// Package logs reports single requests to operators: in lines of the access log, to operators who watch requests
+// live, and in the list of the last failures. A request costs nothing here unless one of these outputs wants it.
 //
-// It also bounds what log lines cost: how many of them clients, SSPs and local processes can cause,
-// and how long a line may wait to be written.
+// The package also bounds how many log lines clients, SSPs and local processes can cause, and how many lines may wait
+// to be written.
 package logs
 
 import (
@@ -17,27 +17,27 @@ import (
 
 // Record describes one request that ended. It holds copies only, so it may outlive the request.
 type Record struct {
-	At     time.Time // when it ended
-	Reason Reason    // why the access log has it
+	At     time.Time // when the request ended
+	Reason Reason    // why the access log has the request
 	ID     string    // empty for none
 	Method string
 	Path   string // without the query
 	Route  string // NoRoute if no route matched
-	Client string // its address, after the route's privacy; empty for a unix socket
-	// Status is the status that the client got, and 0 without a response: the client has left, or
-	// its stream was reset.
+	Client string // the client's address, masked by the route's privacy settings; empty for a Unix socket
+	// Status is the status of the response. It is 0 if the client got no response, because it had disconnected or its
+	// stream was reset.
 	Status   int
 	Outcome  exchange.Outcome
 	Source   string // X-Adbuffer-Source
-	SSP      string // empty if there is no single one
+	SSP      string // the SSP; empty if there was none, or more than one
 	Exchange exchange.Summary
 	BytesIn  int // of the request's body
 	BytesOut int // of the response's body
 	Total    time.Duration
 	Error    string
-	// Unreadable is why no condition on OpenRTB matched the body, empty if they could.
+	// Unreadable is the reason why OpenRTB conditions could not examine the body; empty if they could.
 	Unreadable string
-	Legs       []Leg // where several SSPs could be asked
+	Legs       []Leg // in modes that may ask several SSPs; otherwise nil
 }
 
 // Leg is one SSP's part in a request.
@@ -47,7 +47,7 @@ type Leg struct {
 	Outcome exchange.Outcome
 	// Exchange is the zero Summary if the SSP got no request, or the leg was abandoned.
 	Exchange exchange.Summary
-	// Took is the time until it ended, or was abandoned.
+	// Took is the time until the leg ended, or was abandoned.
 	Took time.Duration
 }
 

@@ -8,28 +8,28 @@ import (
 	"go.uber.org/zap"
 )
 
-// AccessOptions are the settings `log.access`. Package config says what the tags mean.
+// AccessOptions are the settings of log.access. Package config explains the tags.
 type AccessOptions struct {
 	Enabled  bool          `yaml:"enabled"`
-	Sample   float64       `yaml:"sample" default:"0.01" min:"0" max:"1"` // share of requests that get a line
-	Failures bool          `yaml:"failures" default:"true"`               // requests that ended in a 5xx get one too
-	Slow     time.Duration `yaml:"slow" min:"0s" max:"10m"`               // and requests that took longer; 0 = none
+	Sample   float64       `yaml:"sample" default:"0.01" min:"0" max:"1"` // the share of requests that get a line
+	Failures bool          `yaml:"failures" default:"true"`               // all requests that ended with a 5xx status get a line
+	Slow     time.Duration `yaml:"slow" min:"0s" max:"10m"`               // all requests that took longer get a line; 0 = none
 }
 
-// linesPerSecond bounds the lines that Failures and Slow add in a second: an outage of the SSPs must not
-// fill the disk, and a hundred requests show its causes.
+// linesPerSecond bounds the lines that Failures and Slow add in a second. An outage of SSPs must not fill the disk,
+// and a hundred requests show its causes.
 const linesPerSecond = 100
 
-// RequestLog receives records of requests. A nil RequestLog wants none.
+// RequestLog receives records of requests. A nil RequestLog wants no records.
 type RequestLog struct {
 	to       *zap.Logger
-	limiter  *Limiter // counts lines that are suppressed
-	lines    window   // of Failures and Slow
+	limiter  *Limiter      // counts lines that are suppressed
+	lines    secondCounter // lines because of Failures or Slow
 	failures failures
 	watchers watchers
 }
 
-// NewRequestLog returns a RequestLog that writes its lines to to.
+// NewRequestLog returns a RequestLog that writes the access log to to. limiter counts the lines that are suppressed.
 func NewRequestLog(to *zap.Logger, limiter *Limiter) *RequestLog {
 	return &RequestLog{to: to, limiter: limiter}
 }
@@ -37,19 +37,18 @@ func NewRequestLog(to *zap.Logger, limiter *Limiter) *RequestLog {
 // message is the message of all lines of the access log.
 const message = "request"
 
-// wanted says which outputs need the record of a request. The zero wanted needs none.
-type wanted struct {
+// outputs says which outputs need the record of a request.
+type outputs struct {
 	reason            Reason
 	watched, remember bool
 }
 
-// None reports that no record is wanted.
-func (w wanted) None() bool { return w == wanted{} }
+// None reports whether no output needs a record.
+func (w outputs) None() bool { return w == outputs{} }
 
-// Wants returns the outputs that need the record of a request that ended now. failed says that it
-// ended in a 5xx of adbuffer or of an SSP. For an unwanted request, Wants takes no lock and reads
-// no clock.
-func (l *RequestLog) Wants(o *AccessOptions, failed bool, took time.Duration, now time.Time) (w wanted) {
+// Wants returns the outputs that need the record of a request that ended now. failed says that it ended with a 5xx
+// status of adbuffer or of an SSP. If no output needs the record, Wants takes no lock.
+func (l *RequestLog) Wants(o *AccessOptions, failed bool, took time.Duration, now time.Time) (w outputs) {
 	if l == nil {
 		return w
 	}
@@ -76,8 +75,8 @@ func (l *RequestLog) Wants(o *AccessOptions, failed bool, took time.Duration, no
 	return w
 }
 
-// Write passes the record to the outputs that want it. It keeps r.
-func (l *RequestLog) Write(r *Record, w wanted) {
+// Write passes r to the outputs of w. The caller must not change r afterwards.
+func (l *RequestLog) Write(r *Record, w outputs) {
 	r.Reason = w.reason
 	if w.reason != NoReason {
 		l.to.Info(message, r.Fields()...)
@@ -86,27 +85,27 @@ func (l *RequestLog) Write(r *Record, w wanted) {
 		l.failures.add(r)
 	}
 	if w.watched {
-		l.watchers.tell(r)
+		l.watchers.send(r)
 	}
 }
 
-// Failures returns the last requests that failed, the last one first. If very many requests fail in
-// one second, it keeps only some of them.
+// Failures returns the requests that failed last, the latest first. At most failuresPerSecond failures of a second
+// are kept.
 func (l *RequestLog) Failures() []*Record { return l.failures.last() }
 
-// window counts events of the current second.
-type window struct {
-	state atomic.Uint64 // the second in the upper half, its number of events in the lower
+// secondCounter counts events of the current second.
+type secondCounter struct {
+	state atomic.Uint64 // the second in the high 32 bits, its number of events in the low 32 bits
 }
 
 // allow counts an event, and reports whether it is among the first n of its second.
-func (w *window) allow(now time.Time, n int) bool {
+func (w *secondCounter) allow(now time.Time, n int) bool {
 	second := uint64(uint32(now.Unix())) << 32
 	for {
 		old := w.state.Load()
 		next := old + 1
-		// A time of the previous second belongs to a request that came here late. It counts in the
-		// current second. If the window went back, the current second would begin again.
+		// An event of the previous second may arrive late. It counts in the current second: if the counter went back,
+		// the current second would start again.
 		if ahead := int32(uint32(second>>32) - uint32(old>>32)); ahead != 0 && ahead != -1 {
 			next = second + 1
 		} else if uint64(uint32(old)) >= uint64(n) {

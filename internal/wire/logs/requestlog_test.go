@@ -156,7 +156,7 @@ func TestFiltersLookAtLegsToo(t *testing.T) {
 		{Filter{}, true}, {Filter{SSP: "b"}, true}, {Filter{SSP: "c"}, false}, {Filter{Outcome: "deadline", SSP: "b"}, true}, {Filter{Outcome: "deadline", SSP: "a"}, false},
 		{Filter{Outcome: "merged"}, true}, {Filter{ID: "x"}, true}, {Filter{Route: "all"}, true}, {Filter{Route: "one"}, false}, {Filter{Route: "all", SSP: "c"}, false}, {Filter{ID: "y"}, false}, {Filter{Slow: time.Second}, false}, {Filter{Slow: time.Second - 1}, true},
 	} {
-		testsupport.Equal(t, c.f.takes(r), c.want, "%[2]+v: %[1]v", c.f)
+		testsupport.Equal(t, c.f.matches(r), c.want, "%[2]+v: %[1]v", c.f)
 	}
 }
 
@@ -172,7 +172,7 @@ func TestTextsAreCut(t *testing.T) {
 
 // At the turn of a second, requests of both seconds come in any order.
 func TestARequestOfTheSecondBeforeDoesNotBeginTheSecondAgain(t *testing.T) {
-	var w window
+	var w secondCounter
 	second, n := time.Unix(1_790_000_000, 0), 0
 	for range 10 {
 		for _, at := range []time.Time{second.Add(time.Millisecond), second.Add(-time.Millisecond)} {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// maxHeld is how many bytes of log lines wait for a sink's writer, before lines are dropped.
-const maxHeld = 1 << 20
+// maxPending is how many bytes of log lines may wait for a sink's writer before lines are dropped.
+const maxPending = 1 << 20
 
 // Sink writes log lines to a writer in the background. A writer that takes no more, such as a full
 // pipe, slows no request down: lines beyond maxHeld bytes are dropped and counted.
@@ -16,30 +16,32 @@ type Sink struct {
 	to io.Writer
 
 	mu      sync.Mutex // guards the fields below
-	held    []byte     // whole lines that wait
-	spare   []byte     // the memory of what was written last
-	writing bool       // a goroutine writes
+	pending []byte     // whole lines that wait to be written
+	spare   []byte     // memory of the lines that were written last, for reuse
+	writing bool       // the goroutine of write is running
 	dropped uint64
 
-	lost func(lines uint64) []byte
-	// Only the goroutine that writes uses these.
-	told uint64 // of dropped, those that a written line of lost counts
-	cut  bool   // the last line was written in part
+	lostLine func(lines uint64) []byte
+	// Only the goroutine of write uses the fields below.
+	reported uint64 // how many of the dropped lines have been reported by lostLine
+	midLine  bool   // the writer failed within a line
 }
 
-// NewSink returns a Sink that writes to w. Once w takes lines again after it took none, the first one is
-// that of lost, which says how many lines are missing; nil for none.
-func NewSink(w io.Writer, lost func(lines uint64) []byte) *Sink { return &Sink{to: w, lost: lost} }
+// NewSink returns a Sink that writes to w. After lines were dropped, the next line is that of lostLine, which says
+// how many lines are missing. lostLine may be nil.
+func NewSink(w io.Writer, lostLine func(lines uint64) []byte) *Sink {
+	return &Sink{to: w, lostLine: lostLine}
+}
 
-// Write takes a line. It never waits and never fails.
+// Write accepts a line. It never waits and never fails.
 func (s *Sink) Write(line []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.held)+len(line) > maxHeld {
+	if len(s.pending)+len(line) > maxPending {
 		s.dropped++
 		return len(line), nil
 	}
-	s.held = append(s.held, line...)
+	s.pending = append(s.pending, line...)
 	if !s.writing {
 		s.writing = true
 		go s.write()
@@ -47,17 +49,17 @@ func (s *Sink) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// write writes until nothing is held.
+// write writes until no line is pending.
 func (s *Sink) write() {
 	for {
 		s.mu.Lock()
-		lines := s.held
+		lines := s.pending
 		if len(lines) == 0 {
 			s.writing = false
 			s.mu.Unlock()
 			return
 		}
-		s.held, s.spare = s.spare[:0], nil
+		s.pending, s.spare = s.spare[:0], nil
 		dropped := s.dropped
 		s.mu.Unlock()
 
@@ -71,36 +73,36 @@ func (s *Sink) write() {
 	}
 }
 
-// writeAfterLoss writes lines, and before them what tells of earlier lines that were dropped. It returns how
+// writeAfterLoss writes lines, after a line that reports dropped lines if there are any to report. It returns how
 // many bytes of lines were written.
 func (s *Sink) writeAfterLoss(lines []byte, dropped uint64) (n int) {
-	var before []byte
-	if s.cut {
-		before = []byte{'\n'}
+	var prefix []byte
+	if s.midLine {
+		prefix = []byte{'\n'}
 	}
-	if dropped > s.told && s.lost != nil {
-		before = append(before, s.lost(dropped-s.told)...)
+	if dropped > s.reported && s.lostLine != nil {
+		prefix = append(prefix, s.lostLine(dropped-s.reported)...)
 	}
-	if len(before) > 0 {
-		n, err := s.to.Write(before)
-		s.cut = s.cut && n == 0 || n > 0 && before[n-1] != '\n'
+	if len(prefix) > 0 {
+		n, err := s.to.Write(prefix)
+		s.midLine = s.midLine && n == 0 || n > 0 && prefix[n-1] != '\n'
 		if err != nil {
 			return 0
 		}
-		s.told = dropped
+		s.reported = dropped
 	}
 	n, _ = s.to.Write(lines)
 	n = max(0, min(n, len(lines)))
-	s.cut = n > 0 && lines[n-1] != '\n'
+	s.midLine = n > 0 && lines[n-1] != '\n'
 	return n
 }
 
-// syncWithin bounds Sync if the writer takes no more.
-const syncWithin = time.Second
+// syncTimeout bounds Sync if the writer is blocked.
+const syncTimeout = time.Second
 
-// Sync waits until all lines are written, for a second at most.
+// Sync waits until all lines are written, for at most syncTimeout.
 func (s *Sink) Sync() error {
-	for end := time.Now().Add(syncWithin); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(syncTimeout); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		s.mu.Lock()
 		writing := s.writing
 		s.mu.Unlock()
@@ -111,8 +113,7 @@ func (s *Sink) Sync() error {
 	return nil
 }
 
-// Dropped returns how many lines were not written, since the writer took no more or failed. A nil Sink
-// dropped none.
+// Dropped returns how many lines were lost because the writer was blocked or failed. For a nil Sink it returns 0.
 func (s *Sink) Dropped() uint64 {
 	if s == nil {
 		return 0

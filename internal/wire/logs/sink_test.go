@@ -45,7 +45,7 @@ func TestAWriterThatTakesNoMoreSlowsNothingDown(t *testing.T) {
 		}
 		testsupport.Equal(t, time.Since(start), 0, "the lines took %v")
 		held := lines - int(s.Dropped())
-		testsupport.Between(t, held, maxHeld/len(line), 2*maxHeld/len(line)+1, "%d lines are held")
+		testsupport.Between(t, held, maxPending/len(line), 2*maxPending/len(line)+1, "%d lines are held")
 		if s.Sync(); time.Since(start) > 2*time.Second {
 			t.Errorf("Sync took %v", time.Since(start))
 		}

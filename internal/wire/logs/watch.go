@@ -9,7 +9,7 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// NoRoute stands for the route of a request that no route matched. No route has this name.
+// NoRoute is the Record.Route of a request that no route matched. No route may have this name.
 const NoRoute = "none"
 
 // Filter says which requests a watcher receives; all conditions must hold. The zero Filter takes
@@ -17,44 +17,44 @@ const NoRoute = "none"
 type Filter struct {
 	ID      string
 	Route   string
-	SSP     string        // of the request, or of one of its legs
-	Outcome string        // of the same request or leg
-	Slow    time.Duration // took longer
+	SSP     string        // the SSP of the request, or of a leg
+	Outcome string        // the outcome of that request or leg
+	Slow    time.Duration // the request took longer; 0 = any time
 }
 
-// takes reports whether r passes the filter.
-func (f *Filter) takes(r *Record) bool {
+// matches reports whether r passes the filter.
+func (f *Filter) matches(r *Record) bool {
 	if f.ID != "" && r.ID != f.ID || f.Route != "" && r.Route != f.Route || f.Slow > 0 && r.Total <= f.Slow {
 		return false
 	}
-	return f.hits(r.SSP, r.Outcome) || slices.ContainsFunc(r.Legs, func(l Leg) bool { return f.hits(l.SSP, l.Outcome) })
+	return f.matchesLeg(r.SSP, r.Outcome) || slices.ContainsFunc(r.Legs, func(l Leg) bool { return f.matchesLeg(l.SSP, l.Outcome) })
 }
 
-func (f *Filter) hits(ssp string, o exchange.Outcome) bool {
+func (f *Filter) matchesLeg(ssp string, o exchange.Outcome) bool {
 	return (f.SSP == "" || ssp == f.SSP) && (f.Outcome == "" || o.String() == f.Outcome)
 }
 
 // watchPerSecond is how many requests a watcher receives in a second.
 const watchPerSecond = 50
 
-// Watcher receives requests as they end. It never delays a request: requests that it does not take
-// in time, or beyond watchPerSecond, are skipped and counted.
+// Watcher receives requests as they end. It never delays a request: if its channel is full, or watchPerSecond is
+// exceeded, requests are skipped and counted.
 type Watcher struct {
 	filter  Filter
 	log     *RequestLog
 	records chan *Record
-	second  window
+	second  secondCounter
 	skipped atomic.Uint64
 }
 
-// Watch returns a new watcher. Its caller calls Stop once.
+// Watch returns a new watcher. The caller must call Stop once.
 func (l *RequestLog) Watch(f Filter) *Watcher {
 	w := &Watcher{filter: f, log: l, records: make(chan *Record, watchPerSecond)}
 	l.watchers.add(w)
 	return w
 }
 
-// Records returns the channel of the requests.
+// Records returns the channel on which the requests arrive.
 func (w *Watcher) Records() <-chan *Record { return w.records }
 
 // Skipped returns how many requests were skipped.
@@ -63,8 +63,8 @@ func (w *Watcher) Skipped() uint64 { return w.skipped.Load() }
 // Stop ends the watcher.
 func (w *Watcher) Stop() { w.log.watchers.remove(w) }
 
-func (w *Watcher) tell(r *Record) {
-	if !w.filter.takes(r) {
+func (w *Watcher) send(r *Record) {
+	if !w.filter.matches(r) {
 		return
 	}
 	if w.second.allow(r.At, watchPerSecond) {
@@ -79,18 +79,18 @@ func (w *Watcher) tell(r *Record) {
 
 // watchers are the current watchers.
 type watchers struct {
-	n   atomic.Int32
-	mu  sync.Mutex // guards all
-	all []*Watcher
+	count atomic.Int32
+	mu    sync.Mutex // guards all
+	all   []*Watcher
 }
 
-func (ws *watchers) any() bool { return ws.n.Load() > 0 }
+func (ws *watchers) any() bool { return ws.count.Load() > 0 }
 
 func (ws *watchers) add(w *Watcher) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.all = append(ws.all, w)
-	ws.n.Add(1)
+	ws.count.Add(1)
 }
 
 func (ws *watchers) remove(w *Watcher) {
@@ -98,14 +98,14 @@ func (ws *watchers) remove(w *Watcher) {
 	defer ws.mu.Unlock()
 	if i := slices.Index(ws.all, w); i >= 0 {
 		ws.all = slices.Delete(ws.all, i, i+1)
-		ws.n.Add(-1)
+		ws.count.Add(-1)
 	}
 }
 
-func (ws *watchers) tell(r *Record) {
+func (ws *watchers) send(r *Record) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	for _, w := range ws.all {
-		w.tell(r)
+		w.send(r)
 	}
 }

@@ -22,10 +22,10 @@ type Conn struct {
 	sys System
 	in  direct
 	out direct
-	// sending is the part of out in a burst.
+	// sending is the current WriteInBurst.
 	sending sending
 
-	watchedAs int32 // descriptor under which a Watch knows it
+	watchedAs int32 // the descriptor under which a Watch knows the connection
 
 	// records, if not nil, keeps reads within TLS records; see Records.
 	records *records
@@ -33,26 +33,26 @@ type Conn struct {
 	nonblocking atomic.Bool
 
 	// The fields below belong to Peek and Await, which never run at the same time.
-	control func(fd uintptr) // calls peek; stored once to save an allocation
-	one     [1]byte
-	n       int
-	errno   syscall.Errno
+	peekFunc  func(fd uintptr) // calls peek; stored once to save an allocation
+	peekByte  [1]byte
+	peekN     int
+	peekErrno syscall.Errno
 }
 
-// New wraps c, which must be a TCP or unix stream socket with a file descriptor. A net.Conn without
-// one (a pipe in a test) works too, but its Peek detects nothing.
+// New wraps c, which must be a TCP or Unix stream socket. A net.Conn without a file descriptor, such as a pipe in a
+// test, works too, but its Peek detects nothing.
 func New(c net.Conn) *Conn {
 	s := &Conn{Conn: c, sys: kernel{}}
 	if own, ok := c.(System); ok {
 		s.sys = own
 	}
 	if sc, ok := c.(syscall.Conn); ok {
-		s.raw, _ = sc.SyscallConn() // an error means that c is closed; Peek then reports it
+		s.raw, _ = sc.SyscallConn() // an error means that c is closed, which Peek reports
 	}
-	s.control = s.peek
+	s.peekFunc = s.peek
 	s.in = direct{conn: c, raw: s.raw, sys: s.sys, arm: c.SetReadDeadline}
 	s.out = direct{conn: c, raw: s.raw, sys: s.sys, arm: c.SetWriteDeadline}
-	s.in.call, s.in.now, s.out.call = s.in.recv, s.in.recvNow, s.out.send
+	s.in.waitingCall, s.in.recvNowFunc, s.out.waitingCall = s.in.recv, s.in.recvNow, s.out.send
 	return s
 }
 
@@ -97,7 +97,7 @@ func (c *Conn) readSocket(p []byte) (int, error) {
 	if c.nonblocking.Load() {
 		return c.in.readNow(p, errWouldBlock)
 	}
-	c.in.begin()
+	c.in.beginCall()
 	n, err := c.in.read(p)
 	for n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && c.in.rearmed() {
 		n, err = c.in.read(p)
@@ -105,31 +105,30 @@ func (c *Conn) readSocket(p []byte) (int, error) {
 	if (c.in.limited || c.in.interrupted.Load()) && n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
 		n, err = c.in.readNow(p, os.ErrDeadlineExceeded)
 	}
-	c.in.end()
+	c.in.endCall()
 	return n, err
 }
 
 // Write writes all of p, like net.Conn, or fails at the write deadline.
 func (c *Conn) Write(p []byte) (int, error) {
-	c.out.begin()
+	c.out.beginCall()
 	done, err := c.out.write(p)
 	for errors.Is(err, os.ErrDeadlineExceeded) && c.out.rearmed() {
 		var n int
 		n, err = c.out.write(p[done:])
 		done += n
 	}
-	c.out.end()
+	c.out.endCall()
 	return done, err
 }
 
-// OnWait sets functions that return a deadline; the zero time means no deadline. A Read calls read
-// once before it waits for the peer, and a Write calls write. So a deadline that is rarely needed costs
-// nothing. The deadline ends with its Read or Write; the next one has none until it must wait
-// itself. If bytes have arrived, a Read returns them and not the error of such a deadline, even if
-// it wakes late.
+// OnWait sets functions that return a deadline; the zero time means no deadline. A Read calls read once before it
+// waits for the peer, and a Write calls write. So a deadline costs nothing if no Read or Write must wait. The
+// deadline ends with the Read or Write that it was set for. If bytes have arrived when such a deadline passes, Read
+// returns the bytes and no error, even if it wakes late.
 //
 // No Read or Write may run during OnWait. A nil function is not called.
-func (c *Conn) OnWait(read, write func() time.Time) { c.in.wait, c.out.wait = read, write }
+func (c *Conn) OnWait(read, write func() time.Time) { c.in.onWait, c.out.onWait = read, write }
 
 // SetReadDeadline sets when a Read fails at the latest; the zero time means never.
 func (c *Conn) SetReadDeadline(t time.Time) error { return c.in.deadline.set(t, c.in.arm) }
@@ -159,9 +158,8 @@ func WouldBlock(err error) bool { return errors.Is(err, errWouldBlock) }
 // serves to read bytes that have already arrived, between exchanges.
 func (c *Conn) SetNonblocking(on bool) { c.nonblocking.Store(on) }
 
-// Interrupt permanently ends all waiting of Reads: a Read that waits or would wait fails as at its
-// deadline. A Read still takes bytes that have arrived. The connection needs OnWait. Any goroutine
-// may call Interrupt.
+// Interrupt makes every Read that waits or would wait, now and later, fail as if its deadline had passed. A Read
+// still returns bytes that have arrived. Interrupt needs OnWait. Any goroutine may call it.
 func (c *Conn) Interrupt() {
 	c.in.interrupted.Store(true)
 	c.SetReadDeadline(past)

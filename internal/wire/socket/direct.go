@@ -13,43 +13,43 @@ import (
 // because they never block. recvfrom(2) and sendto(2) take a shorter way through the kernel than
 // read(2) and write(2). The runtime's poller waits for the socket, as usual.
 //
-// One goroutine uses it at a time. call and now are stored once, so that a read or write costs no
+// One goroutine uses it at a time. waitingCall and recvNowFunc are stored once, so that a read or write costs no
 // allocation.
 type direct struct {
-	conn  net.Conn
-	raw   syscall.RawConn // nil if conn has no file descriptor: a pipe in a test
-	sys   System
-	arm   func(time.Time) error // sets the runtime's timer for this direction
-	call  func(fd uintptr) bool
-	now   func(fd uintptr) // recvNow
-	buf   []byte
-	n     int
-	errno syscall.Errno
+	conn        net.Conn
+	raw         syscall.RawConn // nil if conn has no file descriptor: a pipe in a test
+	sys         System
+	arm         func(time.Time) error // sets the runtime's timer for this direction
+	waitingCall func(fd uintptr) bool
+	recvNowFunc func(fd uintptr) // recvNow
+	buf         []byte
+	n           int
+	errno       syscall.Errno
 
 	deadline   deadline
-	wait       func() time.Time // see OnWait; nil calls nothing
-	waitCalled bool             // the current Read or Write has called wait
-	limited    bool             // wait returned a deadline, which applies
-	// interrupted ends all waiting; see Interrupt, which stores it before it moves the deadline.
-	// limitWait loads it after it has moved the deadline. So in either order the deadline has passed.
+	onWait     func() time.Time // see OnWait; may be nil
+	waitCalled bool             // the current Read or Write has called onWait
+	limited    bool             // onWait returned a deadline, which applies to the current Read or Write
+	// interrupted is set by Interrupt, before Interrupt moves the deadline into the past. applyWaitDeadline moves the
+	// deadline before it loads interrupted. So whichever runs first, the deadline ends in the past.
 	interrupted atomic.Bool
 }
 
 // past is a deadline that has passed.
 var past = time.Unix(1, 0)
 
-// begin and end enclose a Read or Write.
-func (d *direct) begin() { d.waitCalled = false }
+// beginCall and end enclose a Read or Write.
+func (d *direct) beginCall() { d.waitCalled = false }
 
-func (d *direct) end() {
+func (d *direct) endCall() {
 	if d.limited {
 		d.limited = false
 		d.deadline.set(time.Time{}, d.arm)
 	}
 }
 
-// rearmed reports whether an earlier deadline than the current one fired. Then it arms the current
-// one.
+// rearmed reports whether the timer fired before the current deadline. If so, it sets the timer to the current
+// deadline.
 func (d *direct) rearmed() bool { return d.deadline.rearm(d.arm) }
 
 func (d *direct) recv(fd uintptr) bool {
@@ -58,20 +58,20 @@ func (d *direct) recv(fd uintptr) bool {
 		return true
 	}
 	d.errno = 0
-	d.limitWait()
+	d.applyWaitDeadline()
 	return false
 }
 
 func (d *direct) recvNow(fd uintptr) { d.n, d.errno = d.sys.Recv(fd, d.buf, syscall.MSG_DONTWAIT) }
 
-// limitWait calls wait for a deadline, once for each Read or Write. A call that wakes early and waits
-// again, since its deadline has moved, must not move the deadline again.
-func (d *direct) limitWait() {
-	if d.wait == nil || d.waitCalled {
+// applyWaitDeadline calls onWait for a deadline, once for each Read or Write. A Read that wakes early, because its
+// deadline has moved, and waits again must not ask for another deadline.
+func (d *direct) applyWaitDeadline() {
+	if d.onWait == nil || d.waitCalled {
 		return
 	}
 	d.waitCalled = true
-	if until := d.wait(); !until.IsZero() {
+	if until := d.onWait(); !until.IsZero() {
 		d.limited = true
 		d.deadline.set(until, d.arm)
 	}
@@ -81,16 +81,16 @@ func (d *direct) limitWait() {
 	}
 }
 
-// readNow reads bytes that have arrived. Its error is none if there are no bytes.
-func (d *direct) readNow(p []byte, none error) (int, error) {
+// readNow reads bytes that have arrived. If there are none, it returns the error ifEmpty.
+func (d *direct) readNow(p []byte, ifEmpty error) (int, error) {
 	if d.raw == nil {
-		return 0, none
+		return 0, ifEmpty
 	}
 	d.buf, d.n, d.errno = p, 0, 0
-	err := d.raw.Control(d.now)
+	err := d.raw.Control(d.recvNowFunc)
 	if d.errno == syscall.EAGAIN {
 		d.buf = nil
-		return 0, none
+		return 0, ifEmpty
 	}
 	return d.received(err)
 }
@@ -98,7 +98,7 @@ func (d *direct) readNow(p []byte, none error) (int, error) {
 func (d *direct) send(fd uintptr) bool {
 	done := d.sendNow(fd)
 	if !done {
-		d.limitWait()
+		d.applyWaitDeadline()
 	}
 	return done
 }
@@ -123,11 +123,11 @@ func (d *direct) sendNow(fd uintptr) (done bool) {
 
 func (d *direct) read(p []byte) (int, error) {
 	if d.raw == nil {
-		d.limitWait()
+		d.applyWaitDeadline()
 		return d.conn.Read(p)
 	}
 	d.buf, d.n, d.errno = p, 0, 0
-	return d.received(d.raw.Read(d.call))
+	return d.received(d.raw.Read(d.waitingCall))
 }
 
 // received returns the result of recv; err says why recv was not called.
@@ -147,11 +147,11 @@ func (d *direct) received(err error) (int, error) {
 // write returns how many bytes of p the kernel took, even if it fails.
 func (d *direct) write(p []byte) (int, error) {
 	if d.raw == nil {
-		d.limitWait()
+		d.applyWaitDeadline()
 		return d.conn.Write(p)
 	}
 	d.buf, d.n, d.errno = p, 0, 0
-	return d.sent(d.raw.Write(d.call))
+	return d.sent(d.raw.Write(d.waitingCall))
 }
 
 // sent returns the result of sendNow; err says why sendNow was not called again.

@@ -4,7 +4,7 @@ package socket
 
 import "time"
 
-// What developers' machines lack.
+// Substitutes for what only Linux has, so that adbuffer builds on developers' machines.
 
 // HungUp calls Peek: it cannot detect an end behind unread bytes. It must not run at the same time as
 // a Read.

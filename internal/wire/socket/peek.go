@@ -37,13 +37,13 @@ func (c *Conn) PeekSocket() State {
 	if c.raw == nil {
 		return Quiet
 	}
-	err := c.raw.Control(c.control)
+	err := c.raw.Control(c.peekFunc)
 	switch {
 	case err != nil: // adbuffer has closed the socket
 		return Ended
-	case c.errno == syscall.EAGAIN:
+	case c.peekErrno == syscall.EAGAIN:
 		return Quiet
-	case c.errno != 0 || c.n == 0:
+	case c.peekErrno != 0 || c.peekN == 0:
 		return Ended
 	default:
 		return Readable
@@ -51,7 +51,7 @@ func (c *Conn) PeekSocket() State {
 }
 
 func (c *Conn) peek(fd uintptr) {
-	c.n, c.errno = c.sys.Recv(fd, c.one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+	c.peekN, c.peekErrno = c.sys.Recv(fd, c.peekByte[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 }
 
 // Await waits until bytes or the end of the stream have arrived from the peer, and consumes nothing. It
@@ -63,7 +63,7 @@ func (c *Conn) Await() error {
 	}
 	return c.raw.Read(func(fd uintptr) bool {
 		c.peek(fd)
-		return c.errno != syscall.EAGAIN
+		return c.peekErrno != syscall.EAGAIN
 	})
 }
 

@@ -7,22 +7,22 @@ import (
 	"sync"
 )
 
-// records stops reads of TLS at the end of each record.
+// records makes each read of crypto/tls end with a TLS record at the latest.
 //
-// crypto/tls reads ahead. Bytes after a response would be in its buffer, and a Peek at the socket
-// would miss them. They would be read as the start of the next response. So records reads ahead
-// below TLS, and gives TLS no byte beyond the end of a record. After a response, all bytes that
-// have arrived are either here or in the socket. Peek checks both.
+// crypto/tls reads ahead. If the peer sends bytes after a response, they could be in the buffer of crypto/tls, where
+// Peek would miss them, and would be taken for the start of the next response. So records reads ahead below TLS, and
+// gives crypto/tls no byte beyond the end of a record. After a response, all further bytes are either in records or
+// in the socket, and Peek checks both.
 //
 // A record is a header of five bytes (type, version, length) and length bytes. RFC 8446, section
 // 5.1; the same in TLS 1.2.
 type records struct {
-	buf   *[]byte // from recordBuffers while it holds bytes, else nil
-	r, w  int     // buf[r:w] was read from the socket and not yet passed to TLS
-	left  int     // bytes of the current record that have not been returned
-	head  [recordHeader]byte
-	nhead int  // bytes of the next record's header that were passed to TLS
-	begun bool // a byte has been read from the socket
+	buf        *[]byte // from recordBuffers while it holds bytes, else nil
+	r, w       int     // buf[r:w] was read from the socket and not yet passed to TLS
+	recordLeft int     // bytes of the current record that were not passed to TLS
+	head       [recordHeader]byte
+	headBytes  int  // bytes of the next record's header that were passed to TLS
+	received   bool // a byte has been read from the socket
 }
 
 const (
@@ -32,9 +32,9 @@ const (
 
 var recordBuffers = sync.Pool{New: func() any { b := make([]byte, recordBuffer); return &b }}
 
-// errNoCloseNotify is the end of the socket without TLS's close_notify. crypto/tls treats io.EOF
-// after a whole record like close_notify. A response that ends with the connection and was cut
-// would then count as complete. RFC 9112, section 9.8.
+// errNoCloseNotify replaces io.EOF at the end of the socket's stream. crypto/tls treats io.EOF after a whole record
+// like close_notify, so a truncated response that ends with the connection would count as complete. RFC 9112, section
+// 9.8.
 var errNoCloseNotify = fmt.Errorf("the peer closed the connection without TLS's close_notify: %w", io.ErrUnexpectedEOF)
 
 func (r *records) read(p []byte, socket func([]byte) (int, error)) (int, error) {
@@ -51,42 +51,42 @@ func (r *records) read(p []byte, socket func([]byte) (int, error)) (int, error) 
 			}
 			return 0, err
 		}
-		r.buf, r.r, r.w, r.begun = b, 0, n, true
+		r.buf, r.r, r.w, r.received = b, 0, n, true
 	}
 	buf, n := *r.buf, 0
 	for n < len(p) && r.r < r.w {
-		if r.left == 0 && n > 0 && r.nhead == 0 {
+		if r.recordLeft == 0 && n > 0 && r.headBytes == 0 {
 			break // the record ends here
 		}
-		if r.left == 0 { // within a header
-			r.head[r.nhead] = buf[r.r]
+		if r.recordLeft == 0 { // within a header
+			r.head[r.headBytes] = buf[r.r]
 			p[n] = buf[r.r]
-			r.nhead++
+			r.headBytes++
 			r.r++
 			n++
-			if r.nhead == recordHeader {
-				r.left, r.nhead = int(r.head[3])<<8|int(r.head[4]), 0
-				if r.left == 0 {
+			if r.headBytes == recordHeader {
+				r.recordLeft, r.headBytes = int(r.head[3])<<8|int(r.head[4]), 0
+				if r.recordLeft == 0 {
 					break
 				}
 			}
 			continue
 		}
-		m := copy(p[n:], buf[r.r:min(r.w, r.r+r.left)])
+		m := copy(p[n:], buf[r.r:min(r.w, r.r+r.recordLeft)])
 		r.r += m
-		r.left -= m
+		r.recordLeft -= m
 		n += m
 	}
 	if r.r == r.w {
-		r.release()
+		r.releaseBuffer()
 	}
 	return n, nil
 }
 
-// between reports whether all bytes read were passed to TLS, and ended with a record.
-func (r *records) between() bool { return r.r == r.w && r.left == 0 && r.nhead == 0 }
+// atRecordEnd reports whether all bytes read were passed to TLS, and ended with the end of a record.
+func (r *records) atRecordEnd() bool { return r.r == r.w && r.recordLeft == 0 && r.headBytes == 0 }
 
-func (r *records) release() {
+func (r *records) releaseBuffer() {
 	recordBuffers.Put(r.buf)
 	r.buf, r.r, r.w = nil, 0, 0
 }
@@ -101,8 +101,8 @@ func (c *Conn) ReadAhead() bool { return c.records != nil && c.records.r < c.rec
 
 // HasReceived reports whether any byte was read from the socket. It must not run at the
 // same time as a Read.
-func (c *Conn) HasReceived() bool { return c.records != nil && c.records.begun }
+func (c *Conn) HasReceived() bool { return c.records != nil && c.records.received }
 
-// MidRecord reports whether a part of a TLS record was read whose end was not passed to TLS. It
-// must not run at the same time as a Read.
-func (c *Conn) MidRecord() bool { return c.records != nil && !c.records.between() }
+// MidRecord reports whether bytes of a TLS record were read whose last byte was not passed to TLS. It must not run at
+// the same time as a Read.
+func (c *Conn) MidRecord() bool { return c.records != nil && !c.records.atRecordEnd() }

@@ -64,10 +64,10 @@ func checkRecords(t *testing.T, input []byte, fromSocket, toTLS func() int) {
 			testsupport.MustTrue(t, !at[i], "a read from %d to %d goes beyond the end of a record at %d", off, off+n, i)
 		}
 		off += n
-		testsupport.MustEqual(t, r.between(), (at[off] && len(src.b) == len(input)-off), "between %v at %d of %v, %d bytes read ahead", off, at, len(input)-off-len(src.b))
+		testsupport.MustEqual(t, r.atRecordEnd(), (at[off] && len(src.b) == len(input)-off), "between %v at %d of %v, %d bytes read ahead", off, at, len(input)-off-len(src.b))
 	}
 	testsupport.MustEqual(t, off, len(input), "%d of %d bytes came out", len(input))
-	testsupport.MustTrue(t, r.between() == whole && r.buf == nil, "at the end: between %v, want %v; buffer held: %v", r.between(), whole, r.buf != nil)
+	testsupport.MustTrue(t, r.atRecordEnd() == whole && r.buf == nil, "at the end: between %v, want %v; buffer held: %v", r.atRecordEnd(), whole, r.buf != nil)
 }
 
 func TestNoReadGoesBeyondATLSRecord(t *testing.T) {

@@ -6,9 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// System holds the calls of a Conn to the operating system. No method may block, since these calls
-// bypass the scheduler. None returns EINTR. A connection given to New may have these methods itself,
-// like a simulated socket.
+// System makes the system calls of a Conn. No method may block, since the calls bypass the scheduler, and none
+// returns EINTR. A simulated socket implements System itself.
 type System interface {
 	// Recv calls recvfrom(2). n is 0 if it fails.
 	Recv(fd uintptr, p []byte, flags int) (n int, errno syscall.Errno)

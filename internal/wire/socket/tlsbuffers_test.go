@@ -15,7 +15,7 @@ import (
 // This test fails with a new version of Go whose tls.Conn has other fields. Then idle TLS clients
 // hold more memory, and everything else works.
 func TestFreeTLSGivesUpEmptyBuffersAlone(t *testing.T) {
-	testsupport.MustTrue(t, ofTLS.usable, "crypto/tls keeps its buffers elsewhere in this version of Go")
+	testsupport.MustTrue(t, tlsLayout.usable, "crypto/tls keeps its buffers elsewhere in this version of Go")
 	near, far := net.Pipe()
 	defer near.Close()
 	defer far.Close()
@@ -25,7 +25,7 @@ func TestFreeTLSGivesUpEmptyBuffersAlone(t *testing.T) {
 	sent := make(chan error, 1)
 	go func() { sent <- client.Handshake() }()
 	buf := make([]byte, 3)
-	held := func() int { return (*bytes.Buffer)(unsafe.Add(unsafe.Pointer(server), ofTLS.rawInput)).Cap() }
+	held := func() int { return (*bytes.Buffer)(unsafe.Add(unsafe.Pointer(server), tlsLayout.rawInput)).Cap() }
 	testsupport.NoError(t, server.Handshake())
 	testsupport.NoError(t, <-sent)
 	for i, text := range []string{"abc", "defghi"} {

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watch reports events of peers while no goroutine reads: a peer closes, or bytes arrive. It is an
-// epoll set with one goroutine for all connections. A connection costs a system call when it is
-// added, and when it begins to await another event.
+// Watch reports that a peer closes its connection, or that bytes arrive, while no goroutine reads from the
+// connection. It is an epoll set with one goroutine for all connections. A connection costs a system call when it is
+// added, and each time that it awaits another event.
 type Watch struct {
 	set *os.File // the runtime's poller waits for it
 
@@ -67,12 +67,11 @@ func (w *Watch) Add(c *Conn, owner Watcher) {
 	})
 }
 
-// AwaitHangUp does the same as Add, for a connection that was added before, perhaps with another
-// Conn.
+// AwaitHangUp does what Add does, for a file descriptor that was added before, perhaps with another Conn.
 func (w *Watch) AwaitHangUp(c *Conn, owner Watcher) { w.modify(c, owner, hangUps) }
 
-// AwaitArrival calls owner once, when a Read of c would not wait, and reports no other event. Bytes
-// that arrived before count. It returns false if the watch cannot do that.
+// AwaitArrival calls owner once, as soon as a Read of c would not wait, and reports no other event. It returns false
+// if it cannot watch c.
 func (w *Watch) AwaitArrival(c *Conn, owner Watcher) bool {
 	return !c.MidRecord() && w.modify(c, owner, arrivals)
 }
@@ -84,9 +83,9 @@ func (w *Watch) modify(c *Conn, owner Watcher, events uint32) (ok bool) {
 			w.mu.Unlock()
 			return
 		}
-		at := &w.watched[fd]
-		at.owner = owner
-		event := unix.EpollEvent{Events: events, Fd: int32(fd), Pad: at.token}
+		entry := &w.watched[fd]
+		entry.owner = owner
+		event := unix.EpollEvent{Events: events, Fd: int32(fd), Pad: entry.token}
 		w.mu.Unlock()
 		ok = unix.EpollCtl(int(set), unix.EPOLL_CTL_MOD, int(fd), &event) == nil
 	})
@@ -142,10 +141,10 @@ func (w *Watch) run(raw syscall.RawConn) {
 		}
 		for _, e := range events[:max(n, 0)] {
 			w.mu.Lock()
-			at := w.watched[e.Fd]
+			entry := w.watched[e.Fd]
 			w.mu.Unlock()
-			if at.owner != nil && at.token == e.Pad {
-				at.owner.Notify(e.Events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0)
+			if entry.owner != nil && entry.token == e.Pad {
+				entry.owner.Notify(e.Events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0)
 			}
 		}
 	}

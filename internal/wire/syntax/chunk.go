@@ -6,44 +6,42 @@ import (
 	"fmt"
 )
 
-// Chunks follows a body in the chunked transfer coding, line by line: RFC 9112, section 7.1. Its
-// user reads the data. Sizes are plain hexadecimal, and CRLF ends each line. Extensions are bounded
-// and skipped; trailer fields are checked and dropped. The zero Chunks with limits is at the start
-// of a body.
+// Chunks parses the lines of a body in the chunked transfer coding (RFC 9112, section 7.1); its user reads the data
+// between the lines. Sizes are plain hexadecimal, and CRLF ends each line. Extensions are bounded and skipped;
+// trailer fields are checked and dropped. A Chunks in which only the limits are set is at the start of a body.
 type Chunks struct {
-	// MaxData is the most bytes of data. A chunk that exceeds it is refused when its size has arrived.
+	// MaxData is the maximum number of bytes of data. A chunk that exceeds it is refused when its size line has
+	// arrived.
 	MaxData int
-	// MaxTrailer and MaxFields are the most bytes of trailer lines, and the most trailer fields, that
-	// may still come.
+	// MaxTrailer and MaxFields are how many bytes of trailer lines, and how many trailer fields, may still arrive.
 	MaxTrailer, MaxFields int
-	// BoundExcess bounds the bytes of size lines. A peer may send extensions and tiny chunks, but they
-	// must not be most of its bytes.
+	// BoundExcess bounds the bytes of size lines: a peer may send extensions and tiny chunks, but not mostly those.
 	BoundExcess bool
 
-	// Left is how many bytes of data come before the next line. The user counts it down.
-	Left int
+	// DataLeft is how many bytes of data precede the next line. The user of Chunks subtracts the bytes that it reads.
+	DataLeft int
 
 	next     chunkLine
 	data     int // bytes of data that size lines have announced
-	excess   int // bytes of size lines above fairLine and fairShare
-	searched int // the first so many bytes of the next line contain no LF
+	excess   int // bytes of size lines beyond what fairLine and fairShare allow
+	searched int // how many bytes of the next line have been searched for LF
 }
 
 // chunkLine is the next line of a chunked body.
 type chunkLine uint8
 
 const (
-	sizeLine chunkLine = iota
-	dataEnd            // the line end behind the data
+	sizeLine  chunkLine = iota
+	endOfData           // the line end after the data
 	trailerLine
-	noLine // the body has ended
+	bodyEnd // the body has ended
 )
 
 // Violations of Chunks.
 var (
 	ErrChunk           = errors.New("malformed chunk")
 	ErrChunkLine       = fmt.Errorf("a chunk's size and extensions take more than %d bytes", maxChunkLine)
-	ErrChunkExcess     = fmt.Errorf("the chunks' extensions and line ends take over %d bytes more than they may", maxExcess)
+	ErrChunkExcess     = fmt.Errorf("the chunks' extensions and line ends exceed their allowance by more than %d bytes", maxExcess)
 	ErrChunksTooLarge  = errors.New("body over its limit")
 	ErrTrailer         = errors.New("malformed trailer section")
 	ErrTrailerTooLarge = errors.New("trailer section over its limit")
@@ -55,20 +53,20 @@ const (
 	maxChunkLine = 256      // a size with its extensions and line end
 	maxExcess    = 16 << 10 // bound of Chunks.excess
 	fairLine     = 16       // bytes of a size line that never count as excess
-	fairShare    = 2        // further such bytes for each byte of data
+	fairShare    = 2        // further bytes of a size line, for each byte of data, that do not count as excess
 	// maxChunk is the largest body that a configuration allows.
 	maxChunk = 1 << 30
 )
 
 // Ended reports whether the last line has been taken.
-func (c *Chunks) Ended() bool { return c.next == noLine }
+func (c *Chunks) Ended() bool { return c.next == bodyEnd }
 
 // TakeLine takes the line at the start of b, which holds the bytes that have arrived. n is the
 // line's length, or 0 if b does not hold all of it. Left must be 0.
 func (c *Chunks) TakeLine(b []byte) (n int, err error) {
 	limit, tooLong := maxChunkLine, ErrChunkLine
 	switch c.next {
-	case dataEnd:
+	case endOfData:
 		limit, tooLong = len("\r\n"), ErrChunk
 	case trailerLine:
 		limit, tooLong = c.MaxTrailer, ErrTrailerTooLarge
@@ -91,12 +89,12 @@ func (c *Chunks) take(line []byte) error {
 	switch {
 	case c.next == sizeLine && ok:
 		return c.takeSize(text)
-	case c.next == dataEnd && ok && len(text) == 0:
+	case c.next == endOfData && ok && len(text) == 0:
 		c.next = sizeLine
 	case c.next != trailerLine:
 		return ErrChunk
 	case ok && len(text) == 0:
-		c.next = noLine
+		c.next = bodyEnd
 	default:
 		name, value, colon := bytes.Cut(text, []byte{':'})
 		if !ok || !colon || !IsToken(name) || !IsValue(value) {
@@ -131,7 +129,7 @@ func (c *Chunks) takeSize(line []byte) error {
 	case size == 0:
 		c.next = trailerLine
 	default:
-		c.Left, c.next = size, dataEnd
+		c.DataLeft, c.next = size, endOfData
 	}
 	return nil
 }

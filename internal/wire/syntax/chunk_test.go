@@ -34,7 +34,7 @@ func TestViolationsByChunkLinesNameTheirLimit(t *testing.T) {
 	size := "1;" + strings.Repeat("a", 250) + "\r\n"
 	for text, want := range map[string]string{
 		strings.Repeat("a", 300): "more than 256 bytes",
-		size:                     "over 16384 bytes more",
+		size:                     "more than 16384 bytes",
 	} {
 		c := Chunks{MaxData: 1 << 20, BoundExcess: true}
 		var err error
@@ -42,7 +42,7 @@ func TestViolationsByChunkLinesNameTheirLimit(t *testing.T) {
 			if _, err = c.TakeLine([]byte(text)); err != nil {
 				break
 			}
-			c.Left, c.next = 0, sizeLine
+			c.DataLeft, c.next = 0, sizeLine
 		}
 		testsupport.True(t, err != nil && strings.Contains(err.Error(), want), "%.9q: %v", text, err)
 	}
@@ -61,8 +61,8 @@ func TestSizesOfChunks(t *testing.T) {
 	c := Chunks{MaxData: 7}
 	for _, want := range []error{nil, ErrChunksTooLarge} { // of 4 and 4 bytes
 		_, err := c.TakeLine([]byte("4\r\n"))
-		testsupport.True(t, err == want && (err != nil || c.Left == 4), "%v, want %v", err, want)
-		c.Left = 0
+		testsupport.True(t, err == want && (err != nil || c.DataLeft == 4), "%v, want %v", err, want)
+		c.DataLeft = 0
 		c.TakeLine([]byte("\r\n"))
 	}
 }

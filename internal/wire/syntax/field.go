@@ -25,9 +25,9 @@ func CutField(block []byte) (name, value, rest []byte) {
 	return block[:colon], Trim(block[colon+1 : next-2]), block[next:]
 }
 
-// NextLine returns the start of the line after the one with block[i]: the offset after the first
-// CRLF from i on. It returns 0 without a CRLF, or if a lone CR or LF comes before it. For lines as
-// short as header fields this is faster than bytes.IndexByte.
+// NextLine returns the start of the line after the line that holds block[i]: the offset after the first CRLF from i
+// on. It returns 0 without a CRLF, or if a lone CR or LF comes before it. For lines as short as header fields this is
+// faster than bytes.IndexByte.
 func NextLine(block []byte, i int) int {
 	for {
 		i += ControlAt(block[i:])

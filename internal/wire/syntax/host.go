@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// IsLoopbackHost reports whether host, without a port, is this machine: a loopback address, which
-// may be in brackets, or localhost.
+// IsLoopbackHost reports whether host, which has no port, names this machine: localhost, or a loopback address, which
+// may be in brackets.
 func IsLoopbackHost(host string) bool {
 	if strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
 		return true

@@ -8,12 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-// MaxJSONKeys is how many keys the open objects at one point of a document may have together. A key
-// takes 8 bytes. A bid response has some 50.
+// MaxJSONKeys is how many keys all objects that are open at one point of a document may have together. A key takes 8
+// bytes. A bid response has about 50 keys.
 const MaxJSONKeys = 4096
 
-// keys holds the hashes of the keys of all open objects; reused. Two different keys with the same
-// hash would count as equal. With 64 bits and a secret seed that does not happen in practice.
+// keys holds the hashes of the keys of all open objects. Two different keys with the same hash would count as equal,
+// but with 64 bits and a secret seed that does not happen in practice.
 type keys struct {
 	hashes []uint64
 	starts [MaxJSONDepth + 1]int // where the hashes of the object at each depth start
@@ -26,7 +26,7 @@ var keySeed = maphash.MakeSeed()
 // open begins an object.
 func (k *keys) open(depth int) { k.starts[depth] = len(k.hashes) }
 
-// add adds a key, without its quotes. It returns false if there are too many.
+// add adds a key, without its quotes. It returns false if there are more than MaxJSONKeys keys.
 func (k *keys) add(key []byte) bool {
 	if len(k.hashes) == MaxJSONKeys {
 		return false

@@ -6,14 +6,14 @@ const (
 	TooDeep = -2
 )
 
-// SkipJSON returns the offset after the value that starts at b[i], or NotJSON or TooDeep. The value is in a
-// container of this depth, and containers may nest down to deepest, of at most 64 levels. Strings may be no UTF-8,
-// and have lone surrogates.
-func SkipJSON(b []byte, i, depth, deepest int) int { return skipValue(b, i, depth, deepest, nil) }
+// SkipJSON returns the offset after the value that starts at b[i], or NotJSON or TooDeep. The value is in a container
+// of depth depth, and containers may nest maxDepth levels deep, at most 64. Strings may hold bytes that are not
+// UTF-8, and lone surrogates.
+func SkipJSON(b []byte, i, depth, maxDepth int) int { return skipValue(b, i, depth, maxDepth, nil) }
 
-// skipValue is SkipJSON. With strict, not nil, it also refuses what ValidJSON refuses.
-func skipValue(b []byte, i, depth, deepest int, strict *keys) int {
-	var objects uint64 // the open containers, the innermost in the lowest bit: 1 for an object
+// skipValue is SkipJSON. If strict is not nil, skipValue also refuses what ValidJSON refuses.
+func skipValue(b []byte, i, depth, maxDepth int, strict *keys) int {
+	var objects uint64 // a bit for each open container, the innermost in the lowest bit: 1 = an object
 	outer := depth
 	for {
 		// b[i] starts a value.
@@ -21,7 +21,7 @@ func skipValue(b []byte, i, depth, deepest int, strict *keys) int {
 		case '"':
 			i = skipString(b, i, strict != nil)
 		case '{', '[':
-			if depth == deepest {
+			if depth == maxDepth {
 				return TooDeep
 			}
 			depth++
@@ -88,7 +88,7 @@ func skipValue(b []byte, i, depth, deepest int, strict *keys) int {
 	}
 }
 
-// skipKey returns the offset of the value behind the key that starts at b[i], or -1.
+// skipKey returns the offset of the value that follows the key at b[i], or -1.
 func skipKey(b []byte, i int, strict *keys) int {
 	key := i
 	i = skipString(b, i, strict != nil)

@@ -14,7 +14,7 @@ func JSONByte(b []byte, i int) byte {
 	return 0
 }
 
-// SkipJSONBlanks returns the offset of the next byte from b[i] on that is no blank, or the end of b.
+// SkipJSONBlanks returns the offset of the first byte from b[i] on that is not blank, or the length of b.
 func SkipJSONBlanks(b []byte, i int) int {
 	if uint(i) < uint(len(b)) && b[i] > ' ' {
 		return i
@@ -29,12 +29,12 @@ func skipMoreBlanks(b []byte, i int) int {
 	return i
 }
 
-// SkipJSONString returns the offset after the string that starts at b[i], or -1. The string may be no UTF-8, and
-// have lone surrogates.
+// SkipJSONString returns the offset after the string that starts at b[i], or -1. The string may hold bytes that are
+// not UTF-8, and lone surrogates.
 func SkipJSONString(b []byte, i int) int { return skipString(b, i, false) }
 
-// skipString is SkipJSONString. If pairs, it refuses lone surrogates.
-func skipString(b []byte, i int, pairs bool) int {
+// skipString is SkipJSONString, except that it refuses lone surrogates if refuseLone is set.
+func skipString(b []byte, i int, refuseLone bool) int {
 	if JSONByte(b, i) != '"' {
 		return -1
 	}
@@ -42,14 +42,14 @@ func skipString(b []byte, i int, pairs bool) int {
 	if JSONByte(b, i) == '"' {
 		return i + 1
 	}
-	return skipEscapes(b, i, pairs)
+	return skipEscapes(b, i, refuseLone)
 }
 
-// skipEscapes returns the offset after the string that goes on at b[i], or -1.
-func skipEscapes(b []byte, i int, pairs bool) int {
+// skipEscapes returns the offset after the string whose rest begins at b[i], or -1.
+func skipEscapes(b []byte, i int, refuseLone bool) int {
 	for JSONByte(b, i) == '\\' {
 		_, n := JSONEscape(b[i:])
-		if n == 0 && !pairs && JSONByte(b, i+1) == 'u' && hex4(b, i+2) >= 0 {
+		if n == 0 && !refuseLone && JSONByte(b, i+1) == 'u' && hex4(b, i+2) >= 0 {
 			n = len(`\ud800`)
 		}
 		if n == 0 {
@@ -84,8 +84,8 @@ func skipPlain(b []byte, i int) int {
 	return i
 }
 
-// JSONEscape decodes the escape at the start of b. It returns the character and the length of the
-// escape. n is 0 if it is not an escape, or is half of a surrogate pair.
+// JSONEscape decodes the escape at the start of b. It returns the character and the length of the escape. n is 0 if b
+// does not begin with an escape, or begins with half of a surrogate pair.
 func JSONEscape(b []byte) (r rune, n int) {
 	switch JSONByte(b, 1) {
 	case '"', '\\', '/':

@@ -2,22 +2,21 @@ package syntax
 
 import "bytes"
 
-// MaxJSONDepth is how deep a valid document may nest. Parsers stop at some depth (.NET's at 64,
-// others at 100 to 1000). An envelope that cannot be parsed also loses the other SSPs' responses.
-// With the three levels of the envelope, all these parsers can read it. Bid responses nest about
-// ten levels deep.
+// MaxJSONDepth is how deep a document that ValidJSON accepts may nest. Parsers limit the depth (.NET to 64, others to
+// 100 to 1000). With the three levels of an envelope around it, all of them can parse such a document. Bid responses
+// nest about ten levels deep.
 const MaxJSONDepth = 60
 
-// ValidJSON reports whether b, which must be UTF-8, is one JSON value that every parser accepts,
-// however strict. RFC 8259 leaves some choices to parsers. In an envelope of several SSPs'
-// responses, a body that one parser refuses would lose the others too. So these are not valid here:
+// ValidJSON reports whether b, which must be UTF-8, is one JSON value that every parser accepts, however strict. RFC
+// 8259 leaves some choices to parsers. In an envelope of several SSPs' responses, a body that the client's parser
+// refuses would make the other responses unreadable too. So ValidJSON refuses:
 //
 //   - Nesting deeper than MaxJSONDepth.
 //   - Two equal keys in an object, even in two spellings. Go's encoding/json/v2 refuses them.
 //   - More than MaxJSONKeys keys, since ValidJSON must remember them.
-//   - An escaped surrogate without its other half. It is no character; Rust, Go v2 and Python's
-//     UTF-8 encoder refuse it.
-//   - Numbers that do not fit: see fitsAllParsers.
+//   - An escaped surrogate without its other half, which is not a character. Rust, Go v2 and Python's UTF-8 encoder
+//     refuse it.
+//   - Numbers that some parsers refuse; see fitsAllParsers.
 //
 // ValidJSON takes less than half the time of json.Valid.
 func ValidJSON(b []byte) bool {
@@ -31,13 +30,13 @@ func ValidJSON(b []byte) bool {
 const (
 	// MaxJSONNumberBytes is how long a number may be. float64 needs 17 digits.
 	MaxJSONNumberBytes = 64
-	// maxExponent bounds the powers of ten of the first and the last digit of a number with a
-	// fraction or an exponent. Then float64 holds both.
+	// maxExponent bounds the powers of ten of the first and the last digit of a number with a fraction or an
+	// exponent, so that a float64 can represent both digits.
 	maxExponent = 307
 )
 
-// fitsAllParsers reports whether no parser refuses a number for its size. Go, Rust and other parsers refuse
-// 1e400, simdjson an integer of more than 64 bits, Python one of 4301 digits.
+// fitsAllParsers reports whether all parsers accept the size of a number. Go, Rust and other parsers refuse 1e400,
+// simdjson refuses an integer of more than 64 bits, and Python an integer of 4301 digits.
 func fitsAllParsers(number []byte) bool {
 	if len(number) > MaxJSONNumberBytes {
 		return false

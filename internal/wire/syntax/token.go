@@ -2,11 +2,11 @@
 // numbers, field lines and the lines of chunked bodies. Of JSON, without building values: it validates a
 // document, skips and decodes parts of one, and writes strings.
 //
-// All parsers of adbuffer use it, so that no two of them disagree about a byte. The simulated SSP has
-// its own parser, because it checks adbuffer's from outside.
+// All parsers of adbuffer use this package, so that no two of them disagree about a byte. Only the simulated SSP has
+// a parser of its own, because it checks adbuffer's from outside.
 //
-// Nothing here changes its arguments, and reading HTTP allocates nothing. Bytes from 0x80 up are legal in
-// values and illegal in tokens.
+// No function changes its arguments, and none that reads HTTP allocates. Bytes from 0x80 up are legal in field values
+// and illegal in tokens.
 package syntax
 
 // Lower maps each byte of a token to lower case, and all other bytes to 0. RFC 9110, section 5.6.2.
@@ -62,9 +62,8 @@ var folded = func() (t [256]byte) {
 	return t
 }()
 
-// IsConnectionSpecific reports whether a field with this name is about a connection of HTTP/1, so
-// that an HTTP/2 message must not have it. TE is not among these names, because one of its values
-// is legal. RFC 9113, section 8.2.2.
+// IsConnectionSpecific reports whether a field with this name controls an HTTP/1 connection, so that an HTTP/2
+// message must not have it. For TE it returns false, because one value of TE is legal. RFC 9113, section 8.2.2.
 func IsConnectionSpecific(name []byte) bool {
 	switch len(name) {
 	case len("upgrade"):

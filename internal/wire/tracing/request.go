@@ -11,18 +11,18 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// Request is a client's request that is traced. On nil, the methods of Request, Leg and Attempt do
-// nothing: the request is not traced.
+// Request is the trace of a client's request. Request, Leg and Attempt are nil if the request is not traced; most of
+// their methods then do nothing.
 type Request struct {
 	tracer *Tracer
-	parent trace.SpanContext // the client's span; not valid if there is none
+	parent trace.SpanContext // the client's span; invalid if the client sent none
 	span   trace.SpanContext
-	id     string // of the request; "" for none
+	id     string // the request's id; may be ""
 }
 
-// Begin returns the trace of a request that begins, or nil if it is not traced. traceParent is the
-// client's field, whose trace is continued; nil for none. If trusted, the client's decision about
-// sampling holds. id is the request's id. Begin on a nil Tracer returns nil.
+// Begin returns the trace of a new request, or nil if the request is not traced. traceParent is the client's field
+// traceparent, whose trace the request continues; nil = no field. If trusted, the client decides whether the request
+// is traced. id is the request's id. Begin on a nil Tracer returns nil.
 func (t *Tracer) Begin(traceParent []byte, trusted bool, id []byte, now time.Time) *Request {
 	if t == nil {
 		return nil
@@ -38,8 +38,7 @@ func (t *Tracer) Begin(traceParent []byte, trusted bool, id []byte, now time.Tim
 	return &Request{tracer: t, parent: parent, span: newSpan(traceID), id: string(id)}
 }
 
-// Observe counts a duration that ended at the time at. A traced request becomes the exemplar of its
-// bucket.
+// Observe counts d, which ended at the time at, in h. If r is not nil, its trace becomes the exemplar of d's bucket.
 func (r *Request) Observe(h *metrics.Histogram, d time.Duration, at time.Time) {
 	if r == nil {
 		h.ObserveDuration(d)
@@ -48,16 +47,16 @@ func (r *Request) Observe(h *metrics.Histogram, d time.Duration, at time.Time) {
 	h.ObserveTraced(d, r.span.TraceID(), at)
 }
 
-// Leg is one SSP's part of a request that is traced.
+// Leg is the trace of one SSP's part of a request.
 type Leg struct {
 	request *Request
 	span    trace.SpanContext
 	ssp     string
 	method  exchange.Method
 
-	mu    sync.Mutex // guards the fields below: a hedge runs on a goroutine of its own
-	begun int        // attempts; attempts beyond maxAttempts have no spans
-	ended []attempt
+	mu            sync.Mutex // guards the fields below: a hedge runs on a goroutine of its own
+	begunAttempts int        // number of attempts; those beyond maxAttempts have no spans
+	endedAttempts []attempt
 }
 
 // maxAttempts bounds the spans of a leg, since a request may be sent dozens of times to an SSP that
@@ -72,11 +71,11 @@ func (r *Request) Leg(ssp string, m exchange.Method) *Leg {
 	return &Leg{request: r, span: newSpan(r.span.TraceID()), ssp: ssp, method: m}
 }
 
-// Attempt is an attempt that has begun.
+// Attempt is the trace of an attempt that has not ended.
 type Attempt struct {
 	leg  *Leg
 	kind string
-	span trace.SpanContext // the leg's for an attempt beyond maxAttempts
+	span trace.SpanContext // the leg's span for an attempt beyond maxAttempts
 }
 
 // attempt is an attempt that has ended.
@@ -84,10 +83,10 @@ type attempt struct {
 	kind string
 	span trace.SpanContext
 	sent bool
-	course
+	result
 }
 
-// Attempt begins an attempt. kind is the reason for another attempt, "" for the first one.
+// Attempt begins an attempt. kind is the reason for it; "" for the first attempt.
 func (l *Leg) Attempt(kind string) *Attempt {
 	if l == nil {
 		return nil
@@ -95,8 +94,8 @@ func (l *Leg) Attempt(kind string) *Attempt {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := &Attempt{leg: l, kind: kind, span: l.span}
-	l.begun++
-	if l.begun <= maxAttempts {
+	l.begunAttempts++
+	if l.begunAttempts <= maxAttempts {
 		a.span = newSpan(l.span.TraceID())
 	}
 	return a
@@ -111,14 +110,14 @@ func (a *Attempt) Ended(ex *exchange.Exchange, sent bool, o exchange.Outcome, er
 	l := a.leg
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ended = append(l.ended, attempt{a.kind, a.span, sent, courseOf(ex, o, err)})
+	l.endedAttempts = append(l.endedAttempts, attempt{a.kind, a.span, sent, resultOf(ex, o, err)})
 }
 
-// Continued reports whether the client began the trace.
+// Continued reports whether the trace continues a trace of the client.
 func (a *Attempt) Continued() bool { return a.leg.request.parent.IsValid() }
 
-// AppendTraceParent appends the value of the field traceparent that the SSP gets: the attempt's
-// span is the parent of the SSP's.
+// AppendTraceParent appends the value of the field traceparent for the SSP. It names the attempt's span as the parent
+// of the SSP's span.
 func (a *Attempt) AppendTraceParent(b []byte) []byte {
 	traceID, spanID := a.span.TraceID(), a.span.SpanID()
 	b = append(b, "00-"...)

@@ -16,22 +16,22 @@ const maxPerSecond = 200
 
 // sampler decides which requests are traced, and counts the chosen requests that it leaves out.
 //
-// A trusted client's decision holds, since an incomplete trace is of little use. An untrusted
-// client could request spans for all its requests, so tracing.sample decides about them. At most
-// maxPerSecond requests are traced in a second, for any clients.
+// A trusted client's decision holds, since an incomplete trace is of little use. An untrusted client could request
+// spans for all its requests, so tracing.sample decides about them. At most maxPerSecond requests are traced in a
+// second, whoever decides.
 type sampler struct {
 	share     float64
-	made      time.Time // the bucket counts from it
+	epoch     time.Time // the zero time of bucket
 	bucket    rates.Bucket
 	overLimit atomic.Uint64 // chosen requests that are not traced because of maxPerSecond
 }
 
 func (s *sampler) init(o *Options) {
-	s.share, s.made = o.Sample, time.Now()
+	s.share, s.epoch = o.Sample, time.Now()
 	s.bucket.Start(0, maxPerSecond, maxPerSecond, 0)
 }
 
-// sample reports whether a request is traced. parent is not valid if the request has none.
+// sample reports whether a request is traced. parent is invalid if the request has no traceparent.
 func (s *sampler) sample(parent trace.SpanContext, trusted bool, now time.Time) bool {
 	if parent.IsValid() && trusted {
 		if !parent.IsSampled() {
@@ -40,7 +40,7 @@ func (s *sampler) sample(parent trace.SpanContext, trusted bool, now time.Time) 
 	} else if rand.Float64() >= s.share { // not by the trace id, which a client may choose
 		return false
 	}
-	if !s.bucket.Take(now.Sub(s.made)) {
+	if !s.bucket.Take(now.Sub(s.epoch)) {
 		s.overLimit.Add(1)
 		return false
 	}

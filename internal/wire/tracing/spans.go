@@ -20,12 +20,12 @@ type RequestEnd struct {
 	Scheme   string
 	Path     string // without the query
 	Protocol string // of the client: 1.1 or 2
-	Status   int    // of the response; 0 = the client got none
+	Status   int    // of the response; 0 = the client got no response
 	Outcome  exchange.Outcome
 	From, To time.Time
 }
 
-// Ended makes the request's span.
+// Ended exports the request's span.
 func (r *Request) Ended(e *RequestEnd) {
 	if r == nil {
 		return
@@ -38,7 +38,7 @@ func (r *Request) Ended(e *RequestEnd) {
 	if e.Status > 0 {
 		all = append(all, attribute.Int("http.response.status_code", e.Status))
 	}
-	s := span{of: r.tracer, own: r.span, name: e.Method + " " + e.Route, kind: trace.SpanKindServer, from: e.From, to: e.To, attributes: all}
+	s := span{tracer: r.tracer, ids: r.span, name: e.Method + " " + e.Route, kind: trace.SpanKindServer, from: e.From, to: e.To, attributes: all}
 	if e.Outcome.IsFailure() {
 		s.failure = e.Outcome.String()
 		s.attributes = append(all, attribute.String("error.type", s.failure))
@@ -46,38 +46,38 @@ func (r *Request) Ended(e *RequestEnd) {
 	s.emit(r.parent)
 }
 
-// Ended makes the spans of the leg and of its attempts. ex is its exchange, whose Times.Queued is
-// when the leg began. err is nil if ex has a response.
+// Ended exports the spans of the leg and of its attempts. ex is the leg's last exchange; its Times.Queued is when the
+// leg began. err is nil if ex has a response.
 func (l *Leg) Ended(ex *exchange.Exchange, o exchange.Outcome, err *exchange.Error) {
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := courseOf(ex, o, err)
+	c := resultOf(ex, o, err)
 	all := append(c.attributes(l.method), attribute.String("adbuffer.ssp", l.ssp), attribute.Int("adbuffer.attempts", c.Attempts))
 	if l.request.id != "" {
 		all = append(all, attribute.String("adbuffer.request_id", l.request.id))
 	}
-	if more := l.begun - maxAttempts; more > 0 {
+	if more := l.begunAttempts - maxAttempts; more > 0 {
 		all = append(all, attribute.Int("adbuffer.attempts_without_span", more))
 	}
 	t := l.request.tracer
-	(&span{of: t, own: l.span, name: "ssp " + l.ssp, kind: trace.SpanKindInternal, from: c.Times.Queued, to: c.Times.Done, failure: c.failure(), attributes: all}).emit(l.request.span)
+	(&span{tracer: t, ids: l.span, name: "ssp " + l.ssp, kind: trace.SpanKindInternal, from: c.Times.Queued, to: c.Times.Done, failure: c.failure(), attributes: all}).emit(l.request.span)
 	sent := 0
-	for i := range l.ended {
-		l.ended[i].emit(t, l, sent)
-		if l.ended[i].sent {
+	for i := range l.endedAttempts {
+		l.endedAttempts[i].emit(t, l, sent)
+		if l.endedAttempts[i].sent {
 			sent++
 		}
 	}
 }
 
-// emit makes the spans of an attempt. An attempt that was not sent has no place or no connection,
-// and has only a wait.
-func (a *attempt) emit(t *Tracer, l *Leg, before int) {
+// emit exports the spans of an attempt. An attempt that was not sent got no place, or no connection, so its span
+// shows a wait. sentBefore is the number of earlier attempts of the leg that were sent.
+func (a *attempt) emit(t *Tracer, l *Leg, sentBefore int) {
 	x := &a.Times
-	s := span{of: t, own: a.span, name: "attempt", kind: trace.SpanKindClient, from: x.Queued, to: x.Done, failure: a.failure()}
+	s := span{tracer: t, ids: a.span, name: "attempt", kind: trace.SpanKindClient, from: x.Queued, to: x.Done, failure: a.failure()}
 	if !a.sent {
 		s.name, s.kind = "pending", trace.SpanKindInternal
 	}
@@ -85,15 +85,15 @@ func (a *attempt) emit(t *Tracer, l *Leg, before int) {
 	if a.kind != "" {
 		s.attributes = append(s.attributes, attribute.String("adbuffer.retry", a.kind))
 	}
-	if a.sent && before > 0 {
-		s.attributes = append(s.attributes, attribute.Int("http.request.resend_count", before))
+	if a.sent && sentBefore > 0 {
+		s.attributes = append(s.attributes, attribute.Int("http.request.resend_count", sentBefore))
 	}
 	s.emit(l.span)
 	if x.Acquired.IsZero() {
 		return
 	}
 	part := func(parent trace.SpanContext, name string, from, to time.Time, all ...attribute.KeyValue) trace.SpanContext {
-		return (&span{of: t, own: newSpan(a.span.TraceID()), name: name, kind: trace.SpanKindInternal, from: from, to: to, attributes: all}).emit(parent)
+		return (&span{tracer: t, ids: newSpan(a.span.TraceID()), name: name, kind: trace.SpanKindInternal, from: from, to: to, attributes: all}).emit(parent)
 	}
 	// Only the end of a dial is known: the moment when the place was acquired.
 	pending := part(a.span, "pending", x.Queued, x.Acquired)
@@ -108,15 +108,15 @@ func (a *attempt) emit(t *Tracer, l *Leg, before int) {
 	}
 }
 
-// course is the course of a leg or an attempt: its exchange, outcome and error.
-type course struct {
+// result is how a leg or an attempt went: its exchange, outcome and error.
+type result struct {
 	exchange.Summary
 	outcome exchange.Outcome
 	err     *exchange.Error // nil if there is a response
 }
 
-func courseOf(ex *exchange.Exchange, o exchange.Outcome, err *exchange.Error) course {
-	c := course{ex.Summary(), o, err}
+func resultOf(ex *exchange.Exchange, o exchange.Outcome, err *exchange.Error) result {
+	c := result{ex.Summary(), o, err}
 	if err != nil {
 		c.Status = 0
 	}
@@ -126,9 +126,9 @@ func courseOf(ex *exchange.Exchange, o exchange.Outcome, err *exchange.Error) co
 	return c
 }
 
-// failure describes the error, "" for none. A leg or an attempt that another one made unnecessary
-// has no error.
-func (c *course) failure() string {
+// failure describes the error, or returns "" if there is no error. A cancelled leg or attempt was made unnecessary by
+// another, and has no error.
+func (c *result) failure() string {
 	if c.err == nil || c.outcome == exchange.Cancelled {
 		return ""
 	}
@@ -142,7 +142,7 @@ var protocolVersions = [exchange.Protocols]string{exchange.HTTP1: "1.1", exchang
 
 // attributes returns the attributes of OpenTelemetry's semantic conventions for HTTP clients, and
 // adbuffer's own.
-func (c *course) attributes(m exchange.Method) []attribute.KeyValue {
+func (c *result) attributes(m exchange.Method) []attribute.KeyValue {
 	all := []attribute.KeyValue{
 		attribute.String("http.request.method", m.String()), attribute.String("adbuffer.outcome", c.outcome.String()),
 		attribute.String("adbuffer.protocol", c.Protocol.String()), attribute.Bool("adbuffer.reused", c.Reused),
@@ -173,46 +173,46 @@ func (c *course) attributes(m exchange.Method) []attribute.KeyValue {
 
 // span is a span that has ended.
 type span struct {
-	of         *Tracer
-	own        trace.SpanContext // its ids
+	tracer     *Tracer
+	ids        trace.SpanContext // ids of the trace and of the span
 	name       string
 	kind       trace.SpanKind
 	from, to   time.Time
-	failure    string // "" for none
+	failure    string // description of the error; "" = no error
 	attributes []attribute.KeyValue
 }
 
-// chosen is the context key of the trace.SpanContext for the next span.
-type chosen struct{}
+// idsKey is the context key under which emit passes the ids of a span to chosenIDs.
+type idsKey struct{}
 
 // emit exports the span, below parent if that is valid. It returns the span's ids.
 func (s *span) emit(parent trace.SpanContext) trace.SpanContext {
-	ctx := context.WithValue(context.Background(), chosen{}, s.own)
+	ctx := context.WithValue(context.Background(), idsKey{}, s.ids)
 	if parent.IsValid() {
 		ctx = trace.ContextWithSpanContext(ctx, parent)
 	}
-	_, made := s.of.tracer.Start(ctx, s.name, trace.WithTimestamp(s.from), trace.WithSpanKind(s.kind), trace.WithAttributes(s.attributes...))
+	_, made := s.tracer.tracer.Start(ctx, s.name, trace.WithTimestamp(s.from), trace.WithSpanKind(s.kind), trace.WithAttributes(s.attributes...))
 	if made.IsRecording() { // else the tracer is closed
-		s.of.exporter.made.Add(1)
+		s.tracer.exporter.made.Add(1)
 	}
 	if s.failure != "" {
 		made.SetStatus(codes.Error, s.failure)
 	}
 	made.End(trace.WithTimestamp(s.to))
-	return s.own
+	return s.ids
 }
 
-// ids gives each span the ids that emit has chosen for it.
-type ids struct{}
+// chosenIDs is the SDK's generator of ids. It returns the ids that emit has chosen.
+type chosenIDs struct{}
 
 // NewIDs implements sdk.IDGenerator: it is called for a span without parent.
-func (ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
-	own := ctx.Value(chosen{}).(trace.SpanContext)
+func (chosenIDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	own := ctx.Value(idsKey{}).(trace.SpanContext)
 	return own.TraceID(), own.SpanID()
 }
 
 // NewSpanID implements sdk.IDGenerator: it is called for a span with a parent.
-func (i ids) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
+func (i chosenIDs) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
 	_, span := i.NewIDs(ctx)
 	return span
 }

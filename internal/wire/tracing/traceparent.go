@@ -6,9 +6,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// parseTraceParent parses a traceparent field: "00-<trace id>-<span id>-<flags>", in lower-case
-// hexadecimal digits. A version above 00 may have more bytes after these. ok is false for any other
-// value, which counts as no field. W3C Trace Context, section 3.2.
+// parseTraceParent parses a traceparent field: "00-<trace id>-<span id>-<flags>", in lower-case hexadecimal digits. A
+// version above 00 may have more bytes after these. ok is false for any other value, which must be treated as if
+// there were no field. W3C Trace Context, section 3.2.
 func parseTraceParent(v []byte) (parent trace.SpanContext, ok bool) {
 	const length = 2 + 1 + 32 + 1 + 16 + 1 + 2
 	if len(v) < length || v[2] != '-' || v[35] != '-' || v[52] != '-' {

@@ -32,27 +32,26 @@ import (
 
 // Options are the settings `tracing`.
 type Options struct {
-	// Endpoint is the URL of an OTLP receiver over HTTP. Without a path, it means /v1/traces.
+	// Endpoint is the URL of an OTLP receiver over HTTP. The path defaults to /v1/traces.
 	Endpoint string
-	// Sample is the share of requests, 0 to 1, that are traced if no trusted peer decides.
+	// Sample is the share, 0 to 1, of the requests to trace for which no trusted peer decides.
 	Sample float64
 	// Version is the version of the process.
 	Version string
-	// Warn is called with the reason when spans cannot be sent, once until a batch is sent again.
-	// It may be nil.
+	// Warn is called with the reason when a batch of spans cannot be sent, unless the batch before it failed too. It
+	// may be nil.
 	Warn func(error)
 }
 
-// Tracer makes spans of exchanges and sends them in batches, in the background. It is safe for
-// concurrent use. Close ends it.
+// Tracer exports spans in batches, in the background. It is safe for concurrent use. It must be closed.
 type Tracer struct {
 	provider *sdk.TracerProvider
 	tracer   trace.Tracer
-	exporter *counting
+	exporter *countingExporter
 	sampler  sampler
 }
 
-// exportTimeout bounds one batch, and with it how long Close may take.
+// exportTimeout bounds the sending of one batch.
 const exportTimeout = 5 * time.Second
 
 // New returns a tracer. The receiver need not be reachable: spans that cannot be sent are dropped
@@ -70,22 +69,23 @@ func New(o Options) (*Tracer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tracing.endpoint: %w", err)
 	}
-	t := &Tracer{exporter: &counting{to: client, warn: o.Warn}}
+	t := &Tracer{exporter: &countingExporter{to: client, warn: o.Warn}}
 	t.sampler.init(&o)
 	t.provider = sdk.NewTracerProvider(
 		sdk.WithBatcher(t.exporter, sdk.WithBatchTimeout(time.Second), sdk.WithExportTimeout(exportTimeout)),
 		sdk.WithSampler(sdk.AlwaysSample()), // Begin has decided
-		sdk.WithIDGenerator(ids{}),
+		sdk.WithIDGenerator(chosenIDs{}),
 		sdk.WithResource(resource.NewSchemaless(attribute.String("service.name", "adbuffer"), attribute.String("service.version", o.Version))),
 	)
 	t.tracer = t.provider.Tracer("adbuffer")
 	return t, nil
 }
 
-var errRedirect = errors.New("the receiver redirects, and spans and their keys go to no other place; tracing.endpoint must be the receiver's own URL")
+var errRedirect = errors.New("the receiver answered with a redirect, which adbuffer does not follow, since spans and keys are for the receiver only; set tracing.endpoint to the receiver's own URL")
 
-// proxyWithoutRedirects returns the proxy that the environment names, and refuses to follow a redirect. The
-// client's own CheckRedirect can be set only in place of the TLS settings that it reads from the environment.
+// proxyWithoutRedirects returns the proxy that the environment names. For a redirected request it returns an error. A
+// CheckRedirect would need an HTTP client of our own, which would ignore the TLS settings that otlptracehttp reads
+// from the environment.
 func proxyWithoutRedirects(r *http.Request) (*url.URL, error) {
 	if r.Response != nil {
 		return nil, errRedirect

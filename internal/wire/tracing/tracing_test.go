@@ -312,7 +312,7 @@ func TestATrustedPeerOrElseTheShareDecidesAboutSampling(t *testing.T) {
 func TestPeersCannotHaveMoreRequestsTracedThanTheLimit(t *testing.T) {
 	tracer, err := New(Options{Endpoint: "http://127.0.0.1:1"})
 	testsupport.NoError(t, err)
-	now, traced := tracer.sampler.made, uint64(0)
+	now, traced := tracer.sampler.epoch, uint64(0)
 	for i := range 4000 { // 2 seconds
 		if tracer.Begin([]byte(parent), true, nil, now.Add(time.Duration(i)*500*time.Microsecond)) != nil {
 			traced++
@@ -374,7 +374,7 @@ func TestNoRedirectOfTheReceiverIsFollowed(t *testing.T) {
 		testsupport.Equal(t, asked.Load(), 1, "%[2]d: the receiver was asked %[1]d times", status)
 		testsupport.Equal(t, elsewhere.Load(), 0, "%[2]d: %[1]d requests went elsewhere", status)
 		wantCounts(t, tracer, 7, 0, 7)
-		testsupport.True(t, len(warnings) == 1 && strings.Contains(warnings[0], "redirects") && strings.Contains(warnings[0], "tracing.endpoint"), "%d: the reason is said as %q", status, warnings)
+		testsupport.True(t, len(warnings) == 1 && strings.Contains(warnings[0], "answered with a redirect") && strings.Contains(warnings[0], "tracing.endpoint"), "%d: the reason is said as %q", status, warnings)
 	}
 }
 
