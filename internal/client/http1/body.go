@@ -12,15 +12,15 @@ import (
 // Body reads the body of a request over HTTP/1, and consumes no byte after its end.
 type Body struct {
 	conn    *Conn
-	of      Request // nil if the current request has no body
-	expects bool    // the client waits for a 100 before it sends the body; none was sent yet
-	left    int64   // bytes of a body with a length that have not arrived yet
+	of      Request // the request whose body it is; nil if the current request has no body
+	expects bool    // the client waits for 100 Continue before it sends the body, and adbuffer has not sent it
+	left    int64   // bytes of a body with a Content-Length that have not arrived
 	chunked bool
 	chunks  syntax.Chunks
 }
 
-// Body returns the body that the current head announces, or nil. It belongs to r, whose fields are f.
-// A chunk over limit is refused when its size has arrived.
+// Body returns the body that the current head announces, or nil if the request has none. The body belongs to r, whose
+// fields are f. A chunk that exceeds limit is refused when its size line has arrived.
 func (c *Conn) Body(r Request, f *header.RequestFields, limit int) *Body {
 	length := f.ContentLength()
 	if length <= 0 && !f.Chunked() {
@@ -34,8 +34,8 @@ func (c *Conn) Body(r Request, f *header.RequestFields, limit int) *Body {
 	return &c.body
 }
 
-// Discard reads and discards the rest of the body if it has at most most bytes, so that the
-// connection can be reused. It sends no 100 for it.
+// Discard reads and discards the rest of the body if it is at most most bytes long, so that the connection can be
+// reused. It sends no 100 Continue.
 func (b *Body) Discard(most int) {
 	if b.expects || max(b.left, int64(b.chunks.DataLeft)) > int64(most) {
 		return
@@ -58,8 +58,8 @@ func (b *Body) ended() bool {
 	return b.left == 0
 }
 
-// Read implements io.Reader. It returns io.EOF only at the end of the body. The first Read sends the
-// 100 that the client waits for; a client that has sent more than the head does not wait.
+// Read implements io.Reader. It returns io.EOF only at the end of the body. The first Read sends the 100 Continue
+// that the client waits for. A client that has sent bytes after the head does not wait for it.
 func (b *Body) Read(p []byte) (int, error) {
 	if b.expects && b.conn.early.empty() {
 		if _, err := b.conn.Write([]byte("HTTP/1.1 100 Continue\r\n\r\n")); err != nil {

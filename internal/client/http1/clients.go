@@ -17,10 +17,10 @@ type clients struct {
 	parked parkedHeap
 	// unfinished holds the connections, served or parked, whose handshake or request head is incomplete.
 	unfinished unfinished
-	// idle rings at or before the earliest close of a parked connection; see expire.
+	// idle calls expire when the first parked connection has been idle for idle_timeout, or earlier.
 	idle alarm.Alarm
 
-	cut bool // see cutAll
+	cut bool // cutAll was called: connections are closed at once
 }
 
 // add adds a new connection.
@@ -51,8 +51,8 @@ func (c *clients) remove(cc *Conn) {
 	}
 }
 
-// park replaces cc by pc. It returns false if the watch cannot report the arrival of a request. It
-// holds mu throughout, since pc may be resumed at once.
+// park replaces cc by pc. It returns false if the watch cannot report the arrival of a request. It holds mu until it
+// returns, since the watch may resume pc at once.
 func (c *clients) park(cc *Conn, pc *parkedConn) (isWatched bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +66,7 @@ func (c *clients) park(cc *Conn, pc *parkedConn) (isWatched bool) {
 	return pc.server.watch.set.AwaitArrival(cc.Conn, pc)
 }
 
-// resume replaces pc by a Conn and returns it, or nil if pc is not parked any more.
+// resume replaces pc by a Conn, which it returns. It returns nil if pc is no longer parked.
 func (c *clients) resume(pc *parkedConn) *Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,7 +76,8 @@ func (c *clients) resume(pc *parkedConn) *Conn {
 	return c.resumeLocked(pc)
 }
 
-// resumeLocked locks the HTTP/2 connection behind mu. Served ones are locked in the other order.
+// resumeLocked resumes pc. It locks the HTTP/2 connection of pc while it holds mu; for served connections the order
+// of the locks is the opposite.
 func (c *clients) resumeLocked(pc *parkedConn) *Conn {
 	c.parked.remove(pc)
 	cc := pc.newClient()
@@ -86,7 +87,7 @@ func (c *clients) resumeLocked(pc *parkedConn) *Conn {
 	return cc
 }
 
-// resumeFirst resumes the parked connection with the earliest close. It returns nil if none is
+// resumeFirst resumes the parked connection that has been idle for longest. It returns nil if no connection is
 // parked.
 func (c *clients) resumeFirst() *Conn {
 	c.mu.Lock()
@@ -97,8 +98,8 @@ func (c *clients) resumeFirst() *Conn {
 	return c.resumeLocked(c.parked[0])
 }
 
-// resumeDue resumes a connection that has been parked for idle_timeout. It returns nil if there is
-// none, and sets idle.
+// resumeDue resumes a connection that has been idle for idle_timeout. If there is none, it sets idle for the next
+// such connection, and returns nil.
 func (c *clients) resumeDue() *Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,14 +111,14 @@ func (c *clients) resumeDue() *Conn {
 	return nil
 }
 
-// armLocked sets idle.
+// armLocked sets idle for the parked connection that must be closed first.
 func (c *clients) armLocked() {
 	if len(c.parked) > 0 {
 		c.idle.Set(c.parked[0].until)
 	}
 }
 
-// expire closes connections that have been parked for idle_timeout.
+// expire closes connections that have been idle for idle_timeout.
 func (c *clients) expire() {
 	for cc := c.resumeDue(); cc != nil; cc = c.resumeDue() {
 		cc.serveOrClose()
@@ -147,7 +148,7 @@ func (c *clients) none() bool {
 // of HTTP/2. A parked connection on which a request has arrived is served. The server's
 // idle connections are parked within 200 ms.
 func (c *clients) closeIdle() {
-	for range c.countParked() { // at most this many, since they may be parked again meanwhile
+	for range c.countParked() { // bounded, since connections may be parked again meanwhile
 		switch cc := c.resumeFirst(); {
 		case cc == nil:
 		case cc.http2 != nil:

@@ -47,23 +47,23 @@ type Conn struct {
 	partlyRead bool // the last request was not read completely
 	pause      pause
 
-	// upgraded: the server gets the connection back as an HTTP/2 connection.
+	// upgraded means that fasthttp's server gets the connection back as an HTTP/2 connection.
 	upgraded bool
 
-	stopped atomic.Bool // no Read waits any more; see Stop
+	stopped atomic.Bool // Reads no longer wait; see Stop
 }
 
-// Client is the client of a request, as its connection or its stream knows it.
+// Client holds what the connection, or the HTTP/2 stream, of a request knows about the client.
 type Client struct {
 	Peer netip.Addr // the other end of the connection; zero for a Unix socket
 	TLS  bool       // the connection uses TLS
-	// Gone reports whether the client no longer wants the response. Left ends when it does not.
+	// Gone reports whether the client no longer wants the response. Left is ended when the client no longer wants it.
 	Gone func() bool
 	Left *exchange.Cancel
 	// InputAge returns how long ago the last bytes of the connection arrived; ok is false if that is
 	// unknown.
 	InputAge func() (age time.Duration, ok bool)
-	// Waited is how long the request waited to be read, as far as that is known: see Response.Pause.
+	// Waited is how long the request is known to have waited because the connection was not read; see Response.Pause.
 	Waited time.Duration
 }
 
@@ -134,8 +134,8 @@ func (c *Conn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// endRequest is called when a request has been handled. It reports whether another one may follow:
-// not if a part of it was not read.
+// endRequest is called when a request has been handled. It reports whether another request may follow on the
+// connection, which is not so if a part of this request was not read.
 func (c *Conn) endRequest() (next bool) {
 	read := c.head.read && (c.body.of == nil || c.body.ended())
 	c.partlyRead = !read
@@ -166,14 +166,13 @@ func (c *Conn) release() {
 	}
 }
 
-// HangUp closes the socket on another goroutine: a close waits for a Read or Write that is about to
-// wait. Over HTTP/2 such a Read needs the lock of the HTTP/2 connection, which the caller may hold.
+// HangUp closes the socket on another goroutine, since the close waits for a Read or Write that is about to wait.
+// Over HTTP/2 such a Read needs the lock of the HTTP/2 connection, which the caller may hold.
 func (c *Conn) HangUp() { go c.Conn.Close() }
 
-// gone reports whether the client has closed its connection. A client that closes only its sending
-// half counts as gone, as is usual for HTTP. TLS may have sent bytes behind the last request, such
-// as its close_notify. Only a read could distinguish them from another request, so gone ignores
-// them.
+// gone reports whether the client has closed its connection. A client that closes only its sending half counts as
+// gone, as is usual for HTTP. On TLS, bytes may follow the last request that are not a request, such as close_notify.
+// Only a read could tell, so gone ignores unread bytes.
 func (c *Conn) gone() bool {
 	if !c.server.options().AbortOnClose {
 		return c.Left.Err() != nil

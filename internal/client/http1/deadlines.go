@@ -13,7 +13,7 @@ import (
 // The goroutine that reads and writes the connection uses them.
 type deadlines struct {
 	stage stage
-	// by is when the timed stage must end. It is set when a Read first waits in a stage.
+	// by is when the stage timed must end. It is set when a Read first waits in that stage.
 	by    time.Time
 	timed stage
 	// idleUntil is when idle_timeout ends.
@@ -22,7 +22,7 @@ type deadlines struct {
 	writeBy time.Time
 	// respondedAt is when the last response was made; zero if that is unknown, or if its Write waited.
 	respondedAt time.Time
-	// closing means that no Write waits any more.
+	// closing means that Writes no longer wait.
 	closing atomic.Bool
 }
 
@@ -37,7 +37,7 @@ const (
 	inBody                   // the rest of a body
 )
 
-// enter begins a stage, which has a deadline of its own.
+// enter begins stage s, which gets a deadline of its own.
 func (d *deadlines) enter(s stage) { d.stage = s }
 
 // reset begins the wait for a request.
@@ -59,8 +59,9 @@ func (d *deadlines) readIdle(o *Options) time.Time {
 	return now.Add(min(parkAfter, o.IdleTimeout))
 }
 
-// read returns the deadline of a Read that waits within a request. A message head has read_timeout
-// from its first byte on. A body has read_timeout until its first byte, and again from that on.
+// read returns the deadline of a Read that waits within a request. A message head must arrive within read_timeout of
+// its first byte. The first byte of a body must arrive within read_timeout of the head, and the rest within
+// read_timeout of that byte.
 func (d *deadlines) read(o *Options) time.Time {
 	if d.stage == idle { // a TLS record has begun to arrive
 		d.stage = inHead
@@ -117,7 +118,7 @@ func (c *Conn) waitWrite() time.Time {
 	switch {
 	case c.responding != nil:
 		c.responding.Unread()
-	case c.isHTTP2.Load() && !c.deadlines.closing.Load(): // otherwise http2 is being closed and calls it
+	case c.isHTTP2.Load() && !c.deadlines.closing.Load(): // otherwise http2 is being closed, and this Write is its own
 		c.http2.WriteWaits()
 	}
 	return c.deadlines.write(c.server.options(), c.isHTTP2.Load())

@@ -16,7 +16,7 @@ func (e *early) keep(s *Server, b []byte) {
 	e.r, e.w = 0, copy(*e.buf, b)
 }
 
-// take moves bytes to p, as many as fit.
+// take moves as many bytes as fit to p.
 func (e *early) take(server *Server, p []byte) int {
 	n := copy(p, e.bytes())
 	e.skip(server, n)
@@ -39,7 +39,7 @@ func (e *early) skip(server *Server, n int) {
 	}
 }
 
-// fill reads further bytes with read. There must be room for them.
+// fill reads more bytes with read. The buffer must not be full.
 func (e *early) fill(server *Server, read func([]byte) (int, error)) error {
 	if e.buf == nil {
 		e.buf = server.getBuffer()

@@ -14,11 +14,11 @@ import (
 	"adbuffer/internal/wire/socket"
 )
 
-// greeting is the steps before the first request of a client's connection: a PROXY header, and the
-// TLS handshake. The connection's goroutine uses it.
+// greeting holds the state of what precedes the first request of a client's connection: a PROXY header, and the TLS
+// handshake. Only the connection's goroutine uses it.
 type greeting struct {
 	needed bool    // the connection begins with a PROXY header or TLS
-	header proxied // reads the PROXY header; nil if none is left to read
+	header proxied // reads the PROXY header; nil if there is none, or it has been read
 	begun  bool
 	// turns bounds the CPU of the TLS handshake while it is running; nil at other times.
 	turns *cpushare.Handshake
@@ -133,15 +133,15 @@ func (s *tlsSocket) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// A client's part of a handshake may be larger than freeHandshakeBytes only while the parts of all clients
-// hold at most one handshakeShare-th of max_buffered_bytes. Most clients send less.
+// A client's part of a handshake may exceed freeHandshakeBytes only while the handshakes of all clients together hold
+// at most max_buffered_bytes / handshakeShare. Most clients send less than freeHandshakeBytes.
 const (
 	freeHandshakeBytes = 8 << 10
 	handshakeShare     = 8
 )
 
-// handshakeArrived counts n bytes of the handshake. It fails if they are too many for one client, while all
-// clients hold too many.
+// handshakeArrived counts n bytes of the handshake. It returns an error if the client has sent more than
+// freeHandshakeBytes while the handshakes of all clients hold too many bytes.
 func (c *Conn) handshakeArrived(n int) error {
 	g, s := &c.greeting, c.server
 	g.bytes.Arrived(n)
@@ -153,7 +153,7 @@ func (c *Conn) handshakeArrived(n int) error {
 	return nil
 }
 
-// holdHandshake counts n bytes of the handshake until it ends.
+// holdHandshake adds n to the bytes that unfinished handshakes hold; n is negative at the end.
 func (c *Conn) holdHandshake(n int) {
 	c.greeting.held += n
 	c.server.handshakeBytes.Add(int64(n))

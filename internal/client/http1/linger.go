@@ -7,16 +7,15 @@ import (
 	"adbuffer/internal/wire/socket"
 )
 
-// If a socket is closed while bytes from the client are unread in it or still on their way, the
-// kernel resets the connection. The client's kernel then discards responses that the client has not
-// read. So adbuffer first closes its sending half, and discards bytes until the client closes the
-// other half: RFC 9112, section 9.6.
+// If a socket is closed while bytes from the client are unread, or still in flight, the kernel resets the connection.
+// The client's kernel then discards responses that the client has not read. So adbuffer first closes its sending
+// half, and discards bytes until the client closes the other half: RFC 9112, section 9.6.
 //
 // Connections linger if the client may still be sending: after a refused request, and in a drain,
 // when requests may be pipelined after the last one.
 const (
 	lingerFor  = 2 * time.Second
-	lingerMost = 1 << 20 // bytes beside a body; a connection with more is reset
+	lingerMost = 1 << 20 // bytes, in addition to a body, after which the connection is reset
 )
 
 // lingers reports whether the connection must linger before it is closed.

@@ -12,15 +12,15 @@ import (
 	"adbuffer/internal/wire/socket"
 )
 
-// listener makes a Conn of each accepted connection. At max_connections another connection
-// makes room for it, or it is refused; see makeRoom.
+// listener makes a Conn of each accepted connection. At max_connections, another connection is closed to make room
+// for the new connection, or the new connection is refused; see makeRoom.
 type listener struct {
 	net.Listener
 	server *Server
 }
 
-// maxRefusing bounds the refused connections that get a response. Beyond it, connections
-// are closed without one, and counted all the same.
+// maxRefusing bounds how many refused connections get a response at the same time. Further connections are closed
+// without a response, but are counted too.
 const maxRefusing = 64
 
 func (l *listener) Accept() (net.Conn, error) {
@@ -101,7 +101,7 @@ func (s *Server) refuseConnection(c net.Conn) {
 // Connections are the clients' connections at one moment, and their limit.
 type Connections struct {
 	Open, Limit int64
-	From        string // names the setting, and says why the limit is lower if it is
+	From        string // names the setting, and says why the limit is lower than the setting, if it is
 	// Refused and Closed count connections since start: those that were refused at the limit, and those
 	// that were closed for new ones, also for lack of files.
 	Refused, Closed uint64

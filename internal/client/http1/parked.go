@@ -11,8 +11,8 @@ import (
 	"adbuffer/internal/wire/socket"
 )
 
-// parkedConn is the whole state of a client's connection while it is parked. The watch waits for
-// its next request. It is closed at until.
+// parkedConn is the whole state of a client's connection while it is parked. The watch waits for the next request of
+// the client. If none arrives, the connection is closed at the time until.
 //
 // It implements socket.Watcher. It is parked until clients.resume has made a Conn from it. The
 // caller of resume serves or closes that Conn.

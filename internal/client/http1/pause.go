@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// pause is the time for which a connection is not read after its last responses. It is safe for
-// concurrent use.
+// pause is the time for which a connection must not be read, because of its last responses. It is safe for concurrent
+// use.
 //
 // A paused connection keeps its goroutine and its buffers, and adbuffer does not learn that its client
 // has closed it. So a pause is short, a second at most.
@@ -20,9 +20,9 @@ func (p *pause) add(d time.Duration) {
 	}
 }
 
-// awaitPause waits as the last responses require, before the next read of a request. It notes how long
-// the bytes have waited that arrived meanwhile. Several reads may take them: only a Read that waits for
-// the client shows that none is left, see waitRead.
+// awaitPause waits for the pauses that the last responses require, before the next read of a request. It records in
+// Waited how long bytes that arrived meanwhile have waited. Waited stays until a Read waits for the client, since
+// several reads may be needed to read those bytes; see waitRead.
 func (c *Conn) awaitPause() {
 	if c.pause.left.Load() != 0 && !c.server.draining.Load() {
 		c.Waited = min(time.Duration(c.pause.left.Swap(0)), maxPause)

@@ -65,7 +65,7 @@ type Options struct {
 	IdleTimeout        time.Duration
 	AbortOnClose       bool        // a client that closes its connection, or only its sending half, cancels its request
 	TLS                *tls.Config // with NextProtos; nil = cleartext
-	// CPU bounds the TLS handshakes; nil for no bound.
+	// CPU bounds the CPU of TLS handshakes; nil = no bound.
 	CPU *cpushare.Share
 }
 
@@ -89,7 +89,7 @@ type Server struct {
 	open        atomic.Int64
 	refused     atomic.Int64  // connections that are being refused now
 	idleDropped atomic.Uint64 // idle connections that were closed to make room
-	// connectionsRefused are all connections that were refused at max_connections.
+	// connectionsRefused counts the connections that were refused at max_connections.
 	connectionsRefused atomic.Uint64
 	clients            clients
 	watch              watch
@@ -106,7 +106,7 @@ func New(h Handler, o Options, log *zap.Logger) *Server {
 		Concurrency:     math.MaxInt32, // Accept enforces max_connections, with a response
 		ReadBufferSize:  constantRoom + o.MaxHeaderBytes,
 		WriteBufferSize: writeBuffer,
-		// Goroutines that served connections which are parked now end soon.
+		// Goroutines whose connections have been parked end after this time.
 		MaxIdleWorkerDuration: time.Second,
 		// Timeouts are not set here: see deadlines.go.
 
@@ -171,9 +171,9 @@ func (s *Server) BeginDrain() { s.draining.Store(true) }
 // Draining reports whether a drain has begun.
 func (s *Server) Draining() bool { return s.draining.Load() }
 
-// Drain closes the listeners, and connections when they are idle. It returns true once no connection
-// is left and none reports that no request over HTTP/2 runs. If ctx ends before, it returns false,
-// and the caller calls Cut.
+// Drain closes the listeners, and each connection when it is idle. It returns true once no connection is open, and
+// none reports that no request over HTTP/2 is running. If ctx ends first, it returns false, and the caller must call
+// Cut.
 //
 // A client that has just connected has a second to send a request. A request that has arrived before
 // the close of its connection gets its response.
@@ -207,9 +207,9 @@ const drainEvery = 10 * time.Millisecond
 
 // Counts are the numbers of a Server's connections.
 type Counts struct {
-	Serving    int // those that hold buffers of fasthttp's server, and the listeners
-	Unfinished int // those that wait for the rest of a handshake or head
-	Waiting    int // the unfinished ones that wait for their clients, and not for adbuffer
+	Serving    int // connections that hold buffers of fasthttp's server, plus the listeners
+	Unfinished int // connections that wait for the rest of a handshake or head
+	Waiting    int // unfinished connections that wait for their clients, and not for adbuffer
 }
 
 // Open returns the number of open connections.

@@ -9,37 +9,36 @@ import (
 	"adbuffer/internal/wire/cpushare"
 )
 
-// unfinished are the connections that wait for the rest of a PROXY header, a TLS handshake or a
-// message head. A new connection is one of them until its first head has arrived, also while it is
-// parked. A later head makes its connection one of them only while a Read waits for its rest. So a
-// request on a kept connection does not come here if its head arrives in one piece.
+// unfinished holds the connections that wait for the rest of a PROXY header, a TLS handshake or a message head. A new
+// connection is unfinished until its first head has arrived, even while it is parked. Later it is unfinished only
+// while a Read waits for the rest of a head, so a head that arrives in one piece does not make it unfinished.
 //
-// They cost their clients nothing. So at max_connections one of them makes room for a new connection;
-// see makeRoom. clients.mu guards the lists and their members.
+// Unfinished connections cost their clients nothing, so at max_connections an unfinished connection is closed to make
+// room for a new connection; see makeRoom. clients.mu guards the lists and their members.
 type unfinished struct {
-	// groups are the connections by the networks of their clients, in lists of *unfinishedConn with the
-	// oldest in front. Networks are hashed, as cpushare.PartyOf does, so a look at all groups has a
-	// constant cost.
+	// groups holds the connections by a hash of their clients' networks (cpushare.PartyOf), in lists of
+	// *unfinishedConn, oldest first. The number of groups is constant, so looking at all groups has a bounded cost.
 	groups [256]list.List
-	count  int // of connections in all groups
-	// Connections that made room, in the PROXY header or handshake, and in the message head.
+	count  int // number of connections in all groups
+	// Numbers of connections that were closed to make room: before the end of the PROXY header or TLS handshake, and
+	// before the end of a message head.
 	handshakes, heads atomic.Uint64
 }
 
-// unfinishedConn is one of the unfinished connections: either served or parked.
+// unfinishedConn is an unfinished connection. Either served or parked is set.
 type unfinishedConn struct {
 	served *Conn
 	parked *parkedConn
 	group  *list.List
-	place  *list.Element // in group; nil once it was taken or closed
+	place  *list.Element // its element in group; nil once the connection was taken or closed
 	since  time.Time
 	// greeting means that the PROXY header or the TLS handshake is not complete.
 	greeting atomic.Bool
 	// reading means that adbuffer has read all bytes that have arrived, and waits for more. A parked
 	// connection always waits.
 	reading atomic.Bool
-	// flight is when adbuffer last sent a part of a TLS handshake, or completed the handshake, in Unix
-	// nanoseconds.
+	// flight is when adbuffer last sent a part of a TLS handshake, or completed the handshake, in Unix nanoseconds;
+	// see flightFor.
 	flight atomic.Int64
 }
 
@@ -49,9 +48,9 @@ type progress uint8
 const (
 	// silent connections wait for their clients.
 	silent progress = iota
-	// greets means that adbuffer is about to do a part of the handshake, or may expect the client's next
-	// bytes since it has just done its own part. Without that state, clients that connect faster than
-	// adbuffer computes would push out each other, and none would be served.
+	// greets means that the handshake makes progress: adbuffer is about to do its part, or has just done its part and
+	// may expect the client's next bytes. Without this state, clients that connect faster than adbuffer can do
+	// handshakes would push each other out, and none would be served.
 	greets
 	// heard connections have sent bytes of a request that adbuffer is about to read.
 	heard
@@ -65,30 +64,30 @@ const (
 	flightFor = 500 * time.Millisecond
 )
 
-// makeRoom closes a connection, so that a new one of a client at peer can have its place. It returns
-// false if no connection may be closed.
+// makeRoom closes a connection to make room for a new connection of a client at peer. It returns false if no
+// connection may be closed.
 //
-// An unfinished connection goes first, since an idle client has made requests; see unfinished.take. But
-// a client that has just connected is about to make a request. So while the unfinished connections are
-// few, at most a quarter of the places, and all are young, the connection that has been idle for
-// longest goes.
+// It prefers to close an unfinished connection, since the clients of idle connections have made requests; see
+// unfinished.take. But a client that has just connected is about to make a request. So if at most a quarter of
+// maxConnections are unfinished, and all of these are young, makeRoom prefers to close the connection that has been
+// idle for longest.
 func (s *Server) makeRoom(maxConnections int, peer netip.Addr) bool {
 	return s.dropUnfinished(peer, maxConnections/4, unfinishedFor) || s.dropIdle() || s.dropUnfinished(peer, 0, 0)
 }
 
-// dropUnfinished closes an unfinished connection for a new one of a client at peer. It returns false if
-// none may be closed, or if there are at most few, and all of them are younger than age.
+// dropUnfinished closes an unfinished connection to make room for a new connection of a client at peer. It returns
+// false if none may be closed, or if at most few connections are unfinished and all of these are younger than age.
 func (s *Server) dropUnfinished(peer netip.Addr, few int, age time.Duration) bool {
 	one := s.clients.takeUnfinished(peer, few, age)
 	if one == nil {
 		return false
 	}
-	for !s.clients.serve(one).drop() { // it was parked meanwhile
+	for !s.clients.serve(one).drop() { // the connection was parked meanwhile
 	}
 	return true
 }
 
-// drop closes a connection that was taken. It returns false if the connection is parked.
+// drop closes a connection that takeUnfinished has taken. It returns false if the connection is parked.
 func (c *Conn) drop() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,9 +108,9 @@ func (c *Conn) drop() bool {
 	return true
 }
 
-// setUnfinished notes whether the connection is unfinished. It returns false if the connection has
-// been taken, and so will be closed. Then it does nothing, so that drop finds the connection even if
-// it is parked. The connection's goroutine calls it.
+// setUnfinished records whether the connection is unfinished. If takeUnfinished has taken the connection, so that it
+// will be closed, setUnfinished does nothing and returns false: drop must find the connection even if it is parked.
+// Only the connection's goroutine calls it.
 func (c *Conn) setUnfinished(now bool) (open bool) {
 	if now == (c.unfinished != nil) {
 		return true
@@ -130,8 +129,8 @@ func (c *Conn) setUnfinished(now bool) (open bool) {
 	return open
 }
 
-// isTaken reports whether takeUnfinished has taken the connection. After a Read that returned bytes, it takes
-// the connection no more: reading is false. The connection's goroutine calls it.
+// isTaken reports whether takeUnfinished has taken the connection. After a Read that returned bytes, reading is
+// false, so takeUnfinished cannot take it any more. Only the connection's goroutine calls isTaken.
 func (c *Conn) isTaken() bool {
 	if c.unfinished == nil {
 		return false
@@ -142,7 +141,7 @@ func (c *Conn) isTaken() bool {
 	return c.unfinished.place == nil
 }
 
-// setPeer notes the client's address once the PROXY header has told it.
+// setPeer records the client's address that a PROXY header has stated.
 func (c *clients) setPeer(cc *Conn, peer netip.Addr) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -180,7 +179,8 @@ func (c *clients) takeUnfinished(peer netip.Addr, few int, age time.Duration) *u
 	return u.take(peer, c.progressLocked)
 }
 
-// progressLocked returns what one waits for. If one is parked and has sent bytes, it is served.
+// progressLocked returns what an unfinished connection waits for. A parked connection whose client has sent bytes is
+// served from now on.
 func (c *clients) progressLocked(one *unfinishedConn) progress {
 	switch {
 	case one.inFlight():
@@ -200,21 +200,23 @@ func (c *clients) progressLocked(one *unfinishedConn) progress {
 	return heard
 }
 
-// inFlight reports whether the client's next bytes are to be expected.
+// inFlight reports whether the client's next bytes may still be in flight, since adbuffer did its part less than
+// flightFor ago.
 func (u *unfinishedConn) inFlight() bool {
 	return time.Since(time.Unix(0, u.flight.Load())) < flightFor
 }
 
-// maxLooks bounds the connections that take looks at.
+// maxLooks bounds how many connections take examines.
 const maxLooks = 8
 
-// take removes and returns the connection that makes room for a new one of a client at peer, or nil. of
-// says what a connection waits for.
+// take removes and returns the connection to close to make room for a new connection of a client at peer, or nil. of
+// returns what a connection waits for.
 //
-// The group with the most connections makes room, so that a client with many connections costs no other
-// client its place: the oldest one that is silent. If none is silent, the oldest one that greets goes,
-// unless the new connection is of the same group or its group would then have as many. A silent
-// connection of another group goes if it is not young. The others become the youngest of their group.
+// The connection is of the group with the most connections, so that a client with many connections does not cost
+// another client a connection. Preferred is the oldest silent connection of the group. If none is silent, it is the
+// oldest connection that greets, unless the new connection is of the same group, or of a group that would then be as
+// large. Otherwise it is the oldest connection of all groups, if that is silent and not young. Connections that were
+// examined and stay move to the end of their list.
 func (u *unfinished) take(peer netip.Addr, of func(*unfinishedConn) progress) *unfinishedConn {
 	group := u.largest()
 	if group == nil {
@@ -246,7 +248,7 @@ func (u *unfinished) take(peer netip.Addr, of func(*unfinishedConn) progress) *u
 	return nil
 }
 
-// largest returns the group with the most connections; among equals, the one with the oldest
+// largest returns the group with the most connections; among groups of equal size, the group with the oldest
 // connection. It returns nil if there is no connection.
 func (u *unfinished) largest() *list.List {
 	var largest *list.List
@@ -284,7 +286,7 @@ func (u *unfinished) groupOf(peer netip.Addr) *list.List {
 	return &u.groups[cpushare.PartyOf(peer)%cpushare.Party(len(u.groups))]
 }
 
-// serve returns the Conn of one, which it resumes if it is parked.
+// serve returns the Conn of an unfinished connection, which it resumes if it is parked.
 func (c *clients) serve(one *unfinishedConn) *Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -309,7 +311,7 @@ func (u *unfinished) insert(one *unfinishedConn, peer netip.Addr, since time.Tim
 	u.count++
 }
 
-// remove returns false if one was removed before.
+// remove returns false if the connection was removed before.
 func (u *unfinished) remove(one *unfinishedConn) bool {
 	if one.place == nil {
 		return false

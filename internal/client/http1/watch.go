@@ -6,10 +6,10 @@ import (
 	"adbuffer/internal/wire/socket"
 )
 
-// watch watches clients' connections. With it, the request of a client that has disconnected is
-// cancelled, and a parked connection needs no goroutine. The first connection starts it. It cannot
-// start if the process may open no more files. Then such requests end at their deadlines, and
-// parked connections have goroutines.
+// watch watches clients' connections. With it, the request of a client that has disconnected is cancelled, and a
+// parked connection needs no goroutine. The first connection starts it. If it cannot start, because no file
+// descriptor is free, requests of disconnected clients end at their deadlines, and each parked connection has a
+// goroutine.
 type watch struct {
 	once sync.Once
 	set  *socket.Watch // nil if it has not started; its methods accept nil

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// activated returns the listeners that systemd, or another program with its protocol, has passed,
-// by the names of their options. It returns nil if none were passed. Their FileDescriptorName
-// identifies them, or else their order: traffic, admin. Their addresses replace the configured
-// ones. activated removes the protocol's variables from the environment. man 3 sd_listen_fds.
+// activated returns the listeners that systemd has passed, or another program that follows its protocol, by
+// Options.Name. It returns nil if none were passed. FileDescriptorName says which listener a socket is for; if no
+// socket has a known name, the order is traffic, admin. The addresses of passed sockets replace the configured
+// addresses. activated removes the protocol's variables from the environment. man 3 sd_listen_fds.
 func activated(traffic, admin Options) (map[string]*Listener, error) {
 	files := activation.Files(true)
 	if len(files) == 0 {
@@ -82,7 +82,7 @@ func closeAll(given map[string]*Listener) {
 	}
 }
 
-// fromFile returns the listener of a descriptor, which stays open.
+// fromFile returns a listener for a duplicate of f's descriptor; f stays open.
 func fromFile(f *os.File) (listenSocket, error) {
 	listens := 0
 	err := withFDs(func(fds ...int) (err error) {

@@ -52,7 +52,7 @@ func TestTheErrorForAUnixPathNamesItAndTheReason(t *testing.T) {
 	wantRefused(t, trafficAt("unix", file+"/ad.sock"), free, file+" is not a folder")
 	long := filepath.Join(dir, strings.Repeat("x", 106-len(dir)-2))
 	must(t, os.Mkdir(long, 0o700))
-	wantRefused(t, trafficAt("unix", long+"/a"), free, "too long by")
+	wantRefused(t, trafficAt("unix", long+"/a"), free, "bytes too long for the temporary path")
 	served := openAt(t, trafficAt("unix", dir+"/ad.sock"))
 	wantRefused(t, trafficAt("unix", dir+"/ad.sock"), free, "another process serves this socket", "server.reuse_port")
 	served.CloseTraffic()

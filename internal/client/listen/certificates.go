@@ -18,7 +18,7 @@ import (
 type Files struct {
 	// Name is the listener's name in the metrics' label: "server" or "admin".
 	Name string
-	// TLSFiles.CA holds the authorities of clients' certificates; "" asks for none.
+	// TLSFiles.CA names the authorities of clients' certificates; "" = clients are not asked for certificates.
 	configfile.TLSFiles
 	// ClientAuth is the policy for clients' certificates if CA is set.
 	ClientAuth tls.ClientAuthType
@@ -26,28 +26,27 @@ type Files struct {
 	Policy handshake.Policy
 }
 
-// Certificates holds a listener's certificates, as they were when the files were last valid, and
-// the keys of its session tickets. Watch reloads certificates when the files change.
+// Certificates holds a listener's certificates, from when the files were last valid, and the keys of its session
+// tickets. Watch reloads the certificates when the files change.
 type Certificates struct {
 	log     *zap.Logger
 	files   Files
 	keeper  *configfile.Keeper
 	tickets TicketKeys
-	current atomic.Pointer[loaded]
+	current atomic.Pointer[certificateVersion]
 
 	mu     sync.Mutex // guards policy, held while current is replaced
 	policy handshake.Policy
 }
 
-// loaded is one version of the certificates, the policy and the ticket keys. It never
-// changes.
-type loaded struct {
+// certificateVersion is one version of the certificates, the policy and the ticket keys. It never changes.
+type certificateVersion struct {
 	material  *configfile.Material
 	config    *tls.Config // of handshakes
 	keysUntil time.Time   // the time of the next ticket key
 }
 
-func (l *loaded) expiry() time.Time { return l.material.Certificate.Leaf.NotAfter }
+func (l *certificateVersion) expiry() time.Time { return l.material.Certificate.Leaf.NotAfter }
 
 // LoadCertificates reads the files. All of them must be valid.
 func LoadCertificates(files Files, log *zap.Logger) (*Certificates, error) {
@@ -60,8 +59,8 @@ func LoadCertificates(files Files, log *zap.Logger) (*Certificates, error) {
 	return c, nil
 }
 
-// Config returns a server's configuration that offers these protocols by ALPN. Each
-// handshake uses the certificates, the policy and the ticket keys in use at that moment.
+// Config returns a server's configuration that offers nextProtos by ALPN. Each handshake uses the certificates, the
+// policy and the ticket keys that are current when it starts.
 func (c *Certificates) Config(nextProtos ...string) *tls.Config {
 	type offered struct{ from, config, withoutHTTP2 *tls.Config }
 	var last atomic.Pointer[offered]
@@ -77,8 +76,8 @@ func (c *Certificates) Config(nextProtos ...string) *tls.Config {
 			if o == nil || o.from != l.config {
 				o = &offered{from: l.config, config: l.config.Clone()}
 				o.config.NextProtos = nextProtos
-				// Records as long as a write: crypto/tls begins with records of one packet, and writes
-				// each by itself. A response of 4 KB would take four system calls.
+				// Without this, crypto/tls starts with records of one packet each, and makes a system call for each
+				// record: four for a response of 4 KB.
 				o.config.DynamicRecordSizingDisabled = true
 				o.withoutHTTP2 = o.config.Clone()
 				o.withoutHTTP2.NextProtos = slices.DeleteFunc(slices.Clone(nextProtos), func(p string) bool { return p == "h2" })
@@ -92,7 +91,7 @@ func (c *Certificates) Config(nextProtos ...string) *tls.Config {
 	}
 }
 
-// SetPolicy sets the policy of handshakes that begin from now on.
+// SetPolicy sets the policy of handshakes that start from now on.
 func (c *Certificates) SetPolicy(p handshake.Policy) {
 	c.mu.Lock()
 	c.policy = p
@@ -100,19 +99,19 @@ func (c *Certificates) SetPolicy(p handshake.Policy) {
 	c.renew()
 }
 
-// Reload reads the files now. If they are not valid, the certificates in use stay.
-// The error names file and reason; it has been logged.
+// Reload reads the files now. If they are not valid, the current certificates stay in use. The error names the file
+// and the reason, and has been logged.
 func (c *Certificates) Reload() error {
 	changed, err := c.keeper.Reload()
-	c.useLoaded(changed, err)
+	c.use(changed, err)
 	return err
 }
 
 // Watch reloads the files when they change, until ctx ends.
-func (c *Certificates) Watch(ctx context.Context) { c.keeper.Watch(ctx, c.useLoaded) }
+func (c *Certificates) Watch(ctx context.Context) { c.keeper.Watch(ctx, c.use) }
 
-// useLoaded uses the certificates that were loaded, and logs the result.
-func (c *Certificates) useLoaded(changed bool, err error) {
+// use puts certificates that were loaded into use, and logs the result of the loading.
+func (c *Certificates) use(changed bool, err error) {
 	switch {
 	case err != nil:
 		c.log.Error("the certificates stay as they are: their files are not valid", zap.String("listener", c.files.Name), zap.Error(err))
@@ -122,14 +121,14 @@ func (c *Certificates) useLoaded(changed bool, err error) {
 	}
 }
 
-// renew makes current from the present certificates, policy and ticket keys.
-func (c *Certificates) renew() *loaded {
+// renew makes a new current version from the keeper's certificates, the policy and the ticket keys.
+func (c *Certificates) renew() *certificateVersion {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.current.Load()
 	m := c.keeper.Current()
 	keys, until := c.tickets.current()
-	l := &loaded{material: m, config: &tls.Config{Certificates: []tls.Certificate{*m.Certificate}}, keysUntil: until}
+	l := &certificateVersion{material: m, config: &tls.Config{Certificates: []tls.Certificate{*m.Certificate}}, keysUntil: until}
 	c.policy.Apply(l.config)
 	l.config.SetSessionTicketKeys(forTLS(keys, m, c.policy))
 	if m.Authorities != nil {
@@ -142,7 +141,7 @@ func (c *Certificates) renew() *loaded {
 	return l
 }
 
-// handedKeys returns the ticket keys for the next process; nil for a listener without TLS.
+// handedKeys returns the ticket keys to hand over to the next process; nil for a listener without TLS.
 func (c *Certificates) handedKeys() []ticketKey {
 	if c == nil {
 		return nil

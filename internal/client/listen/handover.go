@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// handover is one process in a chain of processes that share the traffic socket. They meet at an
-// abstract unix socket, the meeting socket. Its name is made from the listen address. It belongs to
-// the network namespace, as ports do, and disappears with the last process that has it open.
+// handover is the part of one process in a chain of processes that share the traffic socket. The processes meet at
+// the meeting socket, an abstract Unix socket whose name is made from the listen address. It belongs to the network
+// namespace, as ports do, and disappears with the last process that has it open.
 //
 //	first process        binds the meeting socket and the sockets.
 //	next process         finds the meeting socket bound, connects to it, and receives all sockets.
@@ -24,23 +24,23 @@ import (
 //	                     Stops accepting clients when it drains.
 //	                     Accepts on both again if the next process ends.
 //
-// A process accepts no connection at the meeting socket while the next process lives. So a third
-// process meets the second one. All processes must belong to one user.
+// A process accepts no connection at the meeting socket while the next process lives. So a third process meets the
+// second process. All processes must belong to the same user.
 type handover struct {
-	log     *zap.Logger
-	name    string
-	meeting *net.UnixListener
-	before  *net.UnixConn // to the previous process; nil for the first
-	admin   bool          // its admin socket was taken over too
+	log       *zap.Logger
+	name      string
+	meeting   *net.UnixListener
+	previous  *net.UnixConn // connection to the previous process; nil for the first process
+	tookAdmin bool          // the previous process's admin socket was taken over too
 
 	mu         sync.Mutex // guards the fields below
 	sockets    *Sockets
-	after      *net.UnixConn // to the next process
+	next       *net.UnixConn // connection to the next process
 	serves     byte          // the sockets that the next process serves; 0 for none
-	succession func(bool)    // nil until this process serves
+	succession func(bool)    // see Sockets.Serving; nil until this process serves
 	draining   bool
 	closed     bool
-	ended      chan struct{} // closed when the goroutine of start has ended; nil before
+	ended      chan struct{} // closed when run has returned; nil before start
 }
 
 // Bytes that a process writes to the previous process.
@@ -105,7 +105,7 @@ func (h *handover) send(c *net.UnixConn) error {
 	}
 	h.mu.Lock()
 	s, closed := h.sockets, h.closed
-	h.after = c
+	h.next = c
 	h.mu.Unlock()
 	if closed {
 		return net.ErrClosed
@@ -119,7 +119,7 @@ func (h *handover) send(c *net.UnixConn) error {
 	if err != nil {
 		return err
 	}
-	c.SetWriteDeadline(time.Now().Add(takeOverWithin))
+	c.SetWriteDeadline(time.Now().Add(takeOverTimeout))
 	return withFDs(func(fds ...int) error {
 		_, _, err := c.WriteMsgUnix(text, unix.UnixRights(fds...), nil)
 		return err
@@ -132,7 +132,7 @@ func (h *handover) setNextServes(serves byte) {
 	defer h.mu.Unlock()
 	was := h.serves
 	if serves == 0 {
-		h.after = nil
+		h.next = nil
 	}
 	if serves == was || h.closed {
 		return
@@ -162,14 +162,14 @@ func (h *handover) serving(onSuccession func(bool)) {
 	if h.serves == servesBoth {
 		onSuccession(true)
 	}
-	if h.before == nil {
+	if h.previous == nil {
 		return
 	}
 	serves := servesTraffic
-	if h.admin {
+	if h.tookAdmin {
 		serves = servesBoth
 	}
-	h.before.Write([]byte{serves}) //nolint:errcheck // an error means that the process has ended
+	h.previous.Write([]byte{serves}) //nolint:errcheck // an error means that the process has ended
 }
 
 func (h *handover) drain() {
@@ -179,13 +179,13 @@ func (h *handover) drain() {
 	h.pauseLocked()
 }
 
-// close ends this process's part. last reports that no other process has the sockets. In that case
-// no process can start a hand-over until release is called.
-func (h *handover) close() (last bool, release func()) {
+// close ends the part of this process. last says that no other process has the sockets. Then no process can start a
+// hand-over until releaseName is called.
+func (h *handover) close() (last bool, releaseName func()) {
 	h.mu.Lock()
 	h.closed = true
 	h.meeting.Close()
-	for _, c := range []*net.UnixConn{h.before, h.after} {
+	for _, c := range []*net.UnixConn{h.previous, h.next} {
 		if c != nil {
 			c.Close()
 		}

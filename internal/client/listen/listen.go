@@ -3,14 +3,13 @@
 //
 // # Handing over
 //
-// With server.reuse_port a new process does not bind its own socket beside the old process. It
-// receives the old process's sockets, and both accept from the same queue. This loses no
-// connection. Two sockets with SO_REUSEPORT would: each has its own queue, and when the old socket
-// is closed, the kernel resets the connections in its queue and drops handshakes in progress.
-// net.ipv4.tcp_migrate_req would move them, but it is off by default. A BPF program could steer new
-// connections to the new socket, but not a handshake in progress. A shared queue closes with the
-// last process that has it, even if a process is killed. SO_REUSEPORT is still set, for a process
-// that cannot reach the old one.
+// With server.reuse_port a new process does not bind a socket of its own beside the old process's. It receives the
+// old process's sockets, and both accept from the same queue, so no connection is lost. With two sockets, connections
+// would be lost: each socket has its own queue, and when the old socket is closed, the kernel resets the connections
+// in its queue and drops handshakes in progress. net.ipv4.tcp_migrate_req would move them, but it is off by default.
+// A BPF program could steer new connections to the new socket, but not a handshake in progress. A shared queue closes
+// with the last process that has it, even if a process is killed. SO_REUSEPORT is still set, for a process that
+// cannot reach the old one.
 //
 // Sockets from systemd are shared in the same way; systemd owns them.
 package listen
@@ -37,23 +36,23 @@ type Options struct {
 	// ReusePort shares the socket with the next process, and takes it over from the previous
 	// process.
 	ReusePort bool
-	// FreeFile closes a file that is not needed now, if err says that too many are open, and reports
-	// whether it did. Then Accept tries again at once. nil frees none.
+	// FreeFile is called if accept fails with err. If err says that too many files are open, FreeFile may close a
+	// file that is not needed now, and return true; then Accept tries again at once. It may be nil.
 	FreeFile func(err error) bool
-	// Certificates has the ticket keys that are shared with the next process; nil = the
-	// listener has no TLS, or does not share them.
+	// Certificates has the ticket keys to share with the next process; nil = the listener has no TLS, or does not
+	// share ticket keys.
 	Certificates *Certificates
 }
 
 // Sockets are the listening sockets of the process.
 type Sockets struct {
 	Traffic, Admin *Listener
-	Passed         bool      // by systemd; the configured addresses are ignored
+	Passed         bool      // the sockets were passed by systemd, and the configured addresses are ignored
 	handover       *handover // nil if sockets are not handed over
 }
 
-// Open opens both sockets. It uses systemd's sockets if systemd has passed any, otherwise those of
-// the previous process. Otherwise it binds new ones.
+// Open opens both sockets. It uses the sockets that systemd has passed, or else the sockets of the previous process,
+// or else binds new sockets.
 func Open(traffic, admin Options, log *zap.Logger) (*Sockets, error) {
 	given, err := activated(traffic, admin)
 	if err != nil {
@@ -97,24 +96,24 @@ func open(o Options, given map[string]*Listener, log *zap.Logger) (l *Listener, 
 	return l, nil
 }
 
-// Serving informs the previous process that this one accepts connections. That process then stops
-// accepting on the admin socket, if they share it. onSuccession(true) is called when the next
-// process does the same, onSuccession(false) when it has ended.
+// Serving informs the previous process that this one accepts connections. The previous process then stops accepting
+// on the admin socket, if both share it. onSuccession(true) is called when a next process has taken over both sockets
+// in this way, and onSuccession(false) when that process has ended.
 func (s *Sockets) Serving(onSuccession func(bool)) {
 	if s.handover != nil {
 		s.handover.serving(onSuccession)
 	}
 }
 
-// BeginDrain stops accepting new clients while there is a next process that serves.
+// BeginDrain stops accepting clients for as long as a next process serves.
 func (s *Sockets) BeginDrain() {
 	if s.handover != nil {
 		s.handover.drain()
 	}
 }
 
-// CloseTraffic closes the traffic socket. Accept first returns the connections in its
-// queue, unless another process accepts them. No process can take over any more.
+// CloseTraffic closes the traffic socket. Before Accept fails, it returns the connections in the socket's queue,
+// unless another process accepts them. From now on no process can take over.
 func (s *Sockets) CloseTraffic() { s.closeTraffic(true) }
 
 func (s *Sockets) closeTraffic(serves bool) {
@@ -124,12 +123,12 @@ func (s *Sockets) closeTraffic(serves bool) {
 	}
 	defer release()
 	if s.Traffic != nil {
-		s.Traffic.end(last, serves)
+		s.Traffic.endAccepting(last, serves)
 	}
 }
 
-// Close closes both sockets. Queued connections stay for other processes that have the sockets: the
-// caller does not call Accept, so it would lose them.
+// Close closes both sockets. It leaves queued connections to other processes that have the sockets, since the caller
+// no longer calls Accept.
 func (s *Sockets) Close() {
 	s.closeTraffic(false)
 	if s.Admin != nil {

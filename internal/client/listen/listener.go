@@ -32,7 +32,7 @@ type Listener struct {
 
 	mu     sync.Mutex    // guards the fields below
 	paused chan struct{} // closed when the pause ends; nil if not paused
-	queued []net.Conn    // accepted from the kernel's queue at the end
+	queued []net.Conn    // connections that endAccepting took from the kernel's queue
 	closed bool
 }
 
@@ -63,8 +63,8 @@ type proxyProtocol struct {
 	timeout time.Duration
 }
 
-// Trust says which peers must begin a connection with a PROXY header, within timeout.
-// All peers of a unix socket must. It holds for connections accepted from now on.
+// Trust sets which peers must begin a connection with a PROXY header, and within which timeout. All peers of a Unix
+// socket must. It applies to connections that are accepted from now on.
 func (l *Listener) Trust(peers []netip.Prefix, timeout time.Duration) {
 	l.proxy.Store(&proxyProtocol{peers, timeout})
 }
@@ -102,7 +102,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// logEvery is how often a listener that cannot accept says so.
+// logEvery is the shortest time between two log lines of a listener about failed accept calls.
 const logEvery = time.Minute
 
 func (l *Listener) logFailure(err error, now time.Time) {
@@ -120,9 +120,8 @@ const (
 	acceptWaitMax = time.Second
 )
 
-// isPermanent reports whether accept(2) failed because of the listening socket. Other errors have
-// causes that end: too few files or too little memory, a firewall that forbids a connection, or a
-// connection that has failed in the queue.
+// isPermanent reports whether accept(2) failed because of the listening socket itself. Other errors are temporary:
+// file descriptors or memory are exhausted, a firewall forbids a connection, or a connection has failed in the queue.
 func isPermanent(err error) bool {
 	return errors.Is(err, syscall.EBADF) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSOCK)
 }
@@ -133,13 +132,13 @@ func (l *Listener) accepted(c net.Conn) net.Conn {
 		return c
 	}
 	if peer := socket.PeerOf(c); peer.IsValid() && !header.Trusted(peer, p.trusted) {
-		return c // its header would be a malformed request
+		return c // a PROXY header of this peer would be a malformed request
 	}
-	return &Proxied{Conn: c, within: p.timeout, refused: &l.headers}
+	return &Proxied{Conn: c, timeout: p.timeout, refused: &l.headers}
 }
 
-// pause stops Accept, so that another process with this socket accepts. One call of
-// accept that has begun may still return a connection. pause(false) resumes.
+// pause(true) makes Accept wait, so that another process with this socket accepts; an Accept that has begun may still
+// return a connection. pause(false) ends that.
 func (l *Listener) pause(on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -187,11 +186,11 @@ func (l *Listener) closeLocked() error {
 	return err
 }
 
-// end closes the socket. last says that no other process has it: then the kernel would reset the
-// connections in its queue, and end removes its file. serves says that Accept is called until it
-// fails. Then end accepts the queued connections, and Accept returns them. end leaves them in the
-// queue only for a next process that accepts from it.
-func (l *Listener) end(last, serves bool) {
+// endAcceptingAccepting closes the socket. last says that no other process has the socket: then its file is removed, and the
+// kernel would reset the connections in its queue. serves says that the caller calls Accept until it fails: then
+// endAccepting takes the connections out of the queue, for Accept to return them, unless a next process accepts from
+// the queue.
+func (l *Listener) endAccepting(last, serves bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -217,10 +216,10 @@ func (l *Listener) takeQueued() net.Conn {
 	return c
 }
 
-// maxQueued bounds how many connections end accepts; it is Linux's default backlog.
+// maxQueued bounds how many connections acceptQueued accepts; it is Linux's default backlog.
 const maxQueued = 4096
 
-// acceptQueued accepts all connections in the queue, and does not wait for further ones.
+// acceptQueued accepts all connections in the queue, without waiting for more.
 func acceptQueued(s listenSocket) (all []net.Conn) {
 	raw, err := s.SyscallConn()
 	if err != nil {

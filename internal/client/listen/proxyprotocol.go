@@ -22,7 +22,7 @@ import (
 // header: the connection's goroutine first calls ReadHeader, and then uses NetConn.
 type Proxied struct {
 	net.Conn
-	within  time.Duration // how long ReadHeader may take
+	timeout time.Duration // of ReadHeader
 	refused *proxyErrors
 }
 
@@ -30,10 +30,10 @@ type Proxied struct {
 // the client's first byte.
 func (c *Proxied) NetConn() net.Conn { return c.Conn }
 
-// ReadHeader reads the PROXY header, and no byte more. client is the header's source. If
-// the header has no source (LOCAL, as in health checks, UNKNOWN and UNSPEC), it is the peer's
-// address, which is zero for a unix socket. If it fails, it has counted the failure and
-// closed the connection, so that the next bytes are not read as a request.
+// ReadHeader reads the PROXY header, and no byte more. client is the source address in the header. If the header has
+// none (LOCAL, as in health checks, UNKNOWN and UNSPEC), client is the peer's address, which is the zero Addr for a
+// Unix socket. If ReadHeader fails, it counts the failure and closes the connection, so that the next bytes are not
+// read as a request.
 //
 // https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt
 func (c *Proxied) ReadHeader() (client netip.Addr, err error) {
@@ -42,7 +42,7 @@ func (c *Proxied) ReadHeader() (client netip.Addr, err error) {
 			c.Conn.Close()
 		}
 	}()
-	c.Conn.SetReadDeadline(time.Now().Add(c.within))
+	c.Conn.SetReadDeadline(time.Now().Add(c.timeout))
 	header, err := readHeader(c.Conn)
 	switch {
 	case err == nil:
@@ -74,9 +74,9 @@ const (
 	v2Fixed    = 16 // signature, version and command, family, length
 )
 
-// readHeader reads a header from r, and no byte behind it. It first reads as many bytes
-// as the shortest header has. Then it reads a version 2 header by its length, and a
-// version 1 header byte by byte: about forty short reads, once for each connection.
+// readHeader reads a header from r, and no byte after it. It first reads as many bytes as the shortest header has.
+// Then it reads the rest of a version 2 header by its length, and of a version 1 header byte by byte: about forty
+// short reads, once for each connection.
 func readHeader(r io.Reader) (*proxyproto.Header, error) {
 	buf := make([]byte, minV1Bytes, 128)
 	if n, err := io.ReadFull(r, buf); err != nil {
@@ -138,7 +138,7 @@ func readV2(r io.Reader, buf []byte) ([]byte, error) {
 	}
 	buf = append(buf, make([]byte, length)...)
 	if command := &buf[v2Command]; *command == byte(proxyproto.PROXY) && buf[v2Command+1] == byte(proxyproto.UNSPEC) {
-		*command = byte(proxyproto.LOCAL) // to both applies: the peer's address, and the rest is skipped. The library refuses UNSPEC
+		*command = byte(proxyproto.LOCAL) // the library refuses UNSPEC; as for LOCAL, the rest of the header is skipped and the peer's address is used
 	}
 	return buf, readRest(r, buf[v2Fixed:])
 }

@@ -22,26 +22,26 @@ import (
 )
 
 const (
-	// takeOverWithin bounds the wait for the previous process, which only has to send.
-	takeOverWithin = 3 * time.Second
-	// takeOverAgain is the pause between attempts while that process starts or ends.
-	takeOverAgain  = 10 * time.Millisecond
+	// takeOverTimeout bounds the wait for the previous process, which only has to send a message.
+	takeOverTimeout = 3 * time.Second
+	// takeOverRetry is the pause between attempts while the previous process starts or ends.
+	takeOverRetry  = 10 * time.Millisecond
 	maxHandedBytes = 4096
 	maxHandedFiles = 8
 	// meetingSocket names the meeting socket in the message.
 	meetingSocket = "meeting"
 )
 
-// takeOver receives the sockets from the process that has the meeting socket. If there
-// is none, it binds the meeting socket. It returns nil for an address without one.
+// takeOver receives the sockets from the process that has the meeting socket. If no process has it, takeOver binds
+// the meeting socket. It returns nil for an address that has no meeting socket.
 func takeOver(log *zap.Logger, traffic, admin Options) (*handover, map[string]*Listener, error) {
 	name, ok := meetingName(traffic)
 	if !ok {
 		return nil, nil, nil
 	}
 	h := &handover{log: log, name: name}
-	var last error
-	for by := time.Now().Add(takeOverWithin); time.Now().Before(by); time.Sleep(takeOverAgain) {
+	var lastErr error
+	for deadline := time.Now().Add(takeOverTimeout); time.Now().Before(deadline); time.Sleep(takeOverRetry) {
 		var err error
 		h.meeting, err = net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
 		if err == nil {
@@ -50,26 +50,25 @@ func takeOver(log *zap.Logger, traffic, admin Options) (*handover, map[string]*L
 		if !errors.Is(err, syscall.EADDRINUSE) {
 			return nil, nil, err
 		}
-		given, err := h.ask(by, traffic, admin)
+		given, err := h.ask(deadline, traffic, admin)
 		if err == nil {
 			log.Info("taking over from the process that listens", zap.Int("sockets", len(given)))
 			return h, given, nil
 		}
-		last = err
+		lastErr = err
 		if !errors.Is(err, errEnding) && !errors.Is(err, syscall.ECONNREFUSED) {
 			break
 		}
 	}
-	return nil, nil, last
+	return nil, nil, lastErr
 }
 
 // errEnding is returned while the previous process closes.
 var errEnding = errors.New("the process that listens is ending")
 
-// meetingName is the name of the meeting socket. It is false for port 0, which is not
-// known before, and for an address that is not valid. Containers may share a network
-// namespace but have different folders of one name. So a unix socket's name is made
-// from its folder's device and inode.
+// meetingName returns the name of the meeting socket. It returns false for an invalid address, and for port 0, whose
+// real port is not known before. Containers that share a network namespace may have different folders with the same
+// path. So the name for a Unix socket is made from the device and inode of its folder.
 func meetingName(o Options) (string, bool) {
 	var address string
 	if o.Network == "unix" {
@@ -90,8 +89,8 @@ func meetingName(o Options) (string, bool) {
 	return "@adbuffer-" + hex.EncodeToString(sum[:16]), true
 }
 
-// canonical writes all wildcard addresses in one way, since Go listens on all interfaces
-// for each of them.
+// canonical returns the address as text, and the same text for all wildcard addresses, since Go listens on all
+// interfaces for each of them.
 func canonical(a *net.TCPAddr) string {
 	if len(a.IP) == 0 || a.IP.IsUnspecified() {
 		return (&net.TCPAddr{Port: a.Port}).String()
@@ -100,28 +99,28 @@ func canonical(a *net.TCPAddr) string {
 }
 
 // ask connects to the previous process, and receives its sockets.
-func (h *handover) ask(by time.Time, traffic, admin Options) (map[string]*Listener, error) {
-	d := net.Dialer{Deadline: by}
+func (h *handover) ask(deadline time.Time, traffic, admin Options) (map[string]*Listener, error) {
+	d := net.Dialer{Deadline: deadline}
 	c, err := d.Dial("unix", h.name)
 	if err != nil {
 		return nil, err
 	}
 	conn := c.(*net.UnixConn)
-	given, err := h.receive(conn, by, traffic, admin)
+	given, err := h.receive(conn, deadline, traffic, admin)
 	if err != nil {
 		conn.Close()
 		return nil, err
 	}
 	conn.SetDeadline(time.Time{})
-	h.before, h.admin = conn, given[admin.Name] != nil
+	h.previous, h.tookAdmin = conn, given[admin.Name] != nil
 	return given, nil
 }
 
-func (h *handover) receive(c *net.UnixConn, by time.Time, wanted ...Options) (given map[string]*Listener, err error) {
+func (h *handover) receive(c *net.UnixConn, deadline time.Time, wanted ...Options) (given map[string]*Listener, err error) {
 	if err := sameUser(c); err != nil {
 		return nil, err
 	}
-	c.SetDeadline(by)
+	c.SetDeadline(deadline)
 	text, rights := make([]byte, maxHandedBytes), make([]byte, unix.CmsgSpace(4*maxHandedFiles))
 	n, rn, _, _, err := c.ReadMsgUnix(text, rights)
 	switch {
@@ -178,7 +177,7 @@ func takeWanted(given map[string]*Listener, s handedSocket, l listenSocket, want
 		if s.Name != o.Name || s.Network != o.Network || given[o.Name] != nil {
 			continue
 		}
-		if o.Network == "unix" { // it has this path, since another path has another meeting socket
+		if o.Network == "unix" { // the path is o.Address, since another path has another meeting socket
 			given[o.Name] = newUnix(o, l)
 			o.Certificates.adoptKeys(s.TicketKeys)
 			return nil
@@ -201,7 +200,7 @@ func filesOf(rights []byte) (files []*os.File, err error) {
 	for i := range messages {
 		fds, err := unix.ParseUnixRights(&messages[i])
 		if err != nil {
-			continue // not descriptors
+			continue // the message holds no descriptors
 		}
 		for _, fd := range fds {
 			files = append(files, os.NewFile(uintptr(fd), ""))

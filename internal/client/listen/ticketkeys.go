@@ -15,9 +15,8 @@ import (
 const (
 	// ticketKeyFor is how long a key encrypts new session tickets.
 	ticketKeyFor = 12 * time.Hour
-	// maxTicketKeys is how many keys decrypt tickets. So a ticket is good for at least
-	// (maxTicketKeys - 1) * ticketKeyFor, and its key is dropped after maxTicketKeys *
-	// ticketKeyFor.
+	// maxTicketKeys is how many keys can decrypt tickets. So a ticket can be used for at least (maxTicketKeys - 1) *
+	// ticketKeyFor, and a key is dropped after maxTicketKeys * ticketKeyFor.
 	maxTicketKeys = 4
 )
 
@@ -29,7 +28,7 @@ type TicketKeys struct {
 	keys []ticketKey
 }
 
-// ticketKey is one key, as the message of a hand-over has it.
+// ticketKey is a key, in the form in which a hand-over sends it.
 type ticketKey struct {
 	Made time.Time
 	Key  []byte // ticketKeyBytes
@@ -37,8 +36,8 @@ type ticketKey struct {
 
 const ticketKeyBytes = 32
 
-// current returns the keys, the newest first, and when a key becomes too old: the newest to
-// encrypt, or the oldest to decrypt. It makes a new key if that moment has come.
+// current returns the keys, the newest first, and the time until which they can be used: then the newest key is too
+// old to encrypt, or the oldest is too old to decrypt. If the newest key is too old, current makes a new one first.
 func (t *TicketKeys) current() (keys []ticketKey, until time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -58,7 +57,7 @@ func (t *TicketKeys) current() (keys []ticketKey, until time.Time) {
 	return t.keys, until
 }
 
-// adopt uses the keys of the previous process. It ignores keys that are not valid.
+// adopt replaces the keys by the keys of the previous process. If any of those is invalid, it ignores all of them.
 func (t *TicketKeys) adopt(handed []ticketKey) {
 	if len(handed) == 0 || len(handed) > maxTicketKeys {
 		return
@@ -79,9 +78,8 @@ func (t *TicketKeys) adopt(handed []ticketKey) {
 	t.keys = keys
 }
 
-// forTLS returns the keys as crypto/tls uses them. They depend on the authorities of clients and on
-// the policy. So a ticket from before a change of either does not decrypt. crypto/tls checks the
-// client's certificate in a ticket too.
+// forTLS derives the keys for crypto/tls. The derived keys depend on the authorities of clients and on the policy, so
+// a change of either makes older tickets unusable. crypto/tls also checks the client's certificate in a ticket.
 func forTLS(keys []ticketKey, m *configfile.Material, p handshake.Policy) [][ticketKeyBytes]byte {
 	all := make([][ticketKeyBytes]byte, len(keys))
 	for i, k := range keys {

@@ -18,36 +18,35 @@ import (
 // maxUnixPath is the longest path for the kernel's sun_path, without its zero byte.
 const maxUnixPath = 107
 
-// bindUnix binds a temporary name beside the path, and renames it to the path. So the
-// socket has its mode from the start, and an old socket is replaced in one step. A
-// socket that a process serves is replaced only with ReusePort. A file that is not a
-// socket is never replaced.
+// bindUnix binds a temporary path in the same folder, and renames it to the path. So the socket has its mode from the
+// start, and an old socket is replaced in one step. A socket that a process serves is replaced only with ReusePort. A
+// file that is not a socket is never replaced.
 func bindUnix(o Options, log *zap.Logger) (*Listener, error) {
 	if err := checkPath(o, log); err != nil {
 		return nil, err
 	}
 	dir := filepath.Dir(o.Address)
-	own := filepath.Join(dir, "."+strconv.FormatInt(int64(os.Getpid()), 36)+o.Name[:1])
-	if len(own) > maxUnixPath {
-		return nil, fmt.Errorf("the folder's name is too long by %d bytes for a second name beside the path", len(own)-maxUnixPath)
+	temporary := filepath.Join(dir, "."+strconv.FormatInt(int64(os.Getpid()), 36)+o.Name[:1])
+	if len(temporary) > maxUnixPath {
+		return nil, fmt.Errorf("the path of the socket's folder is %d bytes too long for the temporary path that adbuffer binds in it", len(temporary)-maxUnixPath)
 	}
-	os.Remove(own)
+	os.Remove(temporary)
 	// No process may connect between bind and chmod.
 	old := syscall.Umask(0o177)
-	u, err := net.ListenUnix("unix", &net.UnixAddr{Name: own, Net: "unix"})
+	u, err := net.ListenUnix("unix", &net.UnixAddr{Name: temporary, Net: "unix"})
 	syscall.Umask(old)
 	if err != nil {
-		return nil, explainPath(err, dir)
+		return nil, explainFolder(err, dir)
 	}
 	u.SetUnlinkOnClose(false) // see socketFile
-	err = os.Chmod(own, o.Mode)
+	err = os.Chmod(temporary, o.Mode)
 	if err != nil {
 		err = fmt.Errorf("server.socket_mode: %w", err)
 	} else {
-		err = os.Rename(own, o.Address)
+		err = os.Rename(temporary, o.Address)
 	}
 	if err != nil {
-		os.Remove(own)
+		os.Remove(temporary)
 		u.Close()
 		return nil, err
 	}
@@ -63,14 +62,14 @@ func newUnix(o Options, u listenSocket) *Listener {
 	return l
 }
 
-// checkPath fails if the path cannot be used for a socket.
+// checkPath returns an error if the path cannot be used for a socket.
 func checkPath(o Options, log *zap.Logger) error {
 	info, err := os.Lstat(o.Address)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return nil
 	case err != nil:
-		return explainPath(err, filepath.Dir(o.Address))
+		return explainFolder(err, filepath.Dir(o.Address))
 	case info.Mode()&os.ModeSocket == 0:
 		return errors.New("the path is a file that is not a socket")
 	}
@@ -79,10 +78,10 @@ func checkPath(o Options, log *zap.Logger) error {
 	case err == nil:
 		c.Close()
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, os.ErrNotExist):
-		return nil // left by a killed process, or removed just now
-	case errors.Is(err, syscall.EAGAIN): // its queue is full
+		return nil // the socket was left behind by a killed process, or has just been removed
+	case errors.Is(err, syscall.EAGAIN): // a process serves the socket, but its queue is full
 	default:
-		return explainPath(err, filepath.Dir(o.Address))
+		return explainFolder(err, filepath.Dir(o.Address))
 	}
 	if !o.ReusePort {
 		return errors.New("another process serves this socket; one adbuffer takes over from another if both have server.reuse_port")
@@ -91,8 +90,8 @@ func checkPath(o Options, log *zap.Logger) error {
 	return nil
 }
 
-// explainPath names the folder that cannot be used, and the reason.
-func explainPath(err error, dir string) error {
+// explainFolder returns an error that names the folder that cannot be used, and the reason.
+func explainFolder(err error, dir string) error {
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return fmt.Errorf("the folder %s does not exist", dir)

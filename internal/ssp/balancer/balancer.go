@@ -1,9 +1,9 @@
-// Package balancer decides which of an SSP's endpoints gets the next request: by turns and weights,
-// priorities, operators' states, ejection, health checks and slow start.
+// Package balancer decides which of an SSP's endpoints gets the next request: by turns and weights, priorities,
+// states that operators set, ejection, health checks and slow start.
 //
-// It knows no connections and no clock. Its user, the pool, asks it with Next, takes a connection of
-// an endpoint of the Decision, and reports what happened. A method that changes which endpoints get
-// requests returns a Change, which the pool applies to its connections.
+// It knows no connections and no clock. The pool calls Next, takes a connection of an endpoint of the Decision, and
+// reports what happened. A method that changes which endpoints get requests returns a Change, which the pool applies
+// to its connections.
 package balancer
 
 import (
@@ -16,44 +16,44 @@ import (
 
 // Settings are the settings of a Balancer.
 type Settings struct {
-	Endpoints []Options // none = one endpoint without a name
+	Endpoints []Options // empty = one endpoint without a name
 	Ejection  Ejection
-	SlowStart time.Duration // a returned endpoint gets its full share after this time; 0 = at once
+	SlowStart time.Duration // time until a returned endpoint gets its full share; 0 = at once
 	Checked   bool          // endpoints have health checks
-	// Unhealthy and Healthy are the results of checks in a row that change an endpoint's state.
+	// Unhealthy is how many checks in a row must fail, and Healthy how many must succeed, to change an endpoint's
+	// state.
 	Unhealthy, Healthy int
 }
 
-// Balancer holds the endpoints of an SSP. The pool's mutex guards it, except the methods that say
-// otherwise.
+// Balancer holds the endpoints of an SSP. The pool's mutex guards it; methods that need no mutex say so.
 //
-// An endpoint can serve if it is enabled by hand, not out (ejected or unhealthy), and not unreachable. Of the
-// endpoints that can serve, those of the lowest priority are active: new requests go to them, by
-// weight. If no endpoint can serve, the balancer ignores which ones are out. If no endpoint is enabled,
-// the SSP admits no requests. Requests admitted before use any endpoint.
+// An endpoint can serve if it is enabled, not out (ejected or unhealthy), and not unreachable. Of the endpoints that
+// can serve, those with the lowest value of Priority are active: new requests go to them, by weight. If no endpoint
+// can serve, the balancer treats endpoints that are out like the others. If no endpoint is enabled, the SSP admits no
+// new requests, and requests that were admitted before may use any endpoint.
 type Balancer struct {
 	_ cpu.CacheLinePad
 
 	// Each request reads these fields without the mutex.
 
-	ejection atomic.Pointer[Ejection] // nil: no endpoint can be ejected
-	refusing atomic.Bool
-	left     atomic.Uint64
-	_        cpu.CacheLinePad
+	ejection   atomic.Pointer[Ejection] // nil = no endpoint can be ejected
+	refusing   atomic.Bool
+	exclusions atomic.Uint64
+	_          cpu.CacheLinePad
 
 	settings Settings
-	made     time.Time // start of the endpoints' failure windows
+	epoch    time.Time // the zero time of the endpoints' failure windows
 	all      []*Endpoint
-	state    State       // of the whole SSP
+	state    State       // the operator's state of the whole SSP
 	probes   []*Endpoint // endpoints whose next request may be a probe
 	turns    turns       // each request changes it
 }
 
-// Init prepares an empty Balancer. Call Set next.
-func (b *Balancer) Init(now time.Time) { b.made = now }
+// Init prepares an empty Balancer. Set must be called next.
+func (b *Balancer) Init(now time.Time) { b.epoch = now }
 
-// Set changes the settings. Endpoints that stay keep their state; their Index may change. Set returns
-// the removed endpoints, which get no more requests.
+// Set changes the settings. Endpoints whose names are in s keep their state, but their Index may change. Set returns
+// the endpoints that were removed, which get no more requests.
 func (b *Balancer) Set(s Settings, now time.Time) (removed []*Endpoint) {
 	if len(s.Endpoints) == 0 {
 		s.Endpoints = []Options{{Weight: 1}}
@@ -68,26 +68,25 @@ func (b *Balancer) Set(s Settings, now time.Time) (removed []*Endpoint) {
 	if ejects {
 		b.ejection.Store(&s.Ejection)
 	}
-	age := now.Sub(b.made)
+	age := now.Sub(b.epoch)
 	for i, o := range s.Endpoints {
 		e := before[o.Name]
 		delete(before, o.Name)
 		if e == nil {
-			e = &Endpoint{Options: Options{Name: o.Name}} // the pool reads the name of an endpoint without its lock
+			e = &Endpoint{Options: Options{Name: o.Name}} // the pool reads the name without holding its lock, so the name is set only once
 			e.failures.window.Init(s.Ejection.Window, age)
 		}
 		e.Options.Weight, e.Priority, e.Index = o.Weight, o.Priority, i
 		b.all = append(b.all, e)
 		e.failures.window.SetLength(s.Ejection.Window, age)
-		// An ejection survives a reload. A dry run's ejection survives if the new settings are a
-		// dry run too.
+		// An ejection survives a reload, unless the reload sets dry_run or unsets it.
 		if !ejects || e.ejected == s.Ejection.DryRun {
 			e.endEjection(now)
 		}
 		if !s.Checked {
 			e.checks = checkResults{}
 		}
-		if e.probe == ProbeIsCheck { // a client's request may be the probe now
+		if e.probe == ProbeIsCheck { // the probe may have to be a request now
 			e.probe = NoProbe
 		}
 	}
@@ -102,20 +101,20 @@ func (b *Balancer) Set(s Settings, now time.Time) (removed []*Endpoint) {
 // Endpoints returns all endpoints in the order of the settings. The slice must not be changed.
 func (b *Balancer) Endpoints() []*Endpoint { return b.all }
 
-// Decision says which endpoints should serve a request, the best one first.
+// Decision says which endpoints should serve a request, in the order of preference.
 type Decision struct {
-	Beside *Endpoint // the next one in turn that the request does not avoid; nil: it avoids none
-	Probe  *Endpoint // the request should be its probe; nil: no endpoint waits for one
-	Turn   *Endpoint // whose turn it is
+	Beside *Endpoint // the next endpoint in turn that the request does not avoid; nil if it avoids none, or there is no other
+	Probe  *Endpoint // the endpoint for which the request should be the probe; nil if no endpoint waits for a probe
+	Turn   *Endpoint // the endpoint whose turn it is
 }
 
-// Next returns the endpoints for the next request, which avoids the named endpoint if the name is
-// not "". The caller calls UseTurn if the request goes to Turn or in its place to another endpoint,
-// and SetProbe if it tried Probe.
+// Next returns the endpoints for the next request. If avoid is not "", the request avoids the endpoint with that
+// name. The caller must call UseTurn if the request goes to Turn, or to another endpoint in place of Turn, and
+// SetProbe if the request is the probe.
 func (b *Balancer) Next(avoid string) Decision {
 	d := Decision{Turn: b.turns.next()}
 	if avoid != "" {
-		d.Beside = b.turns.beside(avoid)
+		d.Beside = b.turns.nextExcept(avoid)
 	}
 	for len(b.probes) > 0 {
 		if e := b.probes[0]; e.probe == ProbeReady {
@@ -128,25 +127,25 @@ func (b *Balancer) Next(avoid string) Decision {
 }
 
 // UseTurn ends the turn of Decision.Turn.
-func (b *Balancer) UseTurn() { b.turns.use() }
+func (b *Balancer) UseTurn() { b.turns.advance() }
 
-// HasOther reports whether another endpoint than the named one gets requests.
-func (b *Balancer) HasOther(name string) bool { return b.turns.beside(name) != nil }
+// HasOther reports whether an endpoint other than the named one gets requests.
+func (b *Balancer) HasOther(name string) bool { return b.turns.nextExcept(name) != nil }
 
-// Share returns e's share of n connections or places, 0 if e gets no requests.
+// Share returns e's share of n connections or places. It is 0 if e gets no requests.
 func (b *Balancer) Share(e *Endpoint, n int) float64 {
 	return float64(n) * float64(e.turns) / float64(len(b.turns.order))
 }
 
-// Change says what the pool must do after a change of the Balancer. The zero Change is nothing.
+// Change says what the pool must do after a change of the Balancer. The zero Change requires nothing.
 type Change struct {
-	Events []Event // to report
-	Turns  bool    // which endpoints get requests may have changed
-	Drain  bool    // the connections of the endpoint close, since other endpoints serve
+	Events []Event // events to report
+	Turns  bool    // the endpoints that get requests may have changed
+	Drain  bool    // the connections of the endpoint must drain, since other endpoints serve
 }
 
-// mayGoOut reports whether e may go out: an endpoint of another priority can serve, or max_ejected
-// allows one more endpoint of its priority.
+// mayGoOut reports whether e may go out: an endpoint of another priority can serve, or max_ejected allows one more
+// endpoint of e's priority to be out.
 func (b *Balancer) mayGoOut(e *Endpoint) bool {
 	same, out := 0, 0
 	for _, other := range b.all {
@@ -160,15 +159,15 @@ func (b *Balancer) mayGoOut(e *Endpoint) bool {
 			}
 		}
 	}
-	return out < b.settings.Ejection.most(same)
+	return out < b.settings.Ejection.maxOut(same)
 }
 
-// Refusing reports whether an operator drained or disabled the SSP or all its endpoints. It is safe
-// for concurrent use.
+// Refusing reports whether an operator has drained or disabled the SSP, or all of its endpoints. It is safe for
+// concurrent use.
 func (b *Balancer) Refusing() bool { return b.refusing.Load() }
 
-// Left counts how often an endpoint went out while another one served. It is safe for concurrent use.
-func (b *Balancer) Left() uint64 { return b.left.Load() }
+// Exclusions returns how often an endpoint went out while another endpoint served. It is safe for concurrent use.
+func (b *Balancer) Exclusions() uint64 { return b.exclusions.Load() }
 
 // State returns the state of the whole SSP.
 func (b *Balancer) State() State { return b.state }
@@ -184,13 +183,13 @@ func (b *Balancer) SetEndpointState(e *Endpoint, s State, now time.Time) Change 
 	if s == Enabled && !e.Enabled() {
 		e.returned = now
 	}
-	e.byHand.state, e.probe = s, NoProbe
+	e.byOperator.state, e.probe = s, NoProbe
 	return b.rebuild(now)
 }
 
-// SetWeight changes the weight of e. 0 restores the configured weight.
+// SetWeight changes the weight of e. A weight of 0 restores the configured weight.
 func (b *Balancer) SetWeight(e *Endpoint, weight int, now time.Time) Change {
-	e.byHand.weight = weight
+	e.byOperator.weight = weight
 	return b.rebuild(now)
 }
 
@@ -206,21 +205,20 @@ func (b *Balancer) SetUnreachable(e *Endpoint, unreachable bool, now time.Time) 
 	return b.rebuild(now)
 }
 
-// rebuild decides again which endpoints are barred and active. Call it after each change of its
-// inputs.
+// rebuild decides which endpoints are barred and which are active. It must be called after each change of its inputs.
 func (b *Balancer) rebuild(now time.Time) Change {
-	may := func(e *Endpoint) bool { return e.Enabled() && !e.out() }
+	mayServe := func(e *Endpoint) bool { return e.Enabled() && !e.out() }
 	serves := (*Endpoint).canServe
-	if !slices.ContainsFunc(b.all, serves) { // the outs are ignored
-		may = (*Endpoint).Enabled
+	if !slices.ContainsFunc(b.all, serves) { // endpoints that are out count like the others
+		mayServe = (*Endpoint).Enabled
 		serves = func(e *Endpoint) bool { return e.Enabled() && !e.unreachable }
 	}
-	if !slices.ContainsFunc(b.all, may) {
-		may = func(*Endpoint) bool { return true }
+	if !slices.ContainsFunc(b.all, mayServe) {
+		mayServe = func(*Endpoint) bool { return true }
 		serves = func(e *Endpoint) bool { return !e.unreachable }
 	}
 	if !slices.ContainsFunc(b.all, serves) {
-		serves = may
+		serves = mayServe
 	}
 	best := -1
 	for _, e := range b.all {
@@ -228,16 +226,16 @@ func (b *Balancer) rebuild(now time.Time) Change {
 			best = e.Priority
 		}
 	}
-	left := false
+	newlyExcluded := false
 	for _, e := range b.all {
-		e.barred = !may(e)
+		e.barred = !mayServe(e)
 		e.active = serves(e) && e.Priority == best
-		aside := e.barred && e.out()
-		left = left || aside && !e.aside.Load()
-		e.aside.Store(aside)
+		excluded := e.barred && e.out()
+		newlyExcluded = newlyExcluded || excluded && !e.excluded.Load()
+		e.excluded.Store(excluded)
 	}
-	if left {
-		b.left.Add(1)
+	if newlyExcluded {
+		b.exclusions.Add(1)
 	}
 	b.refusing.Store(b.state != Enabled || !slices.ContainsFunc(b.all, (*Endpoint).Enabled))
 	b.setTurns(now)
@@ -253,7 +251,7 @@ func (b *Balancer) setTurns(now time.Time) {
 		e.turns, e.ahead = 0, 0
 		if e.active {
 			active = append(active, e)
-			weights = append(weights, e.Weight()*e.started(b.settings.SlowStart, now))
+			weights = append(weights, e.Weight()*e.slowStartStep(b.settings.SlowStart, now))
 		}
 	}
 	b.turns.set(active, weights)
@@ -262,20 +260,20 @@ func (b *Balancer) setTurns(now time.Time) {
 	}
 }
 
-// ContinueSlowStart raises the shares of endpoints that returned. Call it about once a second.
+// ContinueSlowStart raises the shares of endpoints in slow start. It must be called about once a second.
 func (b *Balancer) ContinueSlowStart(now time.Time) {
 	if !slices.ContainsFunc(b.all, func(e *Endpoint) bool { return !e.returned.IsZero() }) {
 		return
 	}
 	b.setTurns(now)
 	for _, e := range b.all {
-		if e.started(b.settings.SlowStart, now) == fullShare {
+		if e.slowStartStep(b.settings.SlowStart, now) == fullShare {
 			e.returned = time.Time{}
 		}
 	}
 }
 
-// Memory is what the Balancer of a new pool inherits.
+// Memory is what the Balancer of a new pool inherits from the Balancer of the old pool.
 type Memory struct {
 	state     State
 	endpoints map[string]condition
@@ -296,7 +294,7 @@ func (b *Balancer) Inherit(m Memory, now time.Time) Change {
 	b.state = m.state
 	for _, e := range b.all {
 		before := m.endpoints[e.Name] // zero for a new endpoint, whose own condition is zero too
-		e.byHand = before.byHand
+		e.byOperator = before.byOperator
 		if o := b.ejection.Load(); o != nil && !o.DryRun {
 			e.inherit(before.ejection, now)
 		}

@@ -8,30 +8,30 @@ import "time"
 //	   ▲                                       │
 //	   └───────Healthy successes in a row──────┘
 //
-// An endpoint whose checks fail becomes unhealthy, if max_ejected allows that: it is out then.
+// An endpoint whose checks fail becomes unhealthy, and so goes out, if max_ejected allows that.
 type checkResults struct {
 	failing   bool
 	unhealthy bool
-	inARow    int   // results that contradict failing
-	err       error // of the last check; nil if it succeeded
+	contrary  int   // how many results in a row have contradicted failing
+	err       error // error of the last check; nil if it succeeded
 }
 
 // record counts the result of a check, and reports whether failing changed.
 func (c *checkResults) record(err error, s *Settings) (changed bool) {
 	c.err = err
 	if failed := err != nil; failed == c.failing {
-		c.inARow = 0
+		c.contrary = 0
 		return false
 	}
-	c.inARow++
-	enough := s.Unhealthy
+	c.contrary++
+	needed := s.Unhealthy
 	if c.failing {
-		enough = s.Healthy
+		needed = s.Healthy
 	}
-	if c.inARow < enough {
+	if c.contrary < needed {
 		return false
 	}
-	c.failing, c.inARow = !c.failing, 0
+	c.failing, c.contrary = !c.failing, 0
 	return true
 }
 
@@ -41,12 +41,13 @@ type CheckChange uint8
 // The changes.
 const (
 	NoCheckChange CheckChange = iota
-	ChecksFail                // the endpoint is out
-	ChecksFailIn              // the endpoint fails its checks, and max_ejected keeps it in
-	ChecksPass                // the endpoint is no longer failing
+	ChecksFail                // the checks fail, and the endpoint goes out
+	ChecksFailIn              // the checks fail, but max_ejected does not let the endpoint go out
+	ChecksPass                // the checks succeed again
 )
 
-// Checks reports whether health checks of e count: no operator or reload has taken it out of use.
+// Checks reports whether health checks of e are used: they are configured, and no operator or reload has taken e out
+// of use.
 func (b *Balancer) Checks(e *Endpoint) bool {
 	return b.settings.Checked && b.state == Enabled && e.Enabled() && !e.removed
 }
@@ -66,7 +67,7 @@ func (b *Balancer) CheckEnded(e *Endpoint, err error, now time.Time) (change Cha
 	case e.checks.failing && !e.checks.unhealthy && (e.ejected || b.mayGoOut(e)):
 		event.Check = ChecksFail
 		e.checks.unhealthy = true
-		e.endEjection(now) // from now on the checks decide
+		e.endEjection(now) // from now on the checks decide when the endpoint returns
 		change = b.rebuild(now)
 		change.Drain = e.barred
 	case changed && e.checks.failing:

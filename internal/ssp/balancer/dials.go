@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// DialOrder returns the endpoints that a dial may go to, the best one first. conns returns how many connections an
-// endpoint has, including those that are being dialled.
+// DialOrder returns the endpoints that a dial may go to, in the order of preference. conns returns how many
+// connections an endpoint has, including those that are being dialled.
 //
-// If a request waits for the dial, DialOrder ends a turn, and the endpoint of the turn is the first. The other active
-// endpoints follow, the least crowded first, and then endpoints that are not active, except the barred ones.
+// If waiting is set, a request waits for the dial: DialOrder uses a turn, and the endpoint of that turn comes first.
+// The other active endpoints follow, the least crowded first. Endpoints that are neither active nor barred come last.
 func (b *Balancer) DialOrder(waiting bool, conns func(*Endpoint) int) []*Endpoint {
 	if len(b.all) == 1 {
 		return b.all
@@ -38,8 +38,8 @@ func (b *Balancer) DialOrder(waiting bool, conns func(*Endpoint) int) []*Endpoin
 	return append(active, others...)
 }
 
-// nextDial returns the endpoint whose turn is the next one for a dial, and ends that turn. Turns of endpoints that
-// are ahead of their turns end too. endRounds must have been called.
+// nextDial returns the endpoint that has the next turn for a dial, and uses that turn. It skips, and uses, the turns
+// of endpoints that are ahead. endRounds must have been called.
 func (b *Balancer) nextDial() *Endpoint {
 	for _, e := range b.all {
 		if e.ahead < 0 {
@@ -47,9 +47,9 @@ func (b *Balancer) nextDial() *Endpoint {
 			return e
 		}
 	}
-	for { // an endpoint is ahead by less than a round
+	for { // the loop ends, since after endRounds one endpoint is ahead by less than a round
 		e := b.turns.next()
-		b.turns.use()
+		b.turns.advance()
 		if e.ahead == 0 {
 			return e
 		}
@@ -57,18 +57,18 @@ func (b *Balancer) nextDial() *Endpoint {
 	}
 }
 
-// crowding returns the connections of e per weight, with the next one. Up to a round of requests that e served ahead
-// of its turns count as connections.
+// crowding returns the number of connections of e, including the next one, divided by its weight. Requests that e
+// served ahead of its turns, up to a round of them, count as connections.
 func (e *Endpoint) crowding(conns int) float64 {
 	return float64(conns+1+max(-e.turns, min(e.ahead, e.turns))) / float64(e.Weight())
 }
 
-// maxRoundsAhead bounds how many rounds an endpoint may be ahead of its turns or behind: what happened long ago must
-// not decide the next dials.
+// maxRoundsAhead bounds how many rounds an endpoint may be ahead of its turns, or behind them, so that what happened
+// long ago does not decide the next dials.
 const maxRoundsAhead = 8
 
-// Served records how many waiting requests a connection to e served, and how many turns had ended for them. No turn
-// has ended for a request that gets a place which another request released. A turn has ended without a request if the
+// Served records how many waiting requests a connection to e served, and how many turns were used for them. A request
+// that gets a place which another request has released used no turn. A turn was used without a request if a
 // connection was dialled for a request that another connection served meanwhile.
 func (b *Balancer) Served(e *Endpoint, requests, turns int) {
 	limit := maxRoundsAhead * e.turns

@@ -16,7 +16,7 @@ func weighted(weights ...int) *ssp {
 			o.Endpoints = append(o.Endpoints, Options{Name: names[i], Weight: w})
 		}
 	})
-	s.turns.at = 0
+	s.turns.position = 0
 	return s
 }
 
@@ -73,7 +73,7 @@ func TestEndpointThatReturnsIsNotBehind(t *testing.T) {
 	s.SetUnreachable(s.all[1], true, s.now)
 	testsupport.Equal(t, s.dials(2), "aa", "while b is unreachable, the dials went to %s")
 	s.SetUnreachable(s.all[1], false, s.now)
-	s.turns.at = 0
+	s.turns.position = 0
 	testsupport.Equal(t, s.dials(4), "abab", "after b returned, the dials went to %s")
 }
 

@@ -59,7 +59,7 @@ func TestMostEjectedIsExact(t *testing.T) {
 	for n := 2; n <= 200; n++ {
 		for percent := 1; percent <= 100; percent++ {
 			o := Ejection{MaxEjected: float64(percent) / 100}
-			got, want := o.most(n), min(max(percent*n/100, 1), n-1)
+			got, want := o.maxOut(n), min(max(percent*n/100, 1), n-1)
 			testsupport.MustTrue(t, got == want, "%d %% of %d endpoints are %d, want %d", percent, n, got, want)
 		}
 	}

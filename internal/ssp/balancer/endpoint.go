@@ -34,34 +34,34 @@ func ParseState(name string) (State, error) {
 // MaxWeight is the highest weight of an endpoint.
 const MaxWeight = 1000
 
-// byHand holds the changes that an operator made at run time. They survive reloads.
-type byHand struct {
+// operatorState holds what an operator has set at run time. It survives reloads.
+type operatorState struct {
 	state  State
-	weight int // 0 means the configured weight
+	weight int // 0 = the configured weight
 }
 
 // Options are the settings of one endpoint.
 type Options struct {
 	Name     string // host:port
 	Weight   int    // ≥ 1; weight / sum of weights is its share of the requests
-	Priority int    // ≥ 0; the working endpoints with the lowest priority get the requests
+	Priority int    // ≥ 0; of the endpoints that can serve, those with the lowest priority get the requests
 }
 
-// condition is what the Balancer of a new pool inherits of an endpoint.
+// condition is the part of an endpoint's state that the Balancer of a new pool inherits.
 type condition struct {
-	byHand byHand
-	checks checkResults
+	byOperator operatorState
+	checks     checkResults
 	ejection
 }
 
-// Endpoint is one of the SSP's endpoints. Its owner's mutex guards it, except Name, Aside, and the
-// counts of Balancer.Ended.
+// Endpoint is one of the SSP's endpoints. The pool's mutex guards it, except Name, Excluded, and the counts of
+// Balancer.Ended.
 type Endpoint struct {
 	Options
 	Index int // in Balancer.Endpoints
 
 	failures failures
-	aside    atomic.Bool // it is out, and other endpoints serve
+	excluded atomic.Bool // the endpoint is out, and other endpoints serve
 	condition
 
 	unreachable bool
@@ -71,16 +71,16 @@ type Endpoint struct {
 
 	barred bool
 	active bool
-	turns  int // in a round
-	// ahead is how many waiting requests e served without a turn. Negative: how many of its turns served no
-	// request.
+	turns  int // number of turns in a round
+	// ahead is how many waiting requests the endpoint has served without a turn. If negative, it is how many of its
+	// turns have served no request.
 	ahead int
 }
 
 // Weight returns the weight in force.
 func (e *Endpoint) Weight() int {
-	if e.byHand.weight > 0 {
-		return e.byHand.weight
+	if e.byOperator.weight > 0 {
+		return e.byOperator.weight
 	}
 	return e.ConfiguredWeight()
 }
@@ -89,25 +89,25 @@ func (e *Endpoint) Weight() int {
 func (e *Endpoint) ConfiguredWeight() int { return max(1, e.Options.Weight) }
 
 // Enabled reports whether no operator has taken e out of use.
-func (e *Endpoint) Enabled() bool { return e.byHand.state == Enabled }
+func (e *Endpoint) Enabled() bool { return e.byOperator.state == Enabled }
 
 // Active reports whether new requests go to e.
 func (e *Endpoint) Active() bool { return e.active }
 
-// Barred reports whether e must not serve requests, even if no other endpoint has a free place: an
-// operator or a reload took it out of use, or it is out while another endpoint serves.
+// Barred reports whether e must not serve requests, even if no other endpoint has a free place: an operator or a
+// reload has taken e out of use, or e is out while another endpoint serves.
 func (e *Endpoint) Barred() bool { return e.barred }
 
-// Unreachable reports what SetUnreachable recorded.
+// Unreachable reports whether no connection to e can be opened, as SetUnreachable has recorded.
 func (e *Endpoint) Unreachable() bool { return e.unreachable }
 
-// Aside reports whether e is out while other endpoints serve. It is safe for concurrent use.
-func (e *Endpoint) Aside() bool { return e.aside.Load() }
+// Excluded reports whether e is out while other endpoints serve. It is safe for concurrent use.
+func (e *Endpoint) Excluded() bool { return e.excluded.Load() }
 
 // out reports whether e gets no requests because it fails.
 func (e *Endpoint) out() bool { return e.ejected || e.checks.unhealthy }
 
-// canServe reports whether nothing that is known of e prevents it from serving requests.
+// canServe reports whether e can serve: it is enabled, not out, and not unreachable.
 func (e *Endpoint) canServe() bool { return e.Enabled() && !e.out() && !e.unreachable }
 
 // Unneeded reports whether a connection to e must close as soon as no place of it is in use.
@@ -115,8 +115,8 @@ func (e *Endpoint) Unneeded() bool {
 	return e.removed || e.barred && !e.Probing() && (e.out() || e.HandState() == Disabled)
 }
 
-// HandState returns the state that an operator set.
-func (e *Endpoint) HandState() State { return e.byHand.state }
+// HandState returns the state that an operator has set for e.
+func (e *Endpoint) HandState() State { return e.byOperator.state }
 
 // States are the names of an endpoint's states, as StateName returns them.
 var States = []string{Disabled.String(), Draining.String(), Ejected, Unhealthy, Enabled.String()}
@@ -127,11 +127,12 @@ const (
 	Unhealthy = "unhealthy"
 )
 
-// StateName returns the first state that applies, with the name used in the metrics.
+// StateName returns the name of e's state, as metrics use it. If several states apply, the first in the order of
+// States wins.
 func (e *Endpoint) StateName() string {
 	switch {
 	case !e.Enabled():
-		return e.byHand.state.String()
+		return e.byOperator.state.String()
 	case e.ejected:
 		return Ejected
 	case e.checks.unhealthy:

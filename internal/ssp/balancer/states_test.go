@@ -78,7 +78,7 @@ func TestStatesOfEndpointsDecideWhichGetRequests(t *testing.T) {
 		change := s.rebuild(s.now)
 		testsupport.True(t, change.Turns, "%v: no change", c)
 		got := c
-		got.active, got.barred, got.unneeded, got.aside = s.which((*Endpoint).Active), s.which((*Endpoint).Barred), s.which((*Endpoint).Unneeded), s.which((*Endpoint).Aside)
+		got.active, got.barred, got.unneeded, got.aside = s.which((*Endpoint).Active), s.which((*Endpoint).Barred), s.which((*Endpoint).Unneeded), s.which((*Endpoint).Excluded)
 		testsupport.Equal(t, got, c, "the endpoints are %v")
 		testsupport.Equal(t, s.Refusing(), s.which((*Endpoint).Enabled) == "", "%[2]v: refusing is %[1]v", c)
 		for _, e := range s.DialOrder(true, noConns) {
@@ -108,11 +108,11 @@ func TestTheStateOfTheSSPRefusesRequests(t *testing.T) {
 func TestLeftCountsEndpointsThatGoOut(t *testing.T) {
 	s := start(nil, 0, 0)
 	s.SetEndpointState(s.all[1], Disabled, s.now)
-	testsupport.Equal(t, s.Left(), 0, "after a change by hand, Left is %d")
+	testsupport.Equal(t, s.Exclusions(), 0, "after a change by hand, Left is %d")
 	s.SetEndpointState(s.all[1], Enabled, s.now)
 	s.eject(t, s.all[0])
 	s.rebuild(s.now)
-	testsupport.Equal(t, s.Left(), 1, "after an ejection, Left is %d")
+	testsupport.Equal(t, s.Exclusions(), 1, "after an ejection, Left is %d")
 }
 
 // A round of a and b, of weights 10 and 10, is one of 10 and 1 when b returns.

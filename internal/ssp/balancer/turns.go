@@ -6,53 +6,54 @@ import "math/rand/v2"
 // of a whole round is computed in advance, so that the number of endpoints does not change the cost
 // of a request.
 type turns struct {
-	order []*Endpoint
-	at    int // index in order of the next endpoint
+	order    []*Endpoint
+	position int // index in order of the next endpoint
 }
 
-// maxTurns bounds the length of a round. If the weights need a longer one, they are scaled down, and
-// a share is off by less than one turn.
+// maxTurns bounds the length of a round. If the weights need a longer round, they are scaled down, which changes a
+// share by less than one turn.
 const maxTurns = 1024
 
 // next returns the endpoint whose turn it is.
-func (t *turns) next() *Endpoint { return t.order[t.at] }
+func (t *turns) next() *Endpoint { return t.order[t.position] }
 
-// use ends the turn.
-func (t *turns) use() {
-	t.at++
-	if t.at == len(t.order) {
-		t.at = 0
+// advance ends the turn.
+func (t *turns) advance() {
+	t.position++
+	if t.position == len(t.order) {
+		t.position = 0
 	}
 }
 
-// beside returns the next endpoint in turn that is not the named one, or nil.
-func (t *turns) beside(name string) *Endpoint {
+// nextExcept returns the next endpoint in turn whose name is not name, or nil.
+func (t *turns) nextExcept(name string) *Endpoint {
 	for i := range t.order {
-		if e := t.order[(t.at+i)%len(t.order)]; e.Name != name {
+		if e := t.order[(t.position+i)%len(t.order)]; e.Name != name {
 			return e
 		}
 	}
 	return nil
 }
 
-// set computes the order. weights are positive. The start is random: otherwise the first requests
+// set computes the order. weights must be positive. The round starts at a random turn: otherwise the first requests
 // of all adbuffers would go to the same endpoint.
 func (t *turns) set(endpoints []*Endpoint, weights []int) {
 	if len(endpoints) == 1 {
-		t.order, t.at = endpoints, 0
+		t.order, t.position = endpoints, 0
 		return
 	}
-	order := smooth(weights)
+	order := smoothRound(weights)
 	t.order = make([]*Endpoint, len(order))
 	for i, n := range order {
 		t.order[i] = endpoints[n]
 	}
-	t.at = rand.IntN(len(order))
+	t.position = rand.IntN(len(order))
 }
 
-// smooth returns one round of smooth weighted round robin, as indices of weights. Each turn raises
-// all values by their weights, and subtracts the sum from the highest.
-func smooth(weights []int) []int {
+// smoothRoundRound returns one round of smooth weighted round robin, as indices of weights. Each endpoint has a current
+// value. In each turn every value grows by its weight; the endpoint with the highest value gets the turn, and the sum
+// of the weights is subtracted from its value.
+func smoothRound(weights []int) []int {
 	weights = reduced(weights)
 	sum := 0
 	for _, w := range weights {

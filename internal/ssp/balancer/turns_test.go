@@ -9,7 +9,7 @@ import (
 )
 
 func TestSmoothRoundsAreExactAndSmooth(t *testing.T) {
-	if got := smooth([]int{5, 1, 1}); fmt.Sprint(got) != "[0 0 1 0 2 0 0]" {
+	if got := smoothRound([]int{5, 1, 1}); fmt.Sprint(got) != "[0 0 1 0 2 0 0]" {
 		t.Errorf("5, 1, 1: %v", got) // the order in nginx's description of the algorithm
 	}
 	for range 200 {
@@ -19,7 +19,7 @@ func TestSmoothRoundsAreExactAndSmooth(t *testing.T) {
 			weights[i] = 1 + rand.IntN(1000)
 			sum += weights[i]
 		}
-		round := smooth(weights)
+		round := smoothRound(weights)
 		testsupport.MustTrue(t, len(round) <= maxTurns+len(weights), "%v: a round of %d turns", weights, len(round))
 		for i, w := range weights {
 			n := 0

@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// arrange puts the addresses of one name into dialling order, with IPv4 and IPv6 alternating. It
-// keeps the first limit of them.
+// arrange returns the addresses of one name in dialling order, in which IPv4 and IPv6 alternate. It returns at most
+// the first limit addresses.
 //
-// The order depends only on seed and on the set of addresses. So a result that a name server only
-// rotated changes nothing, and processes with other seeds begin with other addresses.
+// The order depends only on seed and on the set of addresses. So it stays the same if a name server rotates its
+// response, and processes with different seeds start with different addresses.
 func arrange(ips []netip.Addr, seed maphash.Seed, limit int) []netip.Addr {
 	hash := func(ip netip.Addr) uint64 { b := ip.As16(); return maphash.Bytes(seed, b[:]) }
 	ips = slices.Clone(ips)

@@ -9,7 +9,7 @@ import (
 	"adbuffer/internal/wire/handshake"
 )
 
-// Mode is the protocol towards an SSP, with the values of `protocol` in config/reference.yaml.
+// Mode is the setting protocol of an SSP: which HTTP version is used towards it.
 type Mode string
 
 // The modes.
@@ -40,7 +40,7 @@ const (
 	alpnHTTP1 = "http/1.1"
 )
 
-// offer returns the protocols that ALPN offers; only Auto uses allowHTTP2.
+// offer returns the protocols that adbuffer offers by ALPN. allowHTTP2 matters only for Auto.
 func (m Mode) offer(allowHTTP2 bool) []string {
 	switch {
 	case m == HTTP2:

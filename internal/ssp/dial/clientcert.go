@@ -8,8 +8,8 @@ import (
 	"adbuffer/internal/machine/configfile"
 )
 
-// clientCert is adbuffer's client certificate. It is read again when its files change. If a new
-// version is invalid, it warns once, and the previous version stays in use.
+// clientCert is adbuffer's client certificate. It is read again when its files change. If a new version is invalid,
+// clientCert warns once, and the previous version stays in use.
 type clientCert struct {
 	keeper *configfile.Keeper
 	warn   func(error)
@@ -23,7 +23,7 @@ func newClientCert(certFile, keyFile string, warn func(error)) (*clientCert, err
 	return &clientCert{keeper: keeper, warn: warn}, nil
 }
 
-// load returns the current certificate, and a digest that differs between its versions.
+// load returns the current certificate, and a digest that identifies its version.
 func (c *clientCert) load() (cert *tls.Certificate, version [32]byte) {
 	if _, err := c.keeper.Check(); err != nil {
 		c.warn(fmt.Errorf("%w; the previous client certificate stays in use", withSetting(err)))

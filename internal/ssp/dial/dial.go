@@ -1,4 +1,4 @@
-// Package dial is DNS, TCP, TLS and ALPN under one deadline.
+// Package dial opens connections to SSPs: DNS, TCP, TLS and ALPN under one deadline.
 //
 // A Dialer knows one SSP: where its endpoints are (Addresses), and how to open a connection to one of
 // the addresses (Dial). The pool decides which address is dialled, and when.
@@ -30,33 +30,33 @@ type Options struct {
 	// Sources (source_addresses) are the local addresses of connections, used in turn. If empty,
 	// the system chooses.
 	Sources []netip.Addr
-	// Lag extends both timeouts. It must be in use while Dial or Addresses runs; nil for none.
+	// Lag extends both timeouts by the lag of this process. It must be in use while Dial or Addresses runs. nil =
+	// timeouts are not extended.
 	Lag *lag.Meter
-	// CPU bounds the TLS handshakes, in turns of Party; nil for no bound.
+	// CPU bounds the CPU of TLS handshakes, which wait for turns of Party. nil = no bound.
 	CPU   *cpushare.Share
 	Party cpushare.Party
 
-	// Lookup replaces the system's resolver; nil keeps it.
+	// Lookup looks names up; nil = the system's resolver.
 	Lookup Lookup
-	// FreeFile closes a file that is not needed now, if err says that too many are open, and reports
-	// whether it did. Then the dial that failed with err tries once more. Any goroutine may call it. nil
-	// frees none.
+	// FreeFile is called if a dial fails with err. If err says that too many files are open, FreeFile may close a
+	// file that is not needed now, and return true; then the dial is tried once more. Any goroutine may call it. It
+	// may be nil.
 	FreeFile func(err error) bool
-	// Warn, if not nil, receives errors that failed no dial: a look-up failed while other or older
-	// results are in use, a look-up returned refused addresses, or a client certificate could not be
-	// read again. Any goroutine may call Warn, at most once for each error. It must not block for
-	// long.
+	// Warn, if not nil, receives errors that do not make a dial fail: a look-up failed while other or older results
+	// are in use, a look-up returned addresses that are never dialled, or a client certificate could not be read
+	// again. Any goroutine may call Warn, once for each error. It must not block for long.
 	Warn func(error)
-	// Changed, if not nil, learns which addresses of a name came and which went. It is called as Warn is.
+	// Changed, if not nil, is told when the addresses of a name change. It is called in the same way as Warn.
 	Changed Changed
 }
 
-// Changed receives a change of a name's addresses. One of came and went may be empty.
+// Changed receives the addresses that a name has gained (came) and lost (went). One of them may be empty.
 type Changed func(host string, came, went []netip.Addr)
 
 // Dialer opens connections to one SSP. Its methods are safe for concurrent use.
 type Dialer struct {
-	opts     Options  // except its timeouts
+	opts     Options  // its timeouts are not used; see timeouts
 	timeouts timeouts // current timeouts
 	resolver *resolver
 	sources  *sources
@@ -73,8 +73,7 @@ type Result struct {
 	Socket *socket.Conn
 	// Protocol is the protocol that TLS or the configuration chose.
 	Protocol exchange.Protocol
-	// TCP and TLS are how long these steps took, 0 if a step was not begun. They are also set if
-	// Dial fails.
+	// TCP and TLS are the durations of these steps; 0 if a step was not started. They are also set if Dial fails.
 	TCP, TLS time.Duration
 	// Raced is also set if Dial fails.
 	Raced
@@ -84,13 +83,13 @@ type Result struct {
 type Raced struct {
 	// At is the address of the connection, or of Dial's error: an index of Dial's addresses.
 	At int
-	// Lost holds the errors of the other attempts, by the same index: attempts that failed or were
-	// clearly slower. It is nil after a single attempt.
+	// Lost holds the errors of the attempts at other addresses that failed or were clearly slower, by the index of
+	// the address. It is nil if Dial had only one address.
 	Lost []error
 }
 
-// New returns a dialer, or an error about the files that opts.TLS names, which it reads. It opens no
-// connection.
+// New returns a dialer. It reads the files that opts.TLS names, and returns an error if they are not valid. It opens
+// no connection.
 func New(opts Options) (*Dialer, error) {
 	if opts.Warn == nil {
 		opts.Warn = func(error) {}
@@ -123,20 +122,18 @@ func (d *Dialer) Protocol() exchange.Protocol { return d.opts.Mode.Protocol(d.tl
 // Addresses returns the current addresses of all endpoints. Callers must not change the slice. Two
 // calls return the same slice while the addresses stay the same.
 //
-// DNS results count as new for 20 s. After that the first caller starts a look-up in the
-// background, and all callers use the last good result. Callers wait only if no result is from the
-// last five minutes. They wait until the look-up has ended, or for 50 ms after one family has brought
-// addresses, until ctx ends, or timeouts.connect is over. A family whose look-up fails keeps its addresses
-// while that lasts, and an address is gone after three look-ups in a row without it.
-// Errors are *exchange.Error.
+// DNS results are fresh for 20 s. After that, the next call starts a look-up in the background, and all callers use
+// the last good result. Callers wait for the look-up only if no result is from the last five minutes. The wait ends
+// when the look-up has ended, 50 ms after one address family has brought addresses, when ctx ends, or after
+// timeouts.connect. An address family whose look-ups fail keeps its addresses. An address is dropped after three
+// look-ups in a row whose results lack it. Errors are *exchange.Error.
 func (d *Dialer) Addresses(ctx context.Context) ([]exchange.Address, error) {
 	return d.resolver.addresses(ctx)
 }
 
-// FailedLookups returns the names whose last look-up failed, nil for none. A name that has not been used
-// since is left out after a minute.
+// FailedLookups returns the names whose last look-up failed. It omits names that are no longer in use.
 func (d *Dialer) FailedLookups() []FailedLookup {
-	failed, _ := d.resolver.failed(time.Now())
+	failed, _ := d.resolver.failedLookups(time.Now())
 	return failed
 }
 
@@ -148,18 +145,15 @@ func (d *Dialer) SetEndpoints(e exchange.Endpoints) {
 	d.resolver.set(e.All)
 }
 
-// Close ends the look-ups under way; later calls of Addresses fail. Connections and dials continue.
+// Close cancels running look-ups; later calls of Addresses fail. Connections and dials continue.
 func (d *Dialer) Close() { d.resolver.close() }
 
-// Dial connects to one of addrs, which Addresses has returned for one host. It tries them in order
-// (Happy Eyeballs, RFC 8305). It tries the next address at once after a failure. If an attempt
-// takes longer than connectDelay, it tries the next one in parallel. timeouts.connect bounds all
-// attempts together, and each sends at most one SYN and its repetitions. The handshake runs on the
-// first connection.
+// Dial connects to one of addrs, which Addresses has returned for one host. It tries them in order (Happy Eyeballs,
+// RFC 8305): the next address at once after a failure, or in parallel if an attempt takes longer than connectDelay.
+// timeouts.connect bounds all attempts together. The handshake runs on the connection that is open first.
 //
-// On TLS in mode Auto, Dial offers HTTP/2 only if offerHTTP2 is true; the other modes define their
-// offer. Dial may connect twice, so ctx must bound its time. After ctx ends, Dial returns soon, with
-// all its sockets closed.
+// On TLS in mode Auto, Dial offers HTTP/2 only if offerHTTP2 is true. Other modes ignore offerHTTP2. Dial may connect
+// twice, so ctx must bound its time. After ctx ends, Dial returns soon, and all its sockets are closed.
 //
 // With TLS 1.3 the peer checks adbuffer's client certificate after Dial's handshake has ended. If
 // the peer refuses it, the first read fails.
@@ -187,9 +181,9 @@ func (d *Dialer) Dial(ctx context.Context, offerHTTP2 bool, addrs ...exchange.Ad
 // connect opens one TCP connection and, on TLS, does one handshake.
 func (d *Dialer) connect(ctx context.Context, addrs []exchange.Address, offer []string) (Result, error) {
 	var r Result
-	began := time.Now()
+	start := time.Now()
 	sock, raced, err := d.openSocket(ctx, addrs)
-	r.TCP, r.Raced = time.Since(began), raced
+	r.TCP, r.Raced = time.Since(start), raced
 	if err != nil {
 		return r, err
 	}
@@ -198,10 +192,10 @@ func (d *Dialer) connect(ctx context.Context, addrs []exchange.Address, offer []
 		return r, nil
 	}
 	addr := addrs[raced.At]
-	began = time.Now()
+	start = time.Now()
 	sock.Records()
 	conn, state, err := d.handshake(ctx, sock, addr, offer)
-	r.TLS = time.Since(began)
+	r.TLS = time.Since(start)
 	if err == nil {
 		r.Protocol, err = d.negotiated(state, addr, offer)
 	}
@@ -221,8 +215,7 @@ func (t *timeouts) connect() time.Duration { return time.Duration(t.connectNs.Lo
 
 func (t *timeouts) handshake() time.Duration { return time.Duration(t.handshakeNs.Load()) }
 
-// SetTimeouts changes ConnectTimeout and TLSTimeout for dials and waits that begin later. Both must be
-// positive.
+// SetTimeouts changes ConnectTimeout and TLSTimeout for dials and look-ups that start later. Both must be positive.
 func (d *Dialer) SetTimeouts(connect, handshake time.Duration) {
 	d.timeouts.connectNs.Store(int64(connect))
 	d.timeouts.handshakeNs.Store(int64(handshake))

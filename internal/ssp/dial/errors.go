@@ -23,8 +23,8 @@ func tlsFailed(detail string, cause error) error {
 	return &exchange.Error{Outcome: exchange.TLSFailed, Progress: exchange.NotSent, Detail: detail, Err: cause}
 }
 
-// tcpError returns the error of a failed TCP connection to addr. ctx is the caller's. from is the
-// local address, invalid if the system chose it.
+// tcpError returns the error of a failed TCP connection to addr. ctx is the context of Dial. from is the local
+// address, or the zero Addr if the system chose it.
 func (d *Dialer) tcpError(ctx context.Context, addr exchange.Address, from netip.Addr, err error) error {
 	// The text around the cause would only repeat the address.
 	var op *net.OpError
@@ -39,15 +39,15 @@ func (d *Dialer) tcpError(ctx context.Context, addr exchange.Address, from netip
 	case local != nil:
 		return local
 	case ctx.Err() != nil:
-		return connectFailed(addr.String()+": "+endOf(ctx)+" before the TCP connection was open", ctx.Err())
+		return connectFailed(addr.String()+": "+describeEnd(ctx)+" before the TCP connection was open", ctx.Err())
 	case exchange.IsTimeout(err):
 		return connectFailed(fmt.Sprintf("%s: no TCP connection within %v; see timeouts.connect", addr, d.timeouts.connect()), err)
 	}
 	return connectFailed(what, err)
 }
 
-// tlsError returns the error of a failed handshake with addr. ctx is the caller's; certRequested
-// says that the peer requested a client certificate.
+// tlsError returns the error of a failed handshake with addr. ctx is the context of Dial. certRequested says that the
+// peer requested a client certificate, received that it sent any byte.
 func (d *Dialer) tlsError(ctx context.Context, addr exchange.Address, offer []string, certRequested, received bool, err error) error {
 	var (
 		authority x509.UnknownAuthorityError
@@ -59,7 +59,7 @@ func (d *Dialer) tlsError(ctx context.Context, addr exchange.Address, offer []st
 	what := "the TLS handshake failed"
 	switch {
 	case ctx.Err() != nil:
-		what, err = endOf(ctx)+" during the TLS handshake", ctx.Err()
+		what, err = describeEnd(ctx)+" during the TLS handshake", ctx.Err()
 	case errors.Is(err, lag.ErrTooMuch):
 		what = err.Error()
 	case errors.Is(err, context.DeadlineExceeded):
@@ -82,8 +82,8 @@ func (d *Dialer) tlsError(ctx context.Context, addr exchange.Address, offer []st
 	return tlsFailed(addr.String()+": "+what, err)
 }
 
-// noReply says why a ClientHello may have got no reply: some firewalls expect it in one packet, and the key
-// share of a group with ML-KEM makes it longer.
+// noReply returns a hint for a ClientHello without a reply, or "". Some firewalls expect a ClientHello in one packet,
+// but the key share of a group with ML-KEM makes it longer.
 func (d *Dialer) noReply(received bool) string {
 	if received || !d.opts.TLS.Policy.AllowsHybrid() {
 		return ""
@@ -91,10 +91,10 @@ func (d *Dialer) noReply(received bool) string {
 	return "; it sent nothing: if a firewall drops a ClientHello over 1,400 bytes, leave the groups with MLKEM out of tls.groups"
 }
 
-// endOf says how ctx ended. Its deadline is the time for all steps of a dial.
-func endOf(ctx context.Context) string {
+// describeEnd says how ctx, the context of Dial, ended. Its deadline bounds all steps of a dial together.
+func describeEnd(ctx context.Context) string {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return "the time for the dial (timeouts.connect and timeouts.tls_handshake) was over"
+		return "the dial ran out of time (timeouts.connect and timeouts.tls_handshake)"
 	}
 	return "the dial was cancelled"
 }

@@ -93,7 +93,7 @@ func (n *names) lookUpAgain(t *testing.T, d *Dialer, times int) {
 		n.mu.Lock()
 		before := n.lookups["a.example"]
 		n.mu.Unlock()
-		time.Sleep(resultKept)
+		time.Sleep(resultFresh)
 		_, err := d.Addresses(t.Context())
 		testsupport.NoError(t, err)
 		synctest.Wait()

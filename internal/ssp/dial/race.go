@@ -12,42 +12,40 @@ import (
 	"adbuffer/internal/wire/socket"
 )
 
-// connectDelay is how long a connection attempt runs alone before the dial tries the next address
-// in parallel (RFC 8305, section 5). If timeouts.connect is short, it is half of that: otherwise
-// the second address would never be tried.
+// connectDelay is how long a connection attempt runs alone before the dial tries the next address in parallel (RFC
+// 8305, section 5). If half of timeouts.connect is shorter, the delay is half of timeouts.connect, so that a second
+// address can be tried.
 const connectDelay = 250 * time.Millisecond
 
-// race holds the TCP connection attempts of one dial, each to another address. The first connection
-// wins.
+// race runs the TCP connection attempts of one dial, each to a different address. The first open connection wins.
 type race struct {
 	dialer  *Dialer
 	addrs   []exchange.Address
 	limited context.Context // ends at timeouts.connect
 	stop    func()          // ends limited
-	ended   chan connected
-	began   []lag.Span // each attempt so far
+	results chan attemptResult
+	spans   []lag.Span // the time of each attempt so far
 	running int
 	lost    []error // see Raced.Lost
 }
 
-// connected is the result of a connection attempt.
-type connected struct {
+// attemptResult is the result of a connection attempt.
+type attemptResult struct {
 	at   int // index in addrs
 	conn *net.TCPConn
 	err  error
 }
 
-// openSocket connects to the first of addrs that accepts. Go sets TCP_NODELAY on every TCP
-// connection.
+// openSocket connects to one of addrs: to the address that accepts first.
 func (d *Dialer) openSocket(ctx context.Context, addrs []exchange.Address) (*socket.Conn, Raced, error) {
-	var won connected
+	var won attemptResult
 	var raced Raced
 	limited, cancel := d.opts.Lag.WithTimeout(ctx, d.timeouts.connect())
 	defer cancel()
 	if len(addrs) == 1 {
 		won.conn, won.err = d.tcpTo(ctx, limited, addrs[0])
 	} else {
-		r := &race{dialer: d, addrs: addrs, limited: limited, stop: cancel, ended: make(chan connected), lost: make([]error, len(addrs))}
+		r := &race{dialer: d, addrs: addrs, limited: limited, stop: cancel, results: make(chan attemptResult), lost: make([]error, len(addrs))}
 		won = r.run(ctx)
 		raced.At = won.at
 		if ctx.Err() == nil {
@@ -65,7 +63,7 @@ func (d *Dialer) openSocket(ctx context.Context, addrs []exchange.Address) (*soc
 
 // run returns the winning connection, or the last error. When it returns, all attempts have ended,
 // and all other connections are closed.
-func (r *race) run(ctx context.Context) (won connected) {
+func (r *race) run(ctx context.Context) (won attemptResult) {
 	delay := min(r.dialer.delay, r.dialer.timeouts.connect()/2)
 	r.start(ctx)
 	timer := time.NewTimer(delay)
@@ -73,15 +71,15 @@ func (r *race) run(ctx context.Context) (won connected) {
 	for r.running > 0 {
 		select {
 		case <-timer.C:
-			if left := r.began[len(r.began)-1].Left(delay, time.Now()); left > 0 {
+			if left := r.spans[len(r.spans)-1].Left(delay, time.Now()); left > 0 {
 				timer.Reset(left)
 				continue
 			}
-		case c := <-r.ended:
+		case c := <-r.results:
 			r.running--
 			switch {
 			case won.conn != nil:
-				if c.err == nil { // it ended after another attempt had won
+				if c.err == nil { // the attempt succeeded after another had won
 					_ = c.conn.Close()
 				}
 				continue
@@ -93,8 +91,9 @@ func (r *race) run(ctx context.Context) (won connected) {
 			}
 			won, r.lost[c.at] = c, c.err
 		}
-		// An attempt after the deadline would fail without a SYN, and count as a failure of its address.
-		if won.conn == nil && r.limited.Err() == nil && len(r.began) < len(r.addrs) {
+		// No attempt is started after the deadline: it would fail without sending a SYN, and would be blamed on its
+		// address.
+		if won.conn == nil && r.limited.Err() == nil && len(r.spans) < len(r.addrs) {
 			r.start(ctx)
 			timer.Reset(delay)
 		}
@@ -103,20 +102,20 @@ func (r *race) run(ctx context.Context) (won connected) {
 }
 
 func (r *race) start(ctx context.Context) {
-	at := len(r.began)
-	r.began = append(r.began, r.dialer.opts.Lag.Begin(time.Now()))
+	at := len(r.spans)
+	r.spans = append(r.spans, r.dialer.opts.Lag.Begin(time.Now()))
 	r.running++
 	go func() {
 		conn, err := r.dialer.tcpTo(ctx, r.limited, r.addrs[at])
-		r.ended <- connected{at, conn, err}
+		r.results <- attemptResult{at, conn, err}
 	}()
 }
 
-// blameSlow records the attempts that had run longer than the delay when another one won. The pool
-// then prefers other addresses.
+// blameSlow records an error for the attempts that had run for longer than delay when the attempt won succeeded. The
+// pool then prefers other addresses.
 func (r *race) blameSlow(won int, delay time.Duration) {
 	now := time.Now()
-	for i, began := range r.began {
+	for i, began := range r.spans {
 		if i != won && r.lost[i] == nil && began.Left(delay, now) == 0 {
 			r.lost[i] = connectFailed(fmt.Sprintf("%s: no TCP connection within %v, but %s had one", r.addrs[i], delay, r.addrs[won]), os.ErrDeadlineExceeded)
 		}

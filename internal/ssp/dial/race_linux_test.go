@@ -119,7 +119,7 @@ func TestTheLoserIsClosed(t *testing.T) {
 		served <- err
 	})
 	a := p.addr("ssp.test")
-	r := &race{dialer: patientDialer(t), addrs: []exchange.Address{a, a, a}, ended: make(chan connected), lost: make([]error, 3)}
+	r := &race{dialer: patientDialer(t), addrs: []exchange.Address{a, a, a}, results: make(chan attemptResult), lost: make([]error, 3)}
 	r.limited, r.stop = context.WithCancel(t.Context())
 	r.start(context.Background())
 	r.start(context.Background()) // with the attempt of run, three attempts connect

@@ -79,7 +79,7 @@ func TestAnErrorOfTheSystemsResolverKeepsTheFamilysAddresses(t *testing.T) {
 	testsupport.Eventually(t, "the look-up fails", func() bool {
 		_, err := d.Addresses(t.Context())
 		testsupport.NoError(t, err)
-		failed, _ := d.resolver.failed(time.Now())
+		failed, _ := d.resolver.failedLookups(time.Now())
 		return len(failed) > 0
 	})
 	wantAddrs(t, d, "ssp.adbuffer.test (192.0.2.1:80)", "ssp.adbuffer.test ([2001:db8::1]:80)", "ssp.adbuffer.test ([2001:db8::2]:80)")

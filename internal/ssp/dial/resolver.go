@@ -19,25 +19,24 @@ import (
 )
 
 const (
-	// resultKept is how long a look-up's result counts as new. The system's resolver hides the
-	// lifetimes of DNS records, and load balancers rotate faster anyway.
-	resultKept = 20 * time.Second
-	// resultOld is the age up to which a result may be used while its name is looked up again. An
-	// SSP without requests for longer may have moved. Then a wait for the look-up costs less than a
-	// dial to the old address.
+	// resultFresh is how long the result of a look-up is used without another look-up. The system's resolver hides
+	// the lifetimes of DNS records, and load balancers rotate faster anyway.
+	resultFresh = 20 * time.Second
+	// resultOld is the age up to which a result may be used while its name is looked up again. If the result is
+	// older, the SSP may have moved, and waiting for the look-up costs less than a dial to an old address.
 	resultOld = 5 * time.Minute
-	// lookupLimit ends a look-up. It is much longer than callers wait, since later callers also use
-	// its result.
-	lookupLimit = 10 * time.Second
+	// lookupTimeout bounds a look-up. It is much longer than callers wait, since later callers use the result too.
+	lookupTimeout = 10 * time.Second
 	// The pause after a failed look-up doubles from lookupPause to maxLookupPause.
 	lookupPause    = time.Second
 	maxLookupPause = 30 * time.Second
 
-	// resolutionDelay is how long callers wait for the other family after the first one brought addresses (RFC
-	// 8305, section 3), but at most half of timeouts.connect. Addresses that come later are used from then on.
+	// resolutionDelay is how long callers wait for the second address family after the first family has brought
+	// addresses (RFC 8305, section 3); it is at most half of timeouts.connect. Addresses that arrive later are used
+	// by later calls.
 	resolutionDelay = 50 * time.Millisecond
-	// lookupsUntilGone is the number of look-ups in a row that lack an address before it is gone. A name
-	// server may return another part of its addresses each time.
+	// lookupsUntilGone is the number of look-ups in a row whose results lack an address until the address is dropped.
+	// A name server may return a different subset of its addresses each time.
 	lookupsUntilGone = 3
 
 	// A result's first maxAddrsPerName addresses are used, and at most maxAddrs (or one per
@@ -51,18 +50,18 @@ const (
 // IsNotFound, as those of net.Resolver are.
 type Lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
 
-// networks are the families of addresses. Each is looked up by itself, so one that gets no response holds up
-// and replaces nothing of the other.
+// networks lists the address families. Each family is looked up by itself, so that a family without a response
+// neither delays nor replaces the addresses of the other family.
 var networks = [...]string{"ip4", "ip6"}
 
-// resolver keeps the addresses of one SSP's endpoints. It works only when it is called: if a result
-// is no longer new, it looks the name up again in the background. Each name has at most one
-// look-up under way, which ends within lookupLimit or with close.
+// resolver keeps the addresses of one SSP's endpoints. It looks a name up only when it is called: if the name's
+// result is no longer fresh, it starts a look-up in the background. Each name has at most one running look-up, which
+// ends after lookupTimeout, or with close.
 type resolver struct {
 	lookup   Lookup
-	from     *sources
-	timeouts *timeouts       // of the Dialer: a caller waits for a look-up no longer than for a connection
-	lag      *lag.Meter      // extends that wait
+	sources  *sources
+	timeouts *timeouts       // of the Dialer; a caller waits for a look-up at most timeouts.connect
+	lag      *lag.Meter      // extends the wait for a look-up
 	warn     func(error)     // receives errors that fail no caller; never nil
 	changed  Changed         // never nil
 	stats    *counters       // of the Dialer
@@ -72,7 +71,7 @@ type resolver struct {
 	wg       sync.WaitGroup // look-ups
 
 	mu          sync.Mutex // guards the fields below; never held across a look-up
-	ends        []exchange.Endpoint
+	endpoints   []exchange.Endpoint
 	perName     int    // number of addresses used for one name
 	hosts       string // names that are looked up, for messages
 	names       map[string]*name
@@ -87,25 +86,25 @@ type name struct {
 	literal   bool         // an IP address: never looked up
 	ips       []netip.Addr // the addresses in use, from known
 	since     time.Time    // when the last addresses came; zero before
-	due       time.Time    // time of the next look-up
+	due       time.Time    // when the next look-up is due
 	lookingUp bool         // a look-up is under way
-	err       error        // of the last look-up; nil if no known address depends on an earlier one
-	failing   time.Time    // when err was first set in a row; zero without
-	failures  int          // look-ups in a row in which a family failed
+	err       error        // error of the last look-up; nil if it succeeded as far as known addresses depend on it
+	failing   time.Time    // since when err has been set; zero if err is nil
+	failures  int          // how many look-ups in a row failed for a family
 
-	// known holds the addresses of each family, by the number of the last look-ups that lacked them. While a
-	// family's look-ups fail, it keeps its addresses.
+	// known maps the addresses of each family to the number of look-ups in a row whose results lacked the address. A
+	// family whose look-ups fail keeps its addresses.
 	known [len(networks)]map[netip.Addr]int
 }
 
-// answer is what a look-up brought of one family: addresses, or an error, or neither if the name has none in
-// the family.
+// answer is the result of a look-up for one address family: addresses, or an error, or neither if the name has no
+// address in the family.
 type answer struct {
-	family int          // index in networks
-	ips    []netip.Addr // that may be dialled
-	err    error        // the family is unknown
-	none   error        // the resolver's words that the name has no address in the family; may be nil
-	bad    error        // about an address that is never dialled
+	family    int          // index in networks
+	ips       []netip.Addr // addresses that may be dialled
+	err       error        // the look-up failed, so the family's addresses are unknown
+	noAddress error        // the resolver's error for a name without addresses in the family; may be nil
+	refused   error        // error about an address in the result that is never dialled
 }
 
 func newResolver(from *sources, endpoints []exchange.Endpoint, lookup Lookup, t *timeouts, lag *lag.Meter, warn func(error), changed Changed, stats *counters) *resolver {
@@ -113,7 +112,7 @@ func newResolver(from *sources, endpoints []exchange.Endpoint, lookup Lookup, t 
 		lookup = net.DefaultResolver.LookupNetIP
 	}
 	r := &resolver{
-		lookup: lookup, from: from, timeouts: t, lag: lag, warn: warn, changed: changed, stats: stats,
+		lookup: lookup, sources: from, timeouts: t, lag: lag, warn: warn, changed: changed, stats: stats,
 		seed:        maphash.MakeSeed(),
 		lookupEnded: make(chan struct{}),
 	}
@@ -129,9 +128,9 @@ func (r *resolver) set(endpoints []exchange.Endpoint) {
 	before := r.names
 	r.names = make(map[string]*name)
 	r.perName = max(1, min(maxAddrsPerName, maxAddrs/len(endpoints)))
-	r.ends = endpoints
+	r.endpoints = endpoints
 	var looked []string
-	for _, e := range r.ends {
+	for _, e := range r.endpoints {
 		if r.names[e.Host] != nil {
 			continue // the same name with another port
 		}
@@ -153,7 +152,7 @@ func (r *resolver) set(endpoints []exchange.Endpoint) {
 	r.addrs = r.mergedLocked()
 }
 
-// addresses returns the known addresses. It waits only if it knows none, or only old ones.
+// addresses returns the known addresses. It waits for a look-up only if no address is known, or if all are old.
 func (r *resolver) addresses(ctx context.Context) ([]exchange.Address, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -179,7 +178,7 @@ func (r *resolver) addresses(ctx context.Context) ([]exchange.Address, error) {
 	switch {
 	case ctx.Err() != nil:
 		return nil, connectFailed("the dial was cancelled during the look-up of "+r.hosts, ctx.Err())
-	case len(r.addrs) > 0: // old addresses at worst
+	case len(r.addrs) > 0: // they may be old
 		return r.addrs, nil
 	case r.lookingUpLocked():
 		return nil, connectFailed(fmt.Sprintf("no response to the look-up of %s within %v; see timeouts.connect", r.hosts, limit),
@@ -192,8 +191,8 @@ func (r *resolver) addresses(ctx context.Context) ([]exchange.Address, error) {
 	return nil, connectFailed(what, err)
 }
 
-// refreshLocked looks up the names that are due. If no address is known, it looks up all names,
-// even after a recent failure: then callers wait, and their rate bounds the look-ups.
+// refreshLocked starts look-ups of the names that are due. If no address is known at all, it looks up all names, even
+// after a recent failure: callers wait for the look-ups then, so there cannot be many.
 func (r *resolver) refreshLocked(now time.Time) {
 	for _, n := range r.names {
 		if n.literal || n.lookingUp || now.Before(n.due) && len(r.addrs) > 0 {
@@ -204,9 +203,9 @@ func (r *resolver) refreshLocked(now time.Time) {
 	}
 }
 
-// servesAtOnceLocked reports whether a caller should use the known addresses at once: one of them is a
-// literal or was looked up recently, or its latest look-up failed. Otherwise all are old, and the
-// caller should wait for a look-up.
+// servesAtOnceLocked reports whether a caller should use the known addresses at once: one of them is a literal or was
+// looked up recently, or its latest look-up failed. Otherwise all known addresses are old, and the caller should wait
+// for a look-up.
 func (r *resolver) servesAtOnceLocked(now time.Time) bool {
 	for _, n := range r.names {
 		if len(n.ips) > 0 && (n.literal || n.err != nil || now.Sub(n.since) < resultOld) {
@@ -225,13 +224,13 @@ func (r *resolver) lookingUpLocked() bool {
 	return false
 }
 
-// lookUp looks both families up at once. Callers that wait get the addresses of the first family that has
-// some, after resolutionDelay if the other one does not respond.
+// lookUp looks up both address families of n in parallel. If the second family does not respond, waiting callers get
+// the addresses of the first family after resolutionDelay.
 func (r *resolver) lookUp(n *name) {
-	ctx, cancel := context.WithTimeout(r.ctx, lookupLimit)
+	ctx, cancel := context.WithTimeout(r.ctx, lookupTimeout)
 	defer cancel()
 	r.mu.Lock()
-	if n.err == nil && time.Since(n.since) >= resultOld { // the SSP may have moved: this look-up alone decides
+	if n.err == nil && time.Since(n.since) >= resultOld { // the SSP may have moved, so this look-up alone decides which addresses stay
 		for _, known := range n.known {
 			for ip := range known {
 				known[ip] = lookupsUntilGone - 1
@@ -243,33 +242,33 @@ func (r *resolver) lookUp(n *name) {
 	for family := range networks {
 		r.wg.Go(func() { answers <- r.ask(ctx, n.host, family) })
 	}
-	var all []answer // not yet applied
-	brought := false // addresses
+	var unapplied []answer // answers that have not been applied
+	gotAddresses := false  // addresses
 	var delay <-chan time.Time
 	for pending := len(networks); pending > 0; {
 		select {
 		case a := <-answers:
 			pending--
-			all = append(all, a)
-			if len(a.ips) > 0 && !brought {
-				brought = true
+			unapplied = append(unapplied, a)
+			if len(a.ips) > 0 && !gotAddresses {
+				gotAddresses = true
 				delay = time.After(min(resolutionDelay, r.timeouts.connect()/2))
 			}
 		case <-delay:
-			r.apply(n, all, brought, false)
-			all = nil
+			r.apply(n, unapplied, gotAddresses, false)
+			unapplied = nil
 		}
 	}
-	r.apply(n, all, brought, true)
+	r.apply(n, unapplied, gotAddresses, true)
 }
 
-// ask looks up one family of a name.
+// ask looks up one address family of a name.
 func (r *resolver) ask(ctx context.Context, host string, family int) answer {
 	a := answer{family: family}
 	found, err := r.lookup(ctx, networks[family], host)
 	if err != nil {
-		if err = dnsError(host, err); hasNone(err) {
-			a.none = err
+		if err = dnsError(host, err); isNoAddress(err) {
+			a.noAddress = err
 		} else {
 			a.err = err
 		}
@@ -278,49 +277,50 @@ func (r *resolver) ask(ctx context.Context, host string, family int) answer {
 	r.mu.Lock()
 	perName := r.perName
 	r.mu.Unlock()
-	a.ips, a.bad = r.usable(found, perName)
-	if a.bad != nil {
-		a.bad = dnsError(host, a.bad)
+	a.ips, a.refused = r.usable(found, perName)
+	if a.refused != nil {
+		a.refused = dnsError(host, a.refused)
 	}
 	if len(a.ips) == 0 {
-		a.err = a.bad
+		a.err = a.refused
 	}
 	return a
 }
 
-// hasNone reports whether a look-up's error says that the name has no address in the family.
-func hasNone(err error) bool {
+// isNoAddress reports whether the error of a look-up says that the name has no address in the family.
+func isNoAddress(err error) bool {
 	var dns *net.DNSError
 	var addr *net.AddrError
 	return errors.As(err, &addr) || errors.As(err, &dns) && dns.IsNotFound
 }
 
-// apply applies answers to n, and wakes the callers that wait. brought reports whether the look-up brought
-// addresses. Only then does an answer without addresses mean that the family has none: a name that has none
-// at all is an error, and keeps its addresses. ended is false while the other family is still looked up.
-func (r *resolver) apply(n *name, answers []answer, brought, ended bool) {
+// apply applies answers to n, and wakes the callers that wait. gotAddresses says that the look-up has brought
+// addresses of any family. Only then does an answer without addresses mean that its family has none: a look-up
+// without any address is an error, after which the name keeps its addresses. ended is false while the other family is
+// still being looked up.
+func (r *resolver) apply(n *name, answers []answer, gotAddresses, ended bool) {
 	now := time.Now()
-	var bad error
+	var refused error
 	r.mu.Lock()
 	before := n.ips
 	for _, a := range answers {
-		bad = cmp.Or(bad, a.bad)
-		if a.err == nil && brought {
-			n.known[a.family] = updated(n.known[a.family], a.ips)
+		refused = cmp.Or(refused, a.refused)
+		if a.err == nil && gotAddresses {
+			n.known[a.family] = afterLookup(n.known[a.family], a.ips)
 		}
 		if len(a.ips) > 0 {
 			n.since = now
 		}
 	}
-	if brought {
+	if gotAddresses {
 		n.choose(r.seed, r.perName)
 		for _, a := range answers {
-			r.stats.addrsBeyond.Add(uint64(len(without(a.ips, n.ips))))
+			r.stats.addrsBeyond.Add(uint64(len(difference(a.ips, n.ips))))
 		}
 	}
 	if ended {
 		n.lookingUp = false
-		r.endLocked(n, answers, brought, now)
+		r.endLocked(n, answers, gotAddresses, now)
 	}
 	if !slices.Equal(before, n.ips) {
 		if addrs := r.mergedLocked(); !slices.Equal(addrs, r.addrs) {
@@ -338,7 +338,7 @@ func (r *resolver) apply(n *name, answers []answer, brought, ended bool) {
 		return
 	}
 	if len(before) > 0 && !slices.Equal(before, after) {
-		r.changed(n.host, without(after, before), without(before, after))
+		r.changed(n.host, difference(after, before), difference(before, after))
 	}
 	switch {
 	case !ended:
@@ -347,29 +347,29 @@ func (r *resolver) apply(n *name, answers []answer, brought, ended bool) {
 	case err != nil && others: // without other addresses, the callers get the error
 		r.warn(fmt.Errorf("%w; only other endpoints are in use", err))
 	}
-	if bad != nil && (err == nil || !ended) {
-		r.warn(fmt.Errorf("%w; its other addresses are used", bad))
+	if refused != nil && (err == nil || !ended) {
+		r.warn(fmt.Errorf("%w; its other addresses are used", refused))
 	}
 }
 
-// endLocked records how a look-up ended. A family that failed while the other one brought addresses is an
-// error only if its known addresses stay in use, but it is looked up again soon in any case.
-func (r *resolver) endLocked(n *name, last []answer, brought bool, now time.Time) {
+// endLocked records how a look-up ended. If one family failed while the other brought addresses, that is an error
+// only if known addresses of the failed family stay in use. The name is looked up again soon in either case.
+func (r *resolver) endLocked(n *name, last []answer, gotAddresses bool, now time.Time) {
 	var err, none error
 	failed := false
 	for _, a := range last {
-		none = cmp.Or(none, a.none)
+		none = cmp.Or(none, a.noAddress)
 		switch {
 		case a.err == nil:
 			continue
-		case !brought:
+		case !gotAddresses:
 			err = cmp.Or(err, a.err)
 		case len(n.known[a.family]) > 0:
 			err = fmt.Errorf("%w (%s only)", a.err, networks[a.family])
 		}
 		failed = true
 	}
-	if !brought {
+	if !gotAddresses {
 		err = cmp.Or(err, none, dnsError(n.host, errNoAddress))
 	}
 	n.err = err
@@ -380,20 +380,20 @@ func (r *resolver) endLocked(n *name, last []answer, brought bool, now time.Time
 			n.failing = now
 		}
 	}
-	if brought && !failed {
+	if gotAddresses && !failed {
 		n.failures = 0
-		n.due = n.since.Add(resultKept)
+		n.due = n.since.Add(resultFresh)
 		return
 	}
 	n.failures++
 	n.due = now.Add(pauseAfter(n.failures))
-	if old := n.since.Add(resultKept); brought && old.Before(n.due) {
+	if old := n.since.Add(resultFresh); gotAddresses && old.Before(n.due) {
 		n.due = old
 	}
 }
 
-// updated returns the known addresses of a family after a look-up that found these.
-func updated(known map[netip.Addr]int, found []netip.Addr) map[netip.Addr]int {
+// afterLookup returns the known addresses of a family after a look-up that returned found.
+func afterLookup(known map[netip.Addr]int, found []netip.Addr) map[netip.Addr]int {
 	next := make(map[netip.Addr]int, len(known)+len(found))
 	for ip, lacked := range known {
 		if lacked+1 < lookupsUntilGone {
@@ -406,7 +406,8 @@ func updated(known map[netip.Addr]int, found []netip.Addr) map[netip.Addr]int {
 	return next
 }
 
-// choose sets the addresses in use: those of the last look-ups first, and at most limit.
+// choose sets the addresses in use, at most limit: first the addresses that the last look-up returned, then those
+// that it lacked.
 func (n *name) choose(seed maphash.Seed, limit int) {
 	var chosen []netip.Addr
 	for lacked := range lookupsUntilGone {
@@ -423,25 +424,25 @@ func (n *name) choose(seed maphash.Seed, limit int) {
 	n.ips = arrange(chosen, seed, limit)
 }
 
-// without returns the addresses of all that are not in others.
-func without(all, others []netip.Addr) []netip.Addr {
+// difference returns the addresses of all that are not in others.
+func difference(all, others []netip.Addr) []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(all), func(ip netip.Addr) bool { return slices.Contains(others, ip) })
 }
 
 var errNoAddress = errors.New("the look-up returned no address")
 
-// usable returns the addresses of a result that may be dialled. If the result holds any other address,
-// bad is an error about one of them.
-func (r *resolver) usable(found []netip.Addr, perName int) (ips []netip.Addr, bad error) {
+// usable returns the addresses of a result that may be dialled. If the result holds other addresses too, refused is
+// an error about one of them.
+func (r *resolver) usable(found []netip.Addr, perName int) (ips []netip.Addr, refused error) {
 	for _, ip := range found {
 		ip = ip.Unmap().WithZone("")
 		if kind := exchange.Undialable(ip); kind != "" {
 			r.stats.addrsRefused.Add(1)
-			bad = fmt.Errorf("the look-up returned %s, %s address, which is never dialled", ip, kind)
+			refused = fmt.Errorf("the look-up returned %s, %s address, which is never dialled", ip, kind)
 			continue
 		}
-		if !r.from.serve(ip) {
-			bad = fmt.Errorf("the look-up returned %s, and none of source_addresses is of that family", ip)
+		if !r.sources.canReach(ip) {
+			refused = fmt.Errorf("the look-up returned %s, and no address in source_addresses is of the same IP family", ip)
 			continue
 		}
 		ips = append(ips, ip)
@@ -449,17 +450,17 @@ func (r *resolver) usable(found []netip.Addr, perName int) (ips []netip.Addr, ba
 	all := arrange(ips, r.seed, len(ips))
 	ips = all[:min(len(all), perName)]
 	r.stats.addrsBeyond.Add(uint64(len(all) - len(ips)))
-	return ips, bad
+	return ips, refused
 }
 
-// pauseAfter returns the pause after this many failures, ±20 %.
+// pauseAfter returns the pause after this many failures in a row, ±20 %.
 func pauseAfter(failures int) time.Duration {
 	pause := min(lookupPause<<min(failures-1, 5), maxLookupPause)
 	return rates.Jitter(pause, 0.2)
 }
 
 func (r *resolver) mergedLocked() (all []exchange.Address) {
-	for _, e := range r.ends {
+	for _, e := range r.endpoints {
 		for _, ip := range r.names[e.Host].ips {
 			all = append(all, exchange.Address{Endpoint: e, AddrPort: netip.AddrPortFrom(ip, e.Port)})
 		}
@@ -470,22 +471,22 @@ func (r *resolver) mergedLocked() (all []exchange.Address) {
 // FailedLookup is a name whose last look-up failed.
 type FailedLookup struct {
 	Host  string
-	Since time.Time // when its first look-up after the last good one failed
-	Err   error     // of the last look-up
-	Kept  bool      // addresses of the last good result stay in use
+	Since time.Time // when the first look-up after the last successful one failed
+	Err   error     // error of the last look-up
+	Kept  bool      // addresses of an earlier result stay in use
 }
 
-// failureKnown is how long after its due time a look-up may begin. After that the name is not in use,
-// and whether its look-up would fail is unknown.
+// failureKnown is how long after its due time a look-up may start. If it has not started by then, the name is not in
+// use, and whether a look-up would fail is unknown.
 const failureKnown = 30 * time.Second
 
-// failed returns the names whose last look-up failed, in the order of the endpoints, and how many names
-// are looked up.
-func (r *resolver) failed(now time.Time) (all []FailedLookup, names int) {
+// failedLookupsLookups returns the names whose last look-up failed, in the order of the endpoints, and the number of names
+// that are looked up at all.
+func (r *resolver) failedLookups(now time.Time) (all []FailedLookup, names int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var seen []string
-	for _, e := range r.ends {
+	for _, e := range r.endpoints {
 		n := r.names[e.Host]
 		if n.literal || slices.Contains(seen, e.Host) {
 			continue
@@ -498,7 +499,7 @@ func (r *resolver) failed(now time.Time) (all []FailedLookup, names int) {
 	return all, len(seen)
 }
 
-// errLocked returns the error of a name that failed.
+// errLocked returns the error of a name whose look-up failed.
 func (r *resolver) errLocked() error {
 	for _, n := range r.names {
 		if n.err != nil {
@@ -508,7 +509,7 @@ func (r *resolver) errLocked() error {
 	return errNoAddress
 }
 
-// close ends the look-ups under way and waits for them.
+// close cancels running look-ups, and waits for their end.
 func (r *resolver) close() {
 	r.mu.Lock()
 	r.closed = true

@@ -19,7 +19,7 @@ func TestAddressesAreKeptForThirtySeconds(t *testing.T) {
 	resolve(t, func(t *testing.T, n *names, d *Dialer) {
 		n.set("a.example", "192.0.2.1", 5*time.Millisecond)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
-		time.Sleep(resultKept - time.Nanosecond)
+		time.Sleep(resultFresh - time.Nanosecond)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
 		n.wantLookups(t, "a.example", 1)
 		time.Sleep(time.Nanosecond)
@@ -53,7 +53,7 @@ func TestNoRequestWaitsWhileANameIsLookedUpAgain(t *testing.T) {
 	resolve(t, func(t *testing.T, n *names, d *Dialer) {
 		n.set("a.example", "192.0.2.1", 0)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
-		time.Sleep(resultKept)
+		time.Sleep(resultFresh)
 		n.set("a.example", "192.0.2.2", time.Second)
 		began := time.Now()
 		for range 10 {
@@ -73,7 +73,7 @@ func TestTheSliceIsTheSameWhileTheAddressesAre(t *testing.T) {
 		first, err := d.Addresses(t.Context())
 		testsupport.NoError(t, err)
 		kept := slices.Clone(first)
-		time.Sleep(resultKept)
+		time.Sleep(resultFresh)
 		n.set("a.example", "2001:db8::1 192.0.2.2 192.0.2.1", 0)
 		_, err = d.Addresses(t.Context())
 		testsupport.NoError(t, err)
@@ -93,7 +93,7 @@ func TestTheLastGoodAddressesSurviveFailedLookups(t *testing.T) {
 		n.set("a.example", "192.0.2.1", 0)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
 		n.set("a.example", "!no such host", 0)
-		time.Sleep(resultKept)
+		time.Sleep(resultFresh)
 		const hour = 3600
 		for range hour {
 			wantAddrs(t, d, "a.example (192.0.2.1:80)")
@@ -116,7 +116,7 @@ func TestALookupWithoutAddressesFails(t *testing.T) {
 		n.set("a.example", "192.0.2.1", 0)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
 		n.set("a.example", "", 0)
-		time.Sleep(resultKept)
+		time.Sleep(resultFresh)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
 		synctest.Wait()
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
@@ -171,9 +171,9 @@ func TestALookupThatNeverEndsIsEnded(t *testing.T) {
 		n.set("a.example", "192.0.2.1", time.Hour)
 		_, err := d.Addresses(t.Context())
 		checkError(t, err, exchange.ConnectFailed)
-		time.Sleep(lookupLimit)
+		time.Sleep(lookupTimeout)
 		synctest.Wait()
-		failed, _ := d.resolver.failed(time.Now())
+		failed, _ := d.resolver.failedLookups(time.Now())
 		testsupport.Equal(t, len(failed), 1, "%d look-ups failed")
 		n.set("a.example", "192.0.2.1", 0)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
@@ -193,7 +193,7 @@ func TestOldAddressesAreLookedUpAgainBeforeTheyAreUsed(t *testing.T) {
 		n.set("a.example", "!refused", 10*time.Millisecond)
 		wantAddrs(t, d, "a.example (192.0.2.2:80)")
 		n.set("a.example", "192.0.2.3", 0)
-		time.Sleep(resultKept)
+		time.Sleep(resultFresh)
 		wantAddrs(t, d, "a.example (192.0.2.2:80)")
 		synctest.Wait()
 		wantAddrs(t, d, "a.example (192.0.2.3:80)")
@@ -223,7 +223,7 @@ func TestOneDeadNameDoesNotHoldUpTheOthers(t *testing.T) {
 		w := strings.Join(n.warnings(), "\n")
 		testsupport.True(t, hasAll(w, "lookup b.example: ", "lookup c.example: no such host; only other endpoints are in use"), "warned %q", w)
 		n.set("b.example", "192.0.2.2", 0)
-		time.Sleep(lookupLimit + 2*maxLookupPause) // a look-up under way, and the pause after it
+		time.Sleep(lookupTimeout + 2*maxLookupPause) // a look-up under way, and the pause after it
 		wantAddrs(t, d, "a.example (192.0.2.1:80)")
 		synctest.Wait()
 		wantAddrs(t, d, "a.example (192.0.2.1:80)", "b.example (192.0.2.2:80)")
@@ -246,7 +246,7 @@ func TestRefusedAddressesAreLeftOut(t *testing.T) {
 		wantAddrs(t, d, "a.example (192.0.2.1:80)", "a.example (192.0.2.2:80)")
 		synctest.Wait()
 		testsupport.Equal(t, d.stats.addrsRefused.Load(), 2, "%d addresses were refused")
-		failed, _ := d.resolver.failed(time.Now())
+		failed, _ := d.resolver.failedLookups(time.Now())
 		testsupport.Equal(t, len(failed), 0, "%d look-ups failed")
 		w := n.warnings()
 		testsupport.True(t, len(w) == 1 && strings.Contains(w[0], "a.example") && strings.Contains(w[0], "link-local"), "warned %q", w)
@@ -335,7 +335,7 @@ func TestANameWhoseLookupFailsIsNamedWhileItIsUsed(t *testing.T) {
 		}
 		want := func(what string, since time.Time, hosts ...string) {
 			t.Helper()
-			failed, names := d.resolver.failed(time.Now())
+			failed, names := d.resolver.failedLookups(time.Now())
 			var got []string
 			for _, f := range failed {
 				if got = append(got, f.Host); f.Since != since || f.Err == nil || f.Kept != (f.Host == "a.example") {
@@ -349,7 +349,7 @@ func TestANameWhoseLookupFailsIsNamedWhileItIsUsed(t *testing.T) {
 		use(time.Second)
 		want("at the start", time.Time{})
 		n.set("a.example", "!no such host", 0)
-		use(resultKept)
+		use(resultFresh)
 		began := time.Now().Add(-time.Second)
 		want("after the first failure", began, "a.example")
 		use(time.Hour)
@@ -370,7 +370,7 @@ func TestAFamilyWhoseLookupFailsKeepsItsAddresses(t *testing.T) {
 		wantAddrs(t, d, "a.example (192.0.2.1:80)", "a.example ([2001:db8::1]:80)")
 		n.set("a.example/ip4", "!server misbehaving", 0)
 		n.set("a.example/ip6", "2001:db8::2", 0)
-		time.Sleep(resultKept)
+		time.Sleep(resultFresh)
 		for range 600 {
 			addrs, err := d.Addresses(t.Context())
 			testsupport.NoError(t, err)
@@ -382,13 +382,13 @@ func TestAFamilyWhoseLookupFailsKeepsItsAddresses(t *testing.T) {
 		// The pauses are 1, 2, 4, 8, 16, and then 20 s, ±20 % except the last.
 		testsupport.Between(t, len(w), 30, 36, "%d look-ups failed in 10 minutes")
 		testsupport.Equal(t, w[0], "lookup a.example: server misbehaving (ip4 only); its last good result stays in use", "warned %q")
-		all, _ := d.resolver.failed(time.Now())
+		all, _ := d.resolver.failedLookups(time.Now())
 		testsupport.True(t, len(all) == 1 && all[0].Kept, "failing: %+v", all)
 
 		n.set("a.example/ip4", "192.0.2.1", 0)
-		time.Sleep(resultKept)
+		time.Sleep(resultFresh)
 		n.lookUpAgain(t, d, 1)
-		all, _ = d.resolver.failed(time.Now())
+		all, _ = d.resolver.failedLookups(time.Now())
 		testsupport.True(t, len(all) == 0, "failing: %+v", all)
 	}, "http://a.example")
 }

@@ -19,19 +19,19 @@ func newSources(all []netip.Addr) *sources {
 	s := new(sources)
 	for _, a := range all {
 		a = a.Unmap()
-		f := s.of(a)
+		f := s.family(a)
 		f.list = append(f.list, a)
 	}
 	return s
 }
 
-// serve reports whether a connection to the address is possible. It is not if all source_addresses
-// are of the other family.
-func (s *sources) serve(to netip.Addr) bool {
-	return len(s.v4.list) == 0 && len(s.v6.list) == 0 || len(s.of(to).list) > 0
+// canReach reports whether a connection to the address is possible, which it is not if all source_addresses are of
+// the other IP family.
+func (s *sources) canReach(to netip.Addr) bool {
+	return len(s.v4.list) == 0 && len(s.v6.list) == 0 || len(s.family(to).list) > 0
 }
 
-func (s *sources) of(to netip.Addr) *family {
+func (s *sources) family(to netip.Addr) *family {
 	if to.Is4() {
 		return &s.v4
 	}
@@ -41,12 +41,12 @@ func (s *sources) of(to netip.Addr) *family {
 // next returns the source address of the next connection to an address; the zero AddrPort means
 // that the system chooses.
 func (s *sources) next(to netip.Addr) (netip.AddrPort, error) {
-	switch f := s.of(to); {
+	switch f := s.family(to); {
 	case len(f.list) > 0:
 		return netip.AddrPortFrom(f.list[int(f.used.Add(1)-1)%len(f.list)], 0), nil
-	case s.serve(to):
+	case s.canReach(to):
 		return netip.AddrPort{}, nil
 	default:
-		return netip.AddrPort{}, fmt.Errorf("none of source_addresses is of the family of %s", to)
+		return netip.AddrPort{}, fmt.Errorf("no source address matches the IP family of %s; see source_addresses", to)
 	}
 }

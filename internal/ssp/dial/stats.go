@@ -36,10 +36,10 @@ var (
 	descCertEnd    = Descs.New("adbuffer_ssp_client_certificate_expiry_timestamp_seconds", "When the client certificate for an SSP (tls.cert_file) expires, in seconds since 1970.", "ssp")
 )
 
-// Collect writes the series of what can happen with the SSP's settings.
+// Collect writes the series of events that can happen with the SSP's settings.
 func (d *Dialer) Collect(to metrics.Sink) {
 	c := &d.stats
-	if failed, names := d.resolver.failed(time.Now()); names > 0 {
+	if failed, names := d.resolver.failedLookups(time.Now()); names > 0 {
 		to.Counter(descAddrs, c.addrsRefused.Load(), "forbidden")
 		to.Counter(descAddrs, c.addrsBeyond.Load(), "too_many")
 		to.Gauge(descNoLookups, float64(len(failed)))

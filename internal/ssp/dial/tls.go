@@ -91,8 +91,8 @@ func (d *Dialer) handshake(ctx context.Context, sock *socket.Conn, addr exchange
 	return conn, conn.ConnectionState(), nil
 }
 
-// errNoTurn is the error of a handshake that would have been in time if it had not waited for its
-// turns. It says nothing about the SSP.
+// errNoTurn is the error of a handshake that would have been in time without its waits for turns. It does not blame
+// the SSP.
 var errNoTurn = fmt.Errorf("%w: the handshake waited for its turn; see server.background_cpu", lag.ErrTooMuch)
 
 // tlsSocket is the socket below TLS.
@@ -111,7 +111,7 @@ func (s *tlsSocket) Read(b []byte) (int, error) {
 	}
 	n, err := s.Conn.Read(b)
 	if err == nil {
-		err = s.turns.Arrived(b[:n], time.Now().Add(lag.MostExtra)) // the handshake's context ends before
+		err = s.turns.Arrived(b[:n], time.Now().Add(lag.MostExtra)) // the handshake's context ends before this deadline
 	}
 	return n, err
 }
@@ -124,8 +124,7 @@ func (s *tlsSocket) Write(b []byte) (int, error) {
 	return s.Conn.Write(b)
 }
 
-// config returns the configuration of one handshake; certRequested is set if the peer requests a
-// client certificate.
+// config returns the configuration of one handshake. *certRequested is set if the peer requests a client certificate.
 func (c *clientTLS) config(addr exchange.Address, offer []string, certRequested *bool) *tls.Config {
 	cfg := c.base.Clone()
 	cfg.NextProtos = offer
@@ -140,23 +139,24 @@ func (c *clientTLS) config(addr exchange.Address, offer []string, certRequested 
 	if c.cert != nil {
 		var version [32]byte
 		own, version = c.cert.load()
-		// A session keeps the identity of its first handshake.
+		// A resumed session has the client certificate of its first handshake, so each version of the certificate has
+		// sessions of its own.
 		key += " " + string(version[:])
 	}
 	cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		*certRequested = true
 		return own, nil
 	}
-	cfg.ClientSessionCache = session{c.sessions, key}
+	cfg.ClientSessionCache = addressSessions{c.sessions, key}
 	return handshake.VerifyServer(cfg)
 }
 
-// session is the entry of a session cache for one address.
-type session struct {
+// addressSessions is a session cache with one entry, for one address: an entry of cache.
+type addressSessions struct {
 	cache tls.ClientSessionCache
 	key   string
 }
 
-func (s session) Get(string) (*tls.ClientSessionState, bool) { return s.cache.Get(s.key) }
+func (s addressSessions) Get(string) (*tls.ClientSessionState, bool) { return s.cache.Get(s.key) }
 
-func (s session) Put(_ string, state *tls.ClientSessionState) { s.cache.Put(s.key, state) }
+func (s addressSessions) Put(_ string, state *tls.ClientSessionState) { s.cache.Put(s.key, state) }

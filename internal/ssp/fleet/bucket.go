@@ -8,22 +8,22 @@ import (
 	"adbuffer/internal/machine/rates"
 )
 
-// Bucket is this replica's part of an SSP's tokens. Take never blocks, never calls Redis and
-// allocates nothing. A Bucket is safe for concurrent use.
+// Bucket holds this replica's part of an SSP's tokens. Take never blocks, never calls Redis and never allocates. A
+// Bucket is safe for concurrent use.
 //
 //	leased  <->  alone
 //
-// Leased: tokens come from Redis in batches; each call renews the lease. Alone: no call has renewed
-// the lease in time, so tokens come at the rate of the last share, until a call succeeds. A Bucket
-// begins alone. The word that requests read contains the end of the lease. So neither a Redis that
-// hangs nor a stalled goroutine can keep a Bucket in the wrong state.
+// Leased: tokens come from Redis in batches, and each call renews the lease. Alone: no call has renewed the lease in
+// time, so tokens come at the rate of the last share until a call succeeds. A new Bucket is alone. Requests read the
+// end of the lease together with its tokens, so neither a hanging Redis nor a stalled goroutine can keep a Bucket in
+// the wrong state.
 type Bucket struct {
-	name string
-	made time.Time // the times below count from it
+	name  string
+	epoch time.Time // the zero time of the times below
 
-	lease   atomic.Uint64 // lease: its end, and tokens
-	pace    rates.Bucket  // at the last share; used after the lease has ended
-	alone   atomic.Uint64 // tokens taken from pace
+	lease   atomic.Uint64 // a lease: its end and its tokens
+	pace    rates.Bucket  // tokens at the rate of the last share; used after the end of the lease
+	alone   atomic.Uint64 // number of tokens taken from pace
 	refused atomic.Uint64
 
 	share    atomic.Uint64 // math.Float64bits, tokens a second
@@ -35,14 +35,14 @@ type Bucket struct {
 	callState                   // used only by the goroutine that calls Redis
 }
 
-// settings are an SSP's limit as sent to Redis. They may change.
+// settings is an SSP's limit, as it is sent to Redis. A reload replaces it.
 type settings struct {
 	limit float64 // tokens a second, above 0
 	burst int     // at least 1
 }
 
-// lease is the end of a lease and its tokens. The end is in steps of 2^20 ns (1.05 ms) since the
-// bucket was made, above tokenBits bits of tokens.
+// lease holds the end of a lease and its tokens. The low tokenBits bits are the tokens. The bits above them are the
+// end, in steps of 2^20 ns (1.05 ms) since Bucket.epoch.
 type lease uint64
 
 const (
@@ -62,28 +62,27 @@ func (l lease) tokens() int { return int(l & maxTokens) }
 func (l lease) holds(now time.Duration) bool { return now < l.end() }
 
 func newBucket(name string, s settings, expectedReplicas int) *Bucket {
-	b := &Bucket{name: name, made: time.Now(), firstCallDone: make(chan struct{})}
+	b := &Bucket{name: name, epoch: time.Now(), firstCallDone: make(chan struct{})}
 	b.settings.Store(&s)
 	b.setShare(0, s.limit/float64(expectedReplicas), &s)
 	return b
 }
 
-// setShare sets the rate, in tokens a second, after the end of the lease.
+// setShare sets the rate, in tokens a second, that applies after the lease ends at end.
 func (b *Bucket) setShare(end time.Duration, share float64, s *settings) {
 	b.share.Store(math.Float64bits(share))
 	burst := max(1, float64(s.burst)*share/s.limit)
 	b.pace.Start(end, share, burst, burst)
 }
 
-// change sets another limit. Until the next reply of Redis, the share is the same fraction of the
-// limit as before.
+// change changes the limit. Until Redis' next reply, the share is the same fraction of the limit as before.
 func (b *Bucket) change(s settings) {
 	old := b.settings.Swap(&s)
 	end := max(b.Since(time.Now()), lease(b.lease.Load()).end())
 	b.setShare(end, b.Share()*s.limit/old.limit, &s)
 }
 
-func (b *Bucket) markTried() {
+func (b *Bucket) markFirstCall() {
 	select {
 	case <-b.firstCallDone:
 	default:
@@ -92,7 +91,7 @@ func (b *Bucket) markTried() {
 }
 
 // Since returns t as a time since the bucket was made.
-func (b *Bucket) Since(t time.Time) time.Duration { return t.Sub(b.made) }
+func (b *Bucket) Since(t time.Time) time.Duration { return t.Sub(b.epoch) }
 
 // Take takes the token of one request that is about to be sent, or returns false if no token is
 // free. now is a result of Since.
@@ -117,7 +116,7 @@ func (b *Bucket) Take(now time.Duration) bool {
 	}
 }
 
-// Has reports whether Take would find a token. If not, the request counts as demand.
+// Has reports whether a token is free. If not, the request is counted as demand for tokens.
 func (b *Bucket) Has(now time.Duration) bool {
 	l := lease(b.lease.Load())
 	if l.holds(now) && l.tokens() > 0 || !l.holds(now) && b.pace.Has(now) {
@@ -130,5 +129,5 @@ func (b *Bucket) Has(now time.Duration) bool {
 // Connected reports whether a lease is valid. It is false while the replica continues alone.
 func (b *Bucket) Connected(now time.Duration) bool { return lease(b.lease.Load()).holds(now) }
 
-// Share returns how many requests a second this replica may send alone.
+// Share returns how many requests a second this replica may send while it is alone.
 func (b *Bucket) Share() float64 { return math.Float64frombits(b.share.Load()) }

@@ -54,7 +54,7 @@ func TestReturnedTokensAreNotTaken(t *testing.T) {
 	b := newBucket("openx", settings{1000, 100}, 4)
 	b.grant(time.Second, 60, 500)
 	a := b.nextCall(time.Second+20*ms, options()) // without traffic the reserve is enough
-	testsupport.MustTrue(t, a.keep+a.back == 60 && a.back != 0, "%d kept and %d returned of 60", a.keep, a.back)
+	testsupport.MustTrue(t, a.keep+a.giveBack == 60 && a.giveBack != 0, "%d kept and %d returned of 60", a.keep, a.giveBack)
 	n := takeAll(b, time.Second+21*ms)
 	testsupport.True(t, n == a.keep, "%d were taken, want the %d kept", n, a.keep)
 }
@@ -101,7 +101,7 @@ func TestEachTokenIsTakenOnce(t *testing.T) {
 	granted, back := 0, 0
 	for i := range 2000 {
 		a := b.nextCall(time.Second, options())
-		back += a.back
+		back += a.giveBack
 		b.apply(&a, leaseReply{granted: i % 7, share: 1, alive: 1}, time.Second)
 		granted += i % 7
 	}
@@ -155,7 +155,7 @@ func FuzzBucket(f *testing.F) {
 				}
 			default:
 				a := b.nextCall(now, options())
-				testsupport.MustTrue(t, a.keep >= 0 && a.back >= 0 && a.want >= a.need && a.want >= 1 && a.keep <= a.want, "%+v", a)
+				testsupport.MustTrue(t, a.keep >= 0 && a.giveBack >= 0 && a.want >= a.need && a.want >= 1 && a.keep <= a.want, "%+v", a)
 				if steps[i]%4 == 3 {
 					continue // the response is lost
 				}

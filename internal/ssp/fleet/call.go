@@ -11,9 +11,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// lease calls Redis for all buckets in one exchange, and in a second one for buckets for which
-// Redis did not know the script. It returns an error of Redis itself. An error of one bucket is
-// logged, and does not affect others.
+// lease calls Redis for all buckets that are due, in one exchange. A second exchange repeats the calls for which
+// Redis did not know the script. lease returns an error if Redis as a whole failed. An error of a single bucket is
+// logged, and does not affect other buckets.
 func (f *Fleet) lease(ctx context.Context, s *session, due []*Bucket) error {
 	calls := make([]*leaseCall, len(due))
 	for i, b := range due {
@@ -30,8 +30,8 @@ func (f *Fleet) lease(ctx context.Context, s *session, due []*Bucket) error {
 	return err
 }
 
-// eval runs the script once for each call, in one exchange. It returns the calls for which Redis did
-// not know the script, and the first error of Redis itself.
+// eval runs the script once for each call, in one exchange. It returns the calls for which Redis did not know the
+// script, and the first error of Redis as a whole.
 func (f *Fleet) eval(ctx context.Context, s *session, name, script string, calls []*leaseCall) (unknown []*leaseCall, first error) {
 	commands := make([]command, len(calls))
 	for i, a := range calls {
@@ -49,11 +49,11 @@ func (f *Fleet) eval(ctx context.Context, s *session, name, script string, calls
 	return unknown, first
 }
 
-// complete handles the result of a call. If err is an error of Redis itself, it returns err.
+// complete handles the result of a call. It returns err if Redis as a whole failed.
 func (f *Fleet) complete(a *leaseCall, result any, err error) error {
 	b := a.bucket
-	defer b.markTried()
-	own := err != nil && !ofKey(err)
+	defer b.markFirstCall()
+	redisFailed := err != nil && !concernsKey(err)
 	if err == nil {
 		var r leaseReply
 		r, err = parseLeaseReply(result, a)
@@ -64,7 +64,7 @@ func (f *Fleet) complete(a *leaseCall, result any, err error) error {
 		}
 	}
 	b.failures.Add(1)
-	if own {
+	if redisFailed {
 		return err
 	}
 	if !b.keyFailing {
@@ -79,7 +79,7 @@ func (f *Fleet) complete(a *leaseCall, result any, err error) error {
 func (f *Fleet) arguments(a *leaseCall) []any {
 	return []any{
 		1, f.key(a.bucket.name),
-		a.limit, a.burst, f.id, a.number, a.keep, a.back, a.need, a.want, a.used, a.share,
+		a.limit, a.burst, f.id, a.number, a.keep, a.giveBack, a.need, a.want, a.used, a.share,
 		millis(f.opts.ReplicaTimeout), millis(a.valid),
 	}
 }
@@ -88,8 +88,7 @@ func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisec
 
 func (f *Fleet) key(name string) string { return f.opts.Prefix + ":qps:" + name }
 
-// maxReplicas is far above the largest fleet. It keeps calculations with a number of replicas within
-// an int.
+// maxReplicas is far above the largest fleet. It keeps calculations with the number of replicas within an int.
 const maxReplicas = 1 << 20
 
 // parseLeaseReply parses the reply of lease.lua, and refuses values that the script cannot return.

@@ -5,55 +5,55 @@ import (
 	"time"
 )
 
-// callState holds what a Bucket remembers between two calls of Redis.
+// callState holds what a Bucket must remember from one call of Redis to the next.
 type callState struct {
-	lastCall      time.Duration // time of the last call
-	lastSettings  *settings     // settings of the last call; nil before the first
-	held          int           // tokens after the last call; requests have taken some since
-	aloneBefore   uint64        // alone at that time
-	refusedBefore uint64        // refused at that time
-	keyFailing    bool          // its key cannot be used, and the log has reported it
-	needsMore     bool          // it got fewer tokens than its traffic needs
-	peak          float64       // most requests in a recent lease interval
-	rate          float64       // requests sent a second, averaged over rateOver
+	lastCall     time.Duration // time of the last call
+	lastSettings *settings     // settings of the last call; nil before the first
+	held         int           // tokens of the lease just after the last call
+	lastAlone    uint64        // value of Bucket.alone at the last call
+	lastRefused  uint64        // value of Bucket.refused at the last call
+	keyFailing   bool          // the bucket's key in Redis cannot be used, which has been logged
+	needsMore    bool          // the bucket got fewer tokens than its traffic needs
+	peak         float64       // highest number of requests in a recent lease interval
+	rate         float64       // requests sent per second, averaged over rateOver
 }
 
 const (
-	// leaseCalls is how many calls may fail or be late before a lease ends.
+	// leaseCalls is the length of a lease in LeaseIntervals: how many calls may fail or be late before it ends.
 	leaseCalls = 8
 	// peakFade is the factor by which a peak shrinks in each lease interval.
 	peakFade = 0.8
-	// A peak below quiet needs no reserve.
-	quiet    = 0.5
+	// A bucket whose peak is below minPeak counts as one without traffic: heartbeats suffice, and its reserve is
+	// smaller.
+	minPeak  = 0.5
 	rateOver = 2 * time.Second
 )
 
-// due reports whether to call Redis: requests want tokens or wanted them recently, or a heartbeat
-// is due.
+// due reports whether Redis must be called: requests need tokens or needed them recently, or a heartbeat is due.
 func (b *Bucket) due(now time.Duration, o *Options) bool {
-	return b.lastSettings != b.settings.Load() || b.needsMore || b.peak >= quiet ||
+	return b.lastSettings != b.settings.Load() || b.needsMore || b.peak >= minPeak ||
 		b.attempts(lease(b.lease.Load())) > 0 || now-b.lastCall >= o.heartbeat()
 }
 
 // attempts returns how many requests needed a token since the last call.
 func (b *Bucket) attempts(l lease) int {
-	return b.held - l.tokens() + int(b.alone.Load()-b.aloneBefore) + int(b.refused.Load()-b.refusedBefore)
+	return b.held - l.tokens() + int(b.alone.Load()-b.lastAlone) + int(b.refused.Load()-b.lastRefused)
 }
 
 // leaseCall is one call; see lease.lua.
 type leaseCall struct {
 	bucket *Bucket
 	settings
-	number     uint64 // of the call, higher than of all earlier calls; set by the Fleet
-	keep, back int
-	need, want int
-	used       float64 // requests a second
-	share      float64 // 0 = no reply yet
-	valid      time.Duration
+	number         uint64 // number of the call, higher than those of all earlier calls; set by the Fleet
+	keep, giveBack int
+	need, want     int
+	used           float64 // requests a second
+	share          float64 // the last share; 0 = there was no reply yet
+	valid          time.Duration
 }
 
-// nextCall prepares the next call, and takes the tokens that it returns to Redis out of the bucket.
-// If the call fails, these tokens are lost: the SSP gets fewer requests, never more.
+// nextCall prepares the next call, and removes from the bucket the tokens that the call gives back to Redis. If the
+// call fails, these tokens are lost, so the SSP gets fewer requests, never more.
 func (b *Bucket) nextCall(now time.Duration, o *Options) leaseCall {
 	s := b.settings.Load()
 	a := leaseCall{bucket: b, settings: *s}
@@ -67,17 +67,17 @@ func (b *Bucket) nextCall(now time.Duration, o *Options) leaseCall {
 		was := b.lease.Load()
 		l := lease(was)
 		spent := b.held - l.tokens()
-		attempts := spent + int(alone-b.aloneBefore) + int(refused-b.refusedBefore)
+		attempts := spent + int(alone-b.lastAlone) + int(refused-b.lastRefused)
 		peak := max(float64(attempts)/intervals, b.peak*math.Pow(peakFade, intervals))
 		a.need, a.want = b.target(s, peak)
 		has := l.tokens()
 		if !l.holds(now) {
-			has = 0 // the tokens ended with the lease
+			has = 0 // the tokens have expired with the lease
 		}
 		a.keep = min(has, a.want)
-		a.back = has - a.keep
+		a.giveBack = has - a.keep
 		if b.lease.CompareAndSwap(was, was-uint64(l.tokens()-a.keep)) {
-			sent := float64(spent+int(alone-b.aloneBefore)) / (elapsed / 1e9)
+			sent := float64(spent+int(alone-b.lastAlone)) / (elapsed / 1e9)
 			b.rate += (sent - b.rate) * (1 - math.Exp(-elapsed/float64(rateOver)))
 			b.peak = peak
 			break
@@ -85,24 +85,24 @@ func (b *Bucket) nextCall(now time.Duration, o *Options) leaseCall {
 	}
 	a.used = b.rate
 	a.valid = leaseCalls * o.LeaseInterval
-	if b.peak < quiet {
+	if b.peak < minPeak {
 		a.valid += o.heartbeat()
 	}
-	b.lastCall, b.lastSettings, b.held, b.aloneBefore, b.refusedBefore = now, s, a.keep, alone, refused
+	b.lastCall, b.lastSettings, b.held, b.lastAlone, b.lastRefused = now, s, a.keep, alone, refused
 	b.needsMore = false // the reply may set it; without a reply, the back-off decides when to call
 	return a
 }
 
-// target returns how many tokens the traffic needs until the call after next, at least one for the
-// request that ends a pause. It also returns how many to hold, including a reserve for growing
-// traffic. Other replicas cannot use that reserve. So a replica with traffic holds half of an even
-// part of the burst, and one without a quarter.
+// target returns need, how many tokens the traffic needs until the call after next, and want, how many tokens to
+// hold. need is at least 1, for the first request after a pause. want adds a reserve for growing traffic, which other
+// replicas cannot use. So the reserve is half of an even part of the burst for a replica with traffic, and a quarter
+// of it otherwise.
 func (b *Bucket) target(s *settings, peak float64) (need, want int) {
 	alive := max(int(b.replicas.Load()), 1)
 	burst := max(s.burst, 2*alive) // as in lease.lua
 	reserve := max(1, burst/(4*alive))
 	most := min(max(reserve, burst-reserve*(alive-1)), maxTokens)
-	if peak >= quiet {
+	if peak >= minPeak {
 		reserve = max(1, burst/(2*alive))
 	}
 	need = int(math.Ceil(1.25 * min(peak, maxTokens)))
@@ -113,10 +113,10 @@ func (b *Bucket) target(s *settings, peak float64) (need, want int) {
 type leaseReply struct {
 	granted int     // tokens
 	share   float64 // requests a second
-	alive   int     // replicas, including this one
+	alive   int     // number of replicas, including this one
 }
 
-// apply applies the reply to a, which arrived at received.
+// apply applies r, the reply to a, which arrived at the time received.
 func (b *Bucket) apply(a *leaseCall, r leaseReply, received time.Duration) {
 	b.needsMore = a.need > a.keep+r.granted
 	b.held += r.granted

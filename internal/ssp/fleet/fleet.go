@@ -19,8 +19,8 @@
 // without traffic call less often. After a pause of the traffic this may take up to a third of
 // ReplicaTimeout longer. Until then the replica uses the tokens that it holds.
 //
-// Clocks of replicas are never compared. Only Redis' clock counts. A replica only measures
-// durations from the arrival of a reply, which is after Redis began to count them.
+// The clocks of replicas are never compared. Points in time are Redis' only. A replica measures durations from the
+// arrival of a reply, which is later than the moment from which Redis measures them.
 package fleet
 
 import (
@@ -36,12 +36,13 @@ import (
 	"go.uber.org/zap"
 )
 
-// Options are the settings `fleet`.
+// Options are the settings of fleet.
 type Options struct {
 	Redis Redis
-	// Prefix begins all keys in Redis. Replicas with one prefix share budgets.
+	// Prefix begins all keys in Redis. Replicas with the same prefix share limits.
 	Prefix string
-	// ExpectedReplicas divides a limit before the first reply of Redis; at least 1.
+	// ExpectedReplicas is the number of replicas, at least 1, among which a limit is divided before the first reply
+	// of Redis.
 	ExpectedReplicas int
 	// LeaseInterval is the time between calls while requests arrive.
 	LeaseInterval time.Duration
@@ -54,20 +55,20 @@ type Options struct {
 // heartbeat returns the time between calls while no requests arrive.
 func (o *Options) heartbeat() time.Duration { return o.ReplicaTimeout / 3 }
 
-// callTimeout bounds one exchange. Together with the longest lease, which begins at its end, it is
-// shorter than ReplicaTimeout. So tokens never outlive their replica's record.
+// callTimeout bounds one exchange. An exchange and the longest lease after it take less than ReplicaTimeout together,
+// so that tokens never outlive the replica's record in Redis.
 func (o *Options) callTimeout() time.Duration { return o.ReplicaTimeout / 4 }
 
-// Fleet is one replica's side of the budgets. Close ends it.
+// Fleet is one replica's side of the shared limits. It must be closed.
 type Fleet struct {
 	opts Options
 	id   string // of this replica, for the life of the process
 
-	calls uint64 // calls so far; used by run
+	calls uint64 // number of calls so far; used by run only
 
 	mu      sync.Mutex // guards the fields below; never held across I/O
 	buckets map[string]*Bucket
-	removed []string // names of SSPs whose records must still be removed
+	removed []string // names of SSPs whose records in Redis must still be removed
 	closed  bool
 
 	password atomic.Pointer[string]
@@ -91,8 +92,8 @@ func New(o Options) *Fleet {
 	return f
 }
 
-// Bucket returns the bucket of an SSP: the existing one, with these settings from now on, or a new
-// one. limit, above 0, is in requests per second, for the whole fleet; burst is at least 1.
+// Bucket returns the bucket of an SSP, which it creates if there is none, and sets its limit. limit is in requests
+// per second, for the whole fleet, and must be above 0; burst must be at least 1.
 func (f *Fleet) Bucket(name string, limit float64, burst int) *Bucket {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -108,7 +109,7 @@ func (f *Fleet) Bucket(name string, limit float64, burst int) *Bucket {
 	return b
 }
 
-// Keep drops the buckets of all other SSPs, which must not be used any more.
+// Keep drops the buckets of all SSPs that are not in names. Dropped buckets must not be used any more.
 func (f *Fleet) Keep(names map[string]bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -136,8 +137,7 @@ func (f *Fleet) call() {
 	}
 }
 
-// AwaitFirst returns when Redis was called for every bucket, with or without success, or when ctx
-// has ended.
+// AwaitFirst waits until Redis was called for every bucket, with or without success, or until ctx has ended.
 func (f *Fleet) AwaitFirst(ctx context.Context) {
 	for _, b := range f.all() {
 		select {

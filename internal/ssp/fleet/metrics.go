@@ -19,7 +19,8 @@ var (
 	descReplicas  = desc("qps_replicas", "Replicas that share an SSP's limit, this one included, as last read from Redis; 0 before the first read. SSPs with qps.scope fleet only.")
 )
 
-// NewCollector returns a collector of the fleet that current returns at each scrape, nil for none.
+// NewCollector returns a collector that calls current at each scrape, and writes the series of the Fleet that current
+// returns, if it is not nil.
 func NewCollector(current func() *Fleet) prometheus.Collector {
 	return metrics.NewSource(descs, func(to metrics.Sink) {
 		if f := current(); f != nil {

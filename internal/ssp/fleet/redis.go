@@ -20,7 +20,7 @@ var leaseScript string
 // leaseSHA is the script's name in Redis.
 var leaseSHA = redis.NewScript(1, leaseScript).Hash()
 
-// Redis is the address of Redis with the credentials.
+// Redis says how to connect to Redis.
 type Redis struct {
 	Network  string // "tcp" or "unix"
 	Address  string // host:port, or a path
@@ -31,7 +31,7 @@ type Redis struct {
 	TLS func() (*tls.Config, error)
 }
 
-// session is one connection to Redis, for one goroutine. It is the only one of a Fleet.
+// session is a connection to Redis, for one goroutine. A Fleet has at most one session.
 type session struct {
 	redis.Conn
 	replies *replies
@@ -80,7 +80,7 @@ func (r *Redis) open(ctx context.Context, password string) (*session, error) {
 	return s, nil
 }
 
-// encrypt returns c with TLS. After an error c is closed.
+// encrypt returns a TLS connection over c. If it fails, it closes c.
 func (r *Redis) encrypt(ctx context.Context, c net.Conn) (net.Conn, error) {
 	config, err := r.TLS()
 	if err != nil {
@@ -143,10 +143,10 @@ func unknownScript(err error) bool {
 	return errors.As(err, &e) && strings.HasPrefix(string(e), "NOSCRIPT ")
 }
 
-// ofKey reports whether an error concerns one key only: its type, a later call, or contents that the
-// script cannot use. All other errors are the server's, such as READONLY of a server that became a
-// replica, or an ERR that names no script.
-func ofKey(err error) bool {
+// concernsKey reports whether an error concerns one key only: the key has another type, a later call has overtaken
+// this one, or the script cannot use the key's contents. All other errors concern the whole server, such as READONLY
+// of a server that has become a replica, or an ERR that names no script.
+func concernsKey(err error) bool {
 	e, ok := errors.AsType[redis.Error](err)
 	if !ok {
 		return false
@@ -170,7 +170,7 @@ func errorCode(text string) string {
 	if code != "ERR" {
 		return code
 	}
-	position := false // the word before ends a position in the script
+	position := false // the previous word was the end of a position in the script
 	for word := range strings.FieldsSeq(rest) {
 		wrapped, dashed := strings.CutPrefix(word, "-")
 		if (dashed || position) && isCode(wrapped) {
@@ -181,7 +181,7 @@ func errorCode(text string) string {
 	return code
 }
 
-// isCode reports whether a word has the form of an error's code: capitals, at least two.
+// isCode reports whether a word looks like an error code: at least two capital letters.
 func isCode(word string) bool {
 	return len(word) >= 2 && strings.Trim(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
 }

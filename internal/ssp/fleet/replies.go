@@ -5,21 +5,21 @@ import (
 	"net"
 )
 
-// replies bounds the bytes that the peer sends, and the sizes that they announce. redigo would
-// allocate any size that a reply announces, and the peer might not be Redis.
+// replies bounds the bytes that the peer sends, and the sizes that its replies announce. redigo would allocate
+// whatever size a reply announces, and the peer might not be Redis.
 type replies struct {
 	net.Conn
-	remaining int  // remaining bytes of this exchange
-	inLine    bool // in the middle of a line
+	remaining int  // how many bytes may still arrive in this exchange
+	inLine    bool // the last byte was within a line
 	kind      byte // first byte of the line: '$' and '*' announce a size
-	digits    int  // of that size
+	digits    int  // number of digits of the size so far
 }
 
 const (
-	maxReplies      = 1 << 20 // bytes of an exchange: thousands of SSPs take less
-	arrayBytes      = 256     // that an array counts, since an array in an array takes memory and stack
-	maxArrayDigits  = 1       // of an array's size
-	maxStringDigits = 4       // of a string's size
+	maxReplies      = 1 << 20 // bytes of an exchange; thousands of SSPs need less
+	arrayBytes      = 256     // bytes that an array counts in addition, since nested arrays take memory and stack
+	maxArrayDigits  = 1       // digits of an array's size
+	maxStringDigits = 4       // digits of a string's size
 )
 
 var errReplies = errors.New("the peer is not Redis: its replies are larger than any expected reply")

@@ -19,10 +19,10 @@ const (
 
 // connState is the state of run's connection to Redis.
 type connState struct {
-	session    *session      // nil without a connection
+	session    *session      // nil if there is no connection
 	backoff    time.Duration // after the last failure; 0 = none
-	loggedAway bool          // state in the last log line
-	goodSince  time.Time     // when calls began to succeed
+	loggedAway bool          // the last log line said that Redis is away
+	goodSince  time.Time     // since when calls succeed
 }
 
 // run calls Redis until ctx ends. New starts it; Close waits for it.
@@ -119,7 +119,7 @@ func (f *Fleet) round(ctx context.Context, l *connState) error {
 			f.removeLater(gone)
 			for _, b := range due {
 				b.failures.Add(1)
-				b.markTried()
+				b.markFirstCall()
 			}
 			return err
 		}
@@ -144,7 +144,7 @@ func (f *Fleet) remove(ctx context.Context, s *session, names []string) error {
 	}
 	_, errs, err := s.pipeline(ctx, commands)
 	for _, e := range errs {
-		if err == nil && !ofKey(e) {
+		if err == nil && !concernsKey(e) {
 			err = e
 		}
 	}

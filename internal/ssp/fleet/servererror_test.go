@@ -40,16 +40,16 @@ func TestErrorsOfTheServerAreToldFromErrorsOfAKey(t *testing.T) {
 			text, wrapped6(text), text + " script: 0f2c5b8c, on @user_script:88.",
 			"ERR user_script:88: " + text + " script: 0f2c5b8c, on @user_script:88.", "ERR @user_script: 88: -" + text,
 		} {
-			testsupport.True(t, !ofKey(redis.Error(form)), "of one key: %s", form)
+			testsupport.True(t, !concernsKey(redis.Error(form)), "of one key: %s", form)
 		}
 	}
 	for _, text := range []string{
 		"ERR max number of clients reached", "ERR Protocol error: unauthenticated multibulk length",
 		"ERR unknown command `EVALSHA`, with args beginning with: ", "BUSY Redis is busy running a script.",
 	} {
-		testsupport.True(t, !ofKey(redis.Error(text)), "of one key: %s", text)
+		testsupport.True(t, !concernsKey(redis.Error(text)), "of one key: %s", text)
 	}
-	testsupport.True(t, !ofKey(io.EOF), "the end of a connection is of one key")
+	testsupport.True(t, !concernsKey(io.EOF), "the end of a connection is of one key")
 	for _, text := range []string{
 		"STALE a later call was here first",
 		"WRONGTYPE Operation against a key holding the wrong kind of value",
@@ -59,7 +59,7 @@ func TestErrorsOfTheServerAreToldFromErrorsOfAKey(t *testing.T) {
 		"ERR Error running script (call to f_0f2c5b8c): @user_script:29: user_script:29: attempt to perform arithmetic on local 'a' (a nil value)",
 		"ERR user_script:29: attempt to perform arithmetic on local 'a' (a nil value) script: 0f2c5b8c, on @user_script:29.",
 	} {
-		testsupport.True(t, ofKey(redis.Error(text)), "of the server: %s", text)
+		testsupport.True(t, concernsKey(redis.Error(text)), "of the server: %s", text)
 	}
 }
 

@@ -1,9 +1,9 @@
 // Package http1 implements HTTP/1.1 connections to SSPs, exclusive and pipelined.
 //
-// It has its own parser of response heads instead of fasthttp's. The parser that decides where a
-// response ends must also report its fields. It must see what fasthttp hides: obs-fold, a bare LF,
-// Content-Length beside Transfer-Encoding. And it must be able to continue after a deadline, to
-// read an abandoned response to its end.
+// It has a parser of response heads of its own instead of fasthttp's, for three reasons. The parser that decides
+// where a response ends must also report the fields of the response. It must see what fasthttp hides: obs-fold, a
+// bare LF, Content-Length beside Transfer-Encoding. And it must be able to continue after a deadline, to read an
+// abandoned response to its end.
 package http1
 
 import (
@@ -21,13 +21,12 @@ import (
 	"adbuffer/internal/wire/socket"
 )
 
-// Options are the limits of one SSP's connections, and the state that they share. Do not change or
-// copy it after the first New.
+// Options are the limits of one SSP's connections, and the state that these connections share. An Options must not be
+// changed or copied after the first New.
 type Options struct {
 	// MaxResponseBytes bounds a response's body. Zero allows no body.
 	MaxResponseBytes int
-	// MaxResponseHeaderBytes bounds a response's message head, and its trailer. It must be at least
-	// 16.
+	// MaxResponseHeaderBytes bounds a response's message head, and also its trailer. It must be at least 16.
 	MaxResponseHeaderBytes int
 	// Linger is how long an abandoned response may be read to its end, so that the connection can
 	// be reused. Zero closes the connection at once.
@@ -35,9 +34,9 @@ type Options struct {
 	// Depth is how many exchanges a pipelined connection carries at once, at least 1. Exclusive
 	// connections ignore it.
 	Depth int
-	// HeadWait, if not nil, observes head-of-line waiting for each response on a pipelined
-	// connection: the time from Times.Acquired until the previous response was complete. It is 0 if
-	// there was no previous response. Pipelining cannot have delayed the response by more.
+	// HeadWait, if not nil, observes head-of-line waiting for each response on a pipelined connection: the time from
+	// Times.Acquired until the previous response was complete. It is 0 if there was no previous response. Pipelining
+	// cannot have delayed the response by more than this time.
 	HeadWait *metrics.Histogram
 
 	readers sync.Pool // *bufio.Reader of MaxResponseHeaderBytes
@@ -46,8 +45,8 @@ type Options struct {
 // Conn is an exclusive HTTP/1.1 connection: one exchange at a time. It starts a goroutine only for
 // an abandoned response. While idle it holds no buffer.
 //
-// The current exchange owns the fields of the second group. The pool runs one exchange at a time,
-// and Freed passes these fields on to the next.
+// The current exchange owns the fields of the second group. The pool runs one exchange at a time, and the call of
+// Freed passes these fields on to the next exchange.
 type Conn struct {
 	net    net.Conn     // sock itself, or TLS on top of it
 	sock   *socket.Conn // the socket below net
@@ -62,7 +61,8 @@ type Conn struct {
 
 	reason atomic.Uint32 // exchange.CloseReason
 
-	// interrupt ends the waiting of the current exchange. It is made once, to avoid an allocation.
+	// interrupt makes the current exchange stop waiting. The function is made once, to avoid an allocation for each
+	// exchange.
 	interrupt func()
 }
 
@@ -146,7 +146,7 @@ func (c *Conn) Do(ex *exchange.Exchange) error {
 	}
 	switch {
 	case err == nil:
-		if c.response.reads <= 1 { // all of it arrived with its first byte; this saves a reading of the clock, 40 ns
+		if c.response.reads <= 1 { // the whole response arrived with its first byte: this saves a reading of the clock, 40 ns
 			ex.Times.Done = ex.Times.FirstByte
 		}
 		c.completeExchange(ex, c.closeReasonAfter())
@@ -198,8 +198,8 @@ func (c *Conn) release(r exchange.CloseReason, held time.Duration, by exchange.P
 	c.owner.Freed(held, by)
 }
 
-// abandon releases the caller. A goroutine reads the response to its end, for at most opts.Linger
-// and within the limits of a response, and then releases the place.
+// abandon lets the caller of Do return. A goroutine reads the response to its end, for at most opts.Linger and within
+// the limits of a response, and then releases the place.
 func (c *Conn) abandon(ex *exchange.Exchange) {
 	ex.Times.Done = time.Now()
 	if c.opts.Linger <= 0 {

@@ -111,9 +111,9 @@ func (c *Conn) write(ex *exchange.Exchange) *exchange.Error {
 	return &exchange.Error{Outcome: exchange.ConnLost, Progress: progress, Stale: c.served > 0, Detail: "while sending the request", Err: err}
 }
 
-// writeHead sends the message head, with the body if it is small, in one burst with other
-// connections' requests. Every goroutine that is ready runs before this one reads. Meanwhile the
-// response may arrive, so the read succeeds at once (no EAGAIN, park and wake).
+// writeHead sends the message head, with the body if it is small, in one burst with other connections' requests. All
+// goroutines that are ready run before this goroutine reads. Meanwhile the response may arrive, so that the read
+// succeeds at once, without waiting in the poller.
 func (c *Conn) writeHead(b []byte) (int, error) {
 	if c.tls == nil {
 		return c.sock.WriteInBurst(b)
@@ -129,8 +129,8 @@ func isConnError(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.As(err, &ne)
 }
 
-// maxJoined is the largest request that is copied into one write. A larger one takes two writes:
-// message head, then body.
+// maxJoined is the largest request that is copied into one write. A larger request takes two writes: message head,
+// then body.
 const maxJoined = 64 << 10
 
 // buffers holds the write buffers. Each has at most maxJoined bytes plus a message head.

@@ -9,7 +9,7 @@ import (
 	"adbuffer/internal/wire/syntax"
 )
 
-// framing is how the end of a response's body is found. RFC 9112, section 6.3.
+// framing says how the end of a response's body is found. RFC 9112, section 6.3.
 type framing uint8
 
 const (
@@ -24,9 +24,9 @@ type head struct {
 	status int
 	http10 bool
 	close  bool // Connection: close
-	// notReusable says that the response is readable, but the connection must be closed. Causes are
-	// obs-fold, a bare LF, Content-Length beside Transfer-Encoding, and a 1xx or 204 that announces a
-	// body. The same holds for a 1xx response with such a cause, or with an announced close.
+	// notReusable says that the response is readable, but the connection must be closed. Causes are obs-fold, a bare
+	// LF, Content-Length beside Transfer-Encoding, and a 1xx or 204 that announces a body. A 1xx response with such a
+	// cause, or with Connection: close, sets notReusable for the response that follows it.
 	notReusable   bool
 	hasTE         bool
 	contentLength int           // -1 for none
@@ -108,8 +108,7 @@ func cutField(line []byte) (name, value []byte, err error) {
 
 var colon = []byte(":")
 
-// noteField records what a field says about framing and the connection. It reports whether the
-// field is one of these.
+// noteField records what a field says about framing or the connection. It reports whether the field is about framing.
 func (h *head) noteField(name, value []byte) (bool, error) {
 	switch len(name) {
 	case len("Connection"):
@@ -117,7 +116,7 @@ func (h *head) noteField(name, value []byte) (bool, error) {
 			h.close = h.close || syntax.HasToken(value, "close")
 			return true, nil
 		}
-		if syntax.EqualFold(name, "keep-alive") { // as long as Connection
+		if syntax.EqualFold(name, "keep-alive") { // the name has the same length as Connection
 			h.noteKeepAlive(value)
 		}
 	case len("Content-Length"):
@@ -143,9 +142,9 @@ func (h *head) noteField(name, value []byte) (bool, error) {
 	return false, nil
 }
 
-// noteKeepAlive lowers idleLimit to a tenth and at least half a second below the timeout that value, a
-// Keep-Alive, announces in seconds. A request that is sent later may meet the SSP's close. Anything else
-// in value is ignored.
+// noteKeepAlive reads the timeout, in seconds, from value, a field Keep-Alive, and lowers idleLimit to that timeout
+// minus a margin: a tenth of it, and at least half a second. A request that is sent later could cross with the SSP's
+// close. Everything else in value is ignored.
 func (h *head) noteKeepAlive(value []byte) {
 	for parameter := range syntax.Elements(value) {
 		name, number, _ := bytes.Cut(parameter, []byte("="))
@@ -159,6 +158,6 @@ func (h *head) noteKeepAlive(value []byte) {
 	}
 }
 
-// maxKeepAlive is the longest timeout in seconds that noteKeepAlive distinguishes: more than any
-// connection is idle.
+// maxKeepAlive is the longest timeout in seconds that noteKeepAlive distinguishes. It is longer than any connection
+// is kept idle.
 const maxKeepAlive = 1 << 30

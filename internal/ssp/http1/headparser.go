@@ -7,11 +7,11 @@ import (
 	"adbuffer/internal/wire/syntax"
 )
 
-// headParser parses a message head line by line, as it arrives. It reads each byte once, in however
-// many pieces they arrive. A zero headParser with maxFields set is at the start of a message head.
+// headParser parses a message head line by line, as the lines arrive. It reads each byte once, however many pieces
+// the head arrives in. A headParser in which only maxFields is set is at the start of a message head.
 //
-// It rejects everything that two readers could understand as two different messages. It repairs
-// what RFC 9112 lets a proxy repair (obs-fold, a bare LF) and sets notReusable.
+// It rejects everything that two parsers could understand as different messages. It repairs what RFC 9112 lets a
+// proxy repair (obs-fold, a bare LF), and sets notReusable.
 type headParser struct {
 	head
 	maxFields int // fields of the header; more cause errTooManyFields
@@ -19,7 +19,7 @@ type headParser struct {
 	fields       int  // fields so far
 	first        int  // offset of the first field; 0 until the status line is parsed
 	next         int  // offset of the next line
-	searched     int  // no LF is between next and this offset
+	searched     int  // there is no LF between next and this offset
 	rewritten    bool // the parser appends lines one by one, instead of all together at the end
 	framingField bool // the last field defines the framing
 }
@@ -88,8 +88,8 @@ func (p *headParser) parse(b, lines []byte, keep bool) (int, []byte, error) {
 	}
 }
 
-// behindInterim returns the parser of the message head that follows p's interim response. A doubt
-// about the interim response is a doubt about the connection.
+// behindInterim returns the parser of the message head that follows p's interim response. It inherits notReusable,
+// since a doubt about the framing of the interim response makes the whole connection doubtful.
 func (p *headParser) behindInterim() headParser {
 	return headParser{maxFields: p.maxFields, head: head{notReusable: p.notReusable || p.http10 || p.close}}
 }

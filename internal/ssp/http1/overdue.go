@@ -6,31 +6,31 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// A response is overdue if its request was abandoned, and the SSP has had its usual time for it. A
-// client that leaves early, or states a short deadline, makes no response overdue.
+// A response is overdue if its request was abandoned, and the SSP has had the usual time for a response. So a client
+// that disconnects early, or states a short deadline, does not make a response overdue.
 //
-// While the oldest response is overdue, the connection offers no places. Requests of which no byte
-// was sent go elsewhere. Requests that were sent wait for their own responses: HTTP/1.1 cannot show
-// that the SSP has not processed them. The connection is open again once the response has arrived.
-// It closes if the response does not arrive within linger.
+// While the oldest response is overdue, the connection offers no places. Requests of which no byte was sent are sent
+// on other connections. Requests that were sent wait for their own responses: HTTP/1.1 cannot show that the SSP has
+// not processed them. The connection offers places again once the overdue response has arrived. If the response does
+// not arrive within linger, the connection is closed.
 
 // oldestAbandoned reports whether the caller of the oldest entry has returned.
 func (r *reader) oldestAbandoned() bool { return r.n > 0 && r.at(0).ex == nil }
 
-// overdueAt returns when the response of the abandoned oldest entry is overdue.
+// overdueAt returns when the response of the abandoned oldest entry becomes overdue.
 func (r *reader) overdueAt() time.Time {
 	e := r.at(0)
 	return earlier(later(e.deadline, e.acquired.Add(e.usual)), r.lingerEnd())
 }
 
-// lingerEnd returns when the reader closes the connection if the abandoned oldest entry has no
-// complete response. Linger begins with the entry's deadline, or when it became the oldest if that
-// is later.
+// lingerEnd returns when the reader closes the connection if the response of the abandoned oldest entry is still
+// incomplete. The time of linger begins with the entry's deadline, or when the entry became the oldest, whichever is
+// later.
 func (r *reader) lingerEnd() time.Time {
 	return later(r.at(0).deadline, r.oldestSince).Add(r.opts.Linger)
 }
 
-// abandonedEvent returns the time of the next sweep because of the abandoned oldest entry.
+// abandonedEvent returns when the abandoned oldest entry next needs a sweep.
 func (r *reader) abandonedEvent() time.Time {
 	if r.overdue.Load() {
 		return r.lingerEnd()
@@ -38,8 +38,8 @@ func (r *reader) abandonedEvent() time.Time {
 	return r.overdueAt()
 }
 
-// noteOverdue sets whether the oldest response is overdue. It reports the begin to the owner. The
-// owner learns of the end when the place of that response is freed.
+// noteOverdue updates whether the oldest response is overdue. If it has become overdue, noteOverdue calls
+// Owner.Changed. The end needs no call, since the place of the response is freed then.
 func (r *reader) noteOverdue() {
 	overdue := r.oldestAbandoned() && !r.now.Before(r.overdueAt())
 	if r.overdue.Load() == overdue {
@@ -51,7 +51,7 @@ func (r *reader) noteOverdue() {
 	}
 }
 
-// wakeForAbandoned makes the reader sweep when the abandoned oldest entry needs it.
+// wakeForAbandoned ensures that the reader sweeps when the abandoned oldest entry needs it.
 func (r *reader) wakeForAbandoned() {
 	if !r.oldestAbandoned() {
 		return
@@ -64,8 +64,8 @@ func (r *reader) wakeForAbandoned() {
 	}
 }
 
-// withdrawUnsent returns errBehindOverdue to the callers whose requests wait for the connection's
-// first response, or for the socket. They are the newest entries.
+// withdrawUnsent returns errBehindOverdue to callers of whose requests no byte was sent, because the requests wait
+// for the connection's first response or for room in the socket. These requests are the newest entries.
 func (r *reader) withdrawUnsent() {
 	r.mu.Lock()
 	r.admitLocked()

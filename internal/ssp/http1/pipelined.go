@@ -12,33 +12,31 @@ import (
 	"adbuffer/internal/wire/socket"
 )
 
-// Pipelined is an HTTP/1.1 connection that carries up to Options.Depth exchanges at once. Few
-// writes send the requests; responses arrive in the order of the requests. RFC 9112, section 9.3.2.
+// Pipelined is an HTTP/1.1 connection that carries up to Options.Depth exchanges at once. Requests are gathered into
+// few writes; responses arrive in the order of the requests. RFC 9112, section 9.3.2.
 //
 // After a connection breaks, it is unknown which of its requests the SSP processed. The setting
 // `pipeline_methods` therefore keeps POST away from pipelined connections by default.
 //
-// One goroutine reads, from NewPipelined until the socket is closed. There is no writer goroutine:
-// a caller encodes its request into the shared buffer. If no other goroutine is writing, it writes
-// the whole buffer; see flush. There is no timer for each caller: the reader's deadline is the
-// earliest deadline of all callers; see sweep. BenchmarkPipelined, 64 callers on one connection:
-// 1.06 us of CPU per exchange, including the peer's half; with a timer for each caller 1.33 us.
+// One goroutine reads, from NewPipelined until the socket is closed. There is no writer goroutine: a caller encodes
+// its request into the shared buffer, and if no other goroutine is writing, the caller writes the whole buffer; see
+// flush. There are no timers for callers: the reader's deadline is the earliest deadline of all callers; see sweep.
+// BenchmarkPipelined, 64 callers on one connection: 1.06 us of CPU per exchange, including the peer's half; with a
+// timer for each caller 1.33 us.
 //
-// Only the reader completes exchanges. A caller that abandons its exchange asks the reader to
-// complete it. So the reader never writes into an exchange whose caller has returned. The
-// reader still reads the response of such an exchange, and drops it.
+// Only the reader completes exchanges. A caller that abandons its exchange asks the reader to complete the exchange.
+// So the reader never writes into an exchange whose caller has returned. The reader still reads the response of an
+// abandoned exchange, and drops it.
 //
-// On a new connection, later requests wait until the first one has its response and the connection
-// has stayed open. So a peer that closes after each response never sees a request twice. The pool
-// does not pipeline requests that failed on one connection at once on the next, as section 9.3.2
-// asks.
+// On a new connection, all requests but the first wait until the first request has its response and the connection
+// has stayed open. So a peer that closes after each response never sees a request twice. As section 9.3.2 demands,
+// requests that failed on one connection are not pipelined at once on the next connection; the pool ensures that.
 //
 //	open ──close announced, write failed, linger ended──▶ closing ──no caller waits──▶ closed
 //	  └──────────EOF, violation, unsolicited bytes, Close──────────────────────────────▶
 //
-// Open means that CloseReason is NotClosed. A closing connection takes no more requests; its
-// current requests still get the responses that arrive. overdue.go says when an open
-// connection takes none for now.
+// Open means that CloseReason is NotClosed. A closing connection takes no more requests; its current requests still
+// get the responses that arrive. overdue.go says when an open connection temporarily takes no requests.
 type Pipelined struct {
 	net   net.Conn     // sock itself, or TLS on top of it
 	sock  *socket.Conn // the socket below net
@@ -50,20 +48,20 @@ type Pipelined struct {
 	idleLimit   atomic.Int64  // see IdleLimit
 	outstanding atomic.Int32  // entries in arrived and in queue; at most opts.Depth
 	// Offsets in bytes since the connection was opened: respondedBytes <= takenBytes <= queuedBytes.
-	takenBytes     atomic.Int64 // passed to a Write that did not fail for them
-	respondedBytes atomic.Int64 // have their responses, as of the reader's last Read
+	takenBytes     atomic.Int64 // bytes that were passed to a Write which did not fail for these bytes
+	respondedBytes atomic.Int64 // bytes of requests that had their responses at the reader's last Read
 
 	mu           sync.Mutex // guards the fields below; never held across I/O or a call of owner
-	out          *[]byte    // requests that no goroutine has taken to write; nil for none
+	out          *[]byte    // requests that no goroutine has taken to write; nil if there are none
 	queuedBytes  int64      // offset of the next request
-	entered      int        // exchanges that have entered the pipeline
+	entered      int        // number of exchanges that have entered the pipeline
 	first        int        // length of the first request
 	arrived      []entry    // entries that the reader has not taken over yet, in order
 	writing      bool       // a goroutine is in flush, or is about to be
 	writeUntil   time.Time  // when the current write fails, if it must wait
 	writingEnded sync.Cond  // of mu; signalled when writing becomes false after writesEnded
 	firstDone    bool       // the first response has arrived, and the connection stayed open
-	writesEnded  bool       // no more bytes are written
+	writesEnded  bool       // no more bytes may be written
 	writeErr     error      // the error of the write that failed
 	sweepAgain   bool       // the reader must sweep before it waits
 	wakeAt       time.Time  // the reader's deadline, zero for none; never after a waiting caller's deadline
@@ -80,7 +78,7 @@ type entry struct {
 	method     exchange.Method
 	start, end int64 // offsets of the request's bytes
 	acquired   time.Time
-	deadline   time.Time     // or the time of abandoning, if that was earlier
+	deadline   time.Time     // the exchange's deadline, or the time when it was abandoned, if earlier
 	usual      time.Duration // the exchange's UsualTimeout
 	by         exchange.Payer
 }
@@ -144,8 +142,8 @@ func (p *Pipelined) Close(r exchange.CloseReason) {
 	}
 }
 
-// setCloseReason sets the close reason and returns true, unless one is already set. After true, the
-// caller must report it to the owner, unless the owner itself closes the connection.
+// setCloseReason sets the close reason and returns true, unless a reason is already set. If it returns true, the
+// caller must report the change to the owner, unless the owner itself closes the connection.
 func (p *Pipelined) setCloseReason(r exchange.CloseReason) (first bool) {
 	return p.reason.CompareAndSwap(uint32(exchange.NotClosed), uint32(r))
 }
@@ -161,12 +159,12 @@ func (p *Pipelined) Do(ex *exchange.Exchange) error {
 		return err
 	}
 	if duty != writeNothing {
-		// Other callers that are ready append their requests first; then all requests leave in one
-		// write. Without other callers this costs nothing. Without it, an exchange costs 5.7 us
-		// instead of 1.06 us (BenchmarkPipelined).
+		// The yield lets other callers that are ready append their requests first, so that all requests leave in one
+		// write. Without other callers the yield costs nothing. Without the yield, an exchange costs 5.7 us instead
+		// of 1.06 us (BenchmarkPipelined).
 		runtime.Gosched()
 		if duty == checkAndWrite && !p.socketIsQuiet() {
-			// The reader fails the entry, of which no byte was sent.
+			// The reader fails the entry of this request, of which no byte was sent.
 			p.sock.Close()
 			p.mu.Lock()
 			p.stopWritingLocked()
@@ -195,7 +193,7 @@ type writeDuty uint8
 const (
 	writeNothing  writeDuty = iota // another goroutine writes
 	writeAll                       // no goroutine writes
-	checkAndWrite                  // no goroutine writes, and nothing is outstanding on a reused connection
+	checkAndWrite                  // no goroutine writes, and no other request is outstanding on a reused connection
 )
 
 // enter puts ex into the pipeline. If it returns an error, ex is not in the pipeline and nothing
@@ -258,9 +256,9 @@ func (p *Pipelined) enter(ex *exchange.Exchange) (writeDuty, error) {
 	}
 }
 
-// socketIsQuiet checks the socket before a request that will be the only outstanding one: bytes
-// that have already arrived cannot be its response. For bytes that the reader has read, the reader
-// compares with takenBytes. If socketIsQuiet returns false, it has set the close reason.
+// socketIsQuiet checks the socket before a request that will be the only outstanding request: bytes that have already
+// arrived cannot be its response. The reader does the same for bytes that it has already read, by comparing with
+// takenBytes. If socketIsQuiet returns false, it has set the close reason.
 //
 // It costs one system call, 3 % of an exchange, but only for a lone request. Under load other
 // requests are nearly always outstanding.

@@ -20,8 +20,8 @@ var (
 		"1 MB of requests wait to be written on one pipelined connection: the SSP does not read them; see pool.pipeline_depth")
 )
 
-// failUnsent fails the entries whose requests were not sent when the writes ended because of cause.
-// They are the newest entries.
+// failUnsent fails the entries whose requests had not been sent when writing ended because of cause. These are the
+// newest entries.
 func (r *reader) failUnsent(cause error) {
 	sent := r.n
 	for sent > 0 && r.at(sent-1).start >= r.takenBytes.Load() {
@@ -35,9 +35,9 @@ func (r *reader) failUnsent(cause error) {
 	})
 }
 
-// closeAnnounced is called when a response is the last of its connection. Only `Connection: close`
-// states that the SSP processed no later request (RFC 9112, section 9.6). After an HTTP/1.0
-// response, or one without a length, the SSP may have processed every written request.
+// closeAnnounced is called when a response is the last response of its connection. Only "Connection: close" states
+// that the SSP has processed no later request (RFC 9112, section 9.6). After an HTTP/1.0 response, or a response
+// without a length, the SSP may have processed every request that was written.
 //
 // Unwritten requests also count as not processed: the SSP's close should not use up retries.
 func (r *reader) closeAnnounced() {
@@ -61,8 +61,8 @@ func (r *reader) closeAnnounced() {
 	})
 }
 
-// failFrom fails all entries except the oldest from entries, in their order. The first failure stands for the
-// end of the connection; the others are collateral.
+// failFrom fails all entries except the oldest from entries, in their order. The first of the failures stands for the
+// end of the connection; the other failures are collateral.
 func (r *reader) failFrom(from int, why func(i int, e *entry) *exchange.Error) {
 	stands := false
 	var last, collateral *exchange.Error
@@ -89,8 +89,8 @@ func (r *reader) failFrom(from int, why func(i int, e *entry) *exchange.Error) {
 	r.n = min(r.n, from)
 }
 
-// closeAndFail closes the connection and fails its remaining entries. To know what was sent, it
-// waits for the current write, which the close interrupts.
+// closeAndFail closes the connection and fails its remaining entries. It first waits for the end of the current
+// write, which the close interrupts, to know which bytes were sent.
 func (r *reader) closeAndFail(cause error) {
 	first := r.setCloseReason(closeReasonFor(cause, r.started))
 	r.sock.Close()
@@ -142,8 +142,8 @@ func notSent(cause error) *exchange.Error {
 		Detail: "the pipelined connection failed before the request was sent", Err: cause}
 }
 
-// isOverBudget reports whether a response did not fit into the budget. The reader can still read
-// and drop its remaining bytes.
+// isOverBudget reports whether err says that a response did not fit into the budget. The reader can still read and
+// drop the remaining bytes of such a response.
 func isOverBudget(err error) bool {
 	var e *exchange.Error
 	return errors.As(err, &e) && e.Outcome == exchange.Overloaded

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// maxUnwritten bounds the requests that wait to be written on one connection, unless it is a
-	// single request. More bytes collect only if the peer does not read them.
+	// maxUnwritten bounds the requests that wait to be written on one connection, unless it is a single request. More
+	// bytes gather only if the peer does not read.
 	maxUnwritten = 1 << 20
 	// maxDirect is how many bytes of outstanding requests a caller writes itself. The socket
 	// buffers of both sides hold that many bytes, so the write does not block. A goroutine writes
 	// larger amounts.
 	maxDirect = 64 << 10
-	// maxRounds is how often a caller writes before a goroutine takes over: the caller's own
-	// response may have arrived.
+	// maxRounds is how often a caller writes before another goroutine takes over, since the caller's own response may
+	// have arrived meanwhile.
 	maxRounds = 4
 	// maxKeptBuffer is the largest write buffer that is kept.
 	maxKeptBuffer = 128 << 10
@@ -109,8 +109,8 @@ func (p *Pipelined) stopWritingLocked() {
 	}
 }
 
-// withdrawLocked removes the request of e from the buffer and returns its size. No write has taken
-// a byte of it. The caller moves the later entries forward.
+// withdrawLocked removes the request of e, of which no write has taken a byte, from the buffer, and returns the size
+// of the request. The caller must move the later entries forward.
 func (p *Pipelined) withdrawLocked(e *entry) (size int64) {
 	size = e.end - e.start
 	at := e.start - p.takenBytes.Load()

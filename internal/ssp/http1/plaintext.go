@@ -6,8 +6,8 @@ import (
 	"adbuffer/internal/wire/socket"
 )
 
-// plaintext reads from a TLS connection, and records whether TLS may hold decrypted bytes. A search
-// for leftover bytes in the read buffer and in the socket does not find them.
+// plaintext reads from a TLS connection, and records whether crypto/tls may hold decrypted bytes, which are neither
+// in the read buffer nor in the socket.
 type plaintext struct {
 	from net.Conn
 	full bool // the last Read filled its buffer

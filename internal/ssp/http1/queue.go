@@ -1,11 +1,11 @@
 package http1
 
-// abandon returns err to e's caller. The response is dropped when it arrives.
+// abandon returns err to the caller of e. The response of e is dropped when it arrives.
 func (r *reader) abandon(e *entry, err error) {
 	ex := e.ex
 	e.ex = nil
 	if r.now.Before(e.deadline) {
-		e.deadline = r.now // linger begins
+		e.deadline = r.now // the time of linger begins
 	}
 	if e == r.at(0) {
 		if r.started {
@@ -17,8 +17,7 @@ func (r *reader) abandon(e *entry, err error) {
 	ex.Complete(err)
 }
 
-// releaseEntry frees the place of e, which is no longer in the queue. If its caller still waits, it
-// gets err.
+// releaseEntry frees the place of e, which is no longer in the queue. If the caller of e still waits, it gets err.
 func (r *reader) releaseEntry(e *entry, err error) {
 	r.outstanding.Add(-1)
 	r.owner.Freed(max(0, r.now.Sub(e.acquired)), e.by)

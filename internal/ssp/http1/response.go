@@ -11,9 +11,8 @@ import (
 	"adbuffer/internal/wire/syntax"
 )
 
-// responseReader reads one response. A deadline may interrupt it at any byte, and it can continue
-// later. So it can read an abandoned response to its end and discard it, and the connection can be
-// reused.
+// responseReader reads one response. A deadline may interrupt the reading at any byte, and it can continue later. So
+// an abandoned response can be read to its end and discarded, after which the connection can be reused.
 type responseReader struct {
 	maxHead int // bytes of a message head; also the size of the bufio.Reader
 	maxBody int
@@ -24,10 +23,10 @@ type responseReader struct {
 	discard bool // the response is abandoned: discard all its bytes
 
 	phase     phase
-	reads     int // calls that read the socket, and may have waited
+	reads     int // number of calls that read the socket, and may have waited
 	header    headParser
 	interim   int // 1xx responses so far
-	remaining int // missing bytes of the body, or of the chunk
+	remaining int // bytes of the body, or of the chunk, that have not arrived
 	size      int // bytes of the body so far
 	chunks    syntax.Chunks
 }
@@ -37,7 +36,7 @@ type phase uint8
 const (
 	inHead phase = iota
 	inFixed
-	inChunkLine // a size, a line end behind data, or a trailer line
+	inChunkLine // a size line, the line end after data, or a trailer line
 	inChunk
 	inUntilClose
 	atEnd

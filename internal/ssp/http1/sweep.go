@@ -40,9 +40,9 @@ func (r *reader) sweep() error {
 	}
 }
 
-// expire returns errors to callers whose request was cancelled or whose deadline has passed. If the
-// response that delays all others is overdue, it sets the close reason. It returns the time of its
-// next run, zero for never.
+// expire returns errors to callers whose request was cancelled or whose deadline has passed. If the oldest response,
+// which delays all others, has not arrived within linger, expire sets the close reason. It returns when it must run
+// next; zero = never.
 func (r *reader) expire() (next time.Time) {
 	for i := 0; i < r.n; i++ {
 		e := r.at(i)
@@ -81,8 +81,8 @@ func (r *reader) expire() (next time.Time) {
 	return earlier(next, r.abandonedEvent())
 }
 
-// withdraw removes the i-th oldest entry if no write took a byte of its request. Then no byte of it
-// is ever sent.
+// withdraw removes the i-th oldest entry, unless a write has taken a byte of its request. No byte of a withdrawn
+// request is ever sent.
 func (r *reader) withdraw(i int) (entry, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -108,7 +108,7 @@ func (r *reader) withdraw(i int) (entry, bool) {
 	return e, true
 }
 
-// firstLocked returns the length of the request that will be the connection's first, 0 for none.
+// firstLocked returns the length of the request that will be the first of the connection; 0 if there is none.
 func (r *reader) firstLocked() int {
 	switch {
 	case r.n > 0:

@@ -41,7 +41,7 @@ type Conn struct {
 	mu sync.Mutex // guards the fields below
 
 	closed       bool // no exchange runs, and none begins
-	socketClosed bool // or about to be, by the goroutine that set this
+	socketClosed bool // the socket is closed, or the goroutine that set this field is about to close it
 
 	streams table
 	free    []*stream // for reuse
@@ -186,8 +186,8 @@ func (c *Conn) closeIfDrainedLocked() {
 	c.out.buf = http2codec.AppendGoAway(c.out.buf, 0, h2.ErrCodeNo, "")
 }
 
-// closeLocked closes the connection for r; its exchanges fail with cause. The socket stays open for
-// the bytes in the buffer: unlockAndWrite closes it then, unless closeSocketLocked does it at once.
+// closeLocked closes the connection for r; its exchanges fail with cause. The socket stays open until unlockAndWrite
+// has written the bytes in the buffer, unless closeSocketLocked closes it at once.
 func (c *Conn) closeLocked(r exchange.CloseReason, cause *exchange.Error) {
 	if c.closed {
 		return
@@ -199,8 +199,8 @@ func (c *Conn) closeLocked(r exchange.CloseReason, cause *exchange.Error) {
 	}
 	c.updatePlacesLocked()
 	c.deadlines.alarm.Stop()
-	// Requests that were not passed to the socket count as not sent below, so their bytes must not
-	// follow. Only a GOAWAY may follow.
+	// Requests whose bytes were not passed to the socket count as not sent below, so their bytes must never be
+	// written. Only a GOAWAY may still be written.
 	c.out.buf = c.out.buf[:0]
 	stands := c.standsForEndLocked()
 	for i := range c.streams.slots {
@@ -223,9 +223,10 @@ func (c *Conn) closeLocked(r exchange.CloseReason, cause *exchange.Error) {
 	}
 }
 
-// standsForEndLocked returns the stream whose failure stands for the end of the connection, which is one
-// failure of the SSP, however many exchanges fail: the newest stream that was sent, since its request may be
-// the reason, or else the newest one. It returns nil if an earlier failure stands for the end.
+// standsForEndLocked returns the stream whose failure stands for the end of the connection. The end counts as one
+// failure of the SSP, however many exchanges fail. It is the newest stream whose request was sent, since that request
+// may be the reason for the end, or else the newest stream. standsForEndLocked returns nil if an earlier failure
+// already stands for the end.
 func (c *Conn) standsForEndLocked() *stream {
 	if c.endCounted {
 		return nil

@@ -6,8 +6,8 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// badResponse is the error of an exchange whose response violates a rule. demote says that the rule
-// is one of HTTP/2.
+// badResponse is the error of an exchange whose response violates a rule. demote says that the rule is a rule of
+// HTTP/2, not of every HTTP version.
 func badResponse(text string, demote bool) *exchange.Error {
 	return &exchange.Error{Outcome: exchange.BadResponse, Progress: exchange.MaybeProcessed, Demote: demote, Detail: text}
 }
@@ -15,12 +15,11 @@ func badResponse(text string, demote bool) *exchange.Error {
 // resetByPeer is the error of an exchange whose stream the peer reset with code before the response
 // was complete. responding says that HEADERS of the response have arrived.
 //
-// REFUSED_STREAM states that the peer processed nothing: RFC 9113, section 8.7. A peer that has
-// sent HEADERS, even of an interim response, has begun to process the request. Its REFUSED_STREAM
-// contradicts that and proves nothing.
+// REFUSED_STREAM states that the peer processed nothing: RFC 9113, section 8.7. But a peer that has sent HEADERS,
+// even of an interim response, has begun to process the request, so its REFUSED_STREAM proves nothing.
 //
-// Section 8.7 does not name HTTP_1_1_REQUIRED, so it proves nothing by itself. It asks for the same
-// request over HTTP/1 (section 7), and the request may be repeated only over HTTP/1.
+// HTTP_1_1_REQUIRED is not named in section 8.7, so it does not prove that nothing was processed. It asks for the
+// same request over HTTP/1 (section 7), so the request may be repeated over HTTP/1 only.
 func resetByPeer(code h2.ErrCode, responding bool) *exchange.Error {
 	e := &exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.MaybeProcessed}
 	switch {

@@ -14,9 +14,9 @@ import (
 // the peer has begun to respond to them. A peer may send GOAWAY twice: first with the largest
 // number, as an announcement, and then with the real one. RFC 9113, section 6.8.
 //
-// If the GOAWAY has an error code, a request may have caused it: the last one that the peer states to have
-// read, or the first one after it. The former may have been processed, and is not sent again; the latter is
-// sent again without others on its connection.
+// If the GOAWAY has an error code, a request may have caused the error: the last request that the peer states to have
+// read, or the first request after it. The former may have been processed, and is not sent again. The latter is sent
+// again, alone on its connection.
 func (c *Conn) onGoAwayLocked(f http2codec.Frame) *http2codec.Error {
 	last := binary.BigEndian.Uint32(f.Payload) & http2codec.MaxStreamID
 	code := h2.ErrCode(binary.BigEndian.Uint32(f.Payload[4:]))
@@ -68,7 +68,7 @@ func (c *Conn) firstAfterLocked(last uint32) (first *stream) {
 	return first
 }
 
-// servedLocked returns how many requests up to stream last there were for each later one; see
+// servedLocked returns the number of requests up to stream last, divided by the number of later requests; see
 // exchange.Exchange.
 func (c *Conn) servedLocked(last uint32) int {
 	later := 0

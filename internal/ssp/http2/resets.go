@@ -11,18 +11,16 @@ import (
 
 // resets holds the abandoned exchanges whose places are not free yet.
 //
-// The peer may continue to work on a stream that adbuffer has reset. If it hangs, it does not even
-// read the reset. So a place is free again only after the peer has acknowledged a PING that follows
-// the RST_STREAM. So an SSP that cannot keep up does not get more and more requests, and adbuffer
-// detects an SSP that hangs. One PING is outstanding at a time; later places wait for the next.
-// Guarded by Conn.mu.
+// The peer may continue to work on a stream that adbuffer has reset; a peer that hangs does not even read the reset.
+// So a place is freed only after the peer has acknowledged a PING that follows the RST_STREAM. That keeps adbuffer
+// from sending more and more requests to an SSP that cannot keep up, and it detects an SSP that hangs. One PING is
+// outstanding at a time; places of later resets wait for the next PING. Guarded by Conn.mu.
 type resets struct {
 	pinged   []place // wait for the outstanding PING
 	unpinged []place // wait for the next PING
-	// responded says that the peer has sent HEADERS or DATA since the last PING. noPings says that
-	// it had sent none when it acknowledged that PING. Then adbuffer sends no more PINGs, and frees
-	// places at once, until the peer responds to a request. gRPC servers close connections on which
-	// PINGs outnumber responses.
+	// responded says that the peer has sent HEADERS or DATA since the last PING. noPings says that the peer had sent
+	// neither when it acknowledged the last PING. Then adbuffer sends no more PINGs, and frees places at once, until
+	// the peer responds to a request: gRPC servers close connections on which PINGs outnumber responses.
 	responded, noPings bool
 	reads              uint64 // Conn.reads.done when the PING was sent
 	timer              *time.Timer
@@ -34,14 +32,14 @@ type place struct {
 	by       exchange.Payer
 }
 
-// resetPing is the content of these PINGs. It distinguishes their acknowledgements from all others.
+// resetPing is the content of these PINGs, by which their acknowledgements are recognised.
 var resetPing = [8]byte{'r', 'e', 's', 'e', 't'}
 
 // pending returns how many places wait.
 func (r *resets) pending() int { return len(r.pinged) + len(r.unpinged) }
 
-// add keeps p, the place of an abandoned exchange whose RST_STREAM is in the buffer. kept is false if
-// the place is free now.
+// add keeps p, the place of an abandoned exchange whose RST_STREAM is in the buffer, until it can be freed. kept is
+// false if the place can be freed now.
 func (r *resets) add(c *Conn, p place) (kept bool) {
 	switch {
 	case c.closed:

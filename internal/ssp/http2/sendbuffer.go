@@ -6,14 +6,14 @@ package http2
 // writer goroutine. A peer that does not read must not block them. A caller has a deadline, and a
 // blocked reader could mean a deadlock of both peers.
 //
-// A write blocks only if the socket's send buffer is full. When the peer responds to a request, all
-// bytes written before that request have left the buffer. So the free part is known without a
-// system call. A write that may not fit is done by a goroutine that may block. A hostile peer can
-// respond to requests that it has not read; see Conn.writeBy.
+// A write blocks only if the socket's send buffer is full. When the peer responds to a request, all bytes that were
+// written before that request have left the buffer. So the free part of the buffer is known without a system call. A
+// write that may not fit is done by a goroutine that may block. A hostile peer can respond to requests that it has
+// not read, so a write may block all the same; see Conn.writeBy.
 //
 // All figures are costs: bytes, and writeOverhead for each write.
 type sendBuffer struct {
-	// size is half of the kernel's send buffer, which only memory pressure makes smaller; 0 if it is
+	// size is half of the kernel's send buffer, which the kernel grants unless its memory is short; 0 if the size is
 	// unknown.
 	size   uint64
 	spent  uint64 // cost of all writes begun

@@ -14,8 +14,8 @@ type peerSettings struct {
 	maxHeaderList uint32
 }
 
-// defaultPeerSettings apply until the peer's settings arrive. The RFC sets no limit of streams
-// until then, but a peer may refuse streams. It advises peers to allow at least 100.
+// defaultPeerSettings apply until the peer's settings arrive. Until then the RFC sets no limit on streams, but a peer
+// may refuse streams beyond its own limit, which the RFC advises to be at least 100.
 var defaultPeerSettings = peerSettings{
 	maxStreams:    100,
 	initialWindow: http2codec.InitialWindow,

@@ -25,8 +25,8 @@ type stream struct {
 	// body is the part of the request's body that is not in the buffer yet. Its bytes belong to the
 	// caller, which waits while the stream is open.
 	body    []byte
-	queued  bool   // is in Conn.uploads.queue
-	sentEnd bool   // END_STREAM is in the buffer
+	queued  bool   // the stream is in Conn.uploads.queue
+	sentEnd bool   // END_STREAM has been appended to the buffer
 	start   uint64 // offset of its HEADERS, in bytes appended to the buffer
 	spent   uint64 // Conn.sendBuffer.spent when its HEADERS were appended to the buffer
 
@@ -34,7 +34,7 @@ type stream struct {
 	window    http2codec.ReceiveWindow
 	gotHeader bool
 	fields    int  // of the header
-	noBody    bool // because of the request's method or the status
+	noBody    bool // the response has no body, because of the request's method or the status
 	interim   int  // 1xx responses so far
 	received  int  // bytes of the body
 }
@@ -42,9 +42,8 @@ type stream struct {
 // responding reports whether HEADERS of the response, even of an interim one, have arrived.
 func (s *stream) responding() bool { return s.gotHeader || s.interim > 0 }
 
-// table holds the open streams of a connection in a ring, by their numbers. If a long-lived stream
-// still uses the slot of the next number, the table skips that number: numbers need only grow. So
-// no map is needed.
+// table holds the open streams of a connection in a ring, by their numbers, which needs no map. If a long-lived
+// stream still uses the slot of the next number, the table skips that number, since stream numbers need only grow.
 type table struct {
 	slots  []slot // a power of two, at least twice as many as open streams
 	active int
@@ -53,8 +52,8 @@ type table struct {
 
 type slot struct {
 	stream *stream
-	// completed is the last stream in this slot whose response was complete, and not reset by
-	// adbuffer.
+	// completed is the number of the last stream in this slot whose response was complete, so that adbuffer did not
+	// reset it.
 	completed uint32
 }
 
@@ -76,8 +75,8 @@ func (t *table) get(id uint32) *stream {
 	return nil
 }
 
-// add gives s a number. ok is false if no numbers are left. The caller opens at most as many
-// streams as the table was made for.
+// add gives s a number. ok is false if the numbers are exhausted. The caller must not open more streams than the
+// table was made for.
 func (t *table) add(s *stream) (ok bool) {
 	for t.next <= http2codec.MaxStreamID && t.slot(t.next).stream != nil {
 		t.next += 2
@@ -97,7 +96,7 @@ func (t *table) remove(s *stream) {
 	t.active--
 }
 
-// exhausted reports whether no numbers are left.
+// exhausted reports whether all stream numbers have been used.
 func (t *table) exhausted() bool { return t.next > http2codec.MaxStreamID }
 
 // idle reports whether stream id was never opened.

@@ -31,8 +31,8 @@ func (u *uploads) push(s *stream) {
 // windowLocked is the send window of s. It may be negative: RFC 9113, section 6.9.2.
 func (c *Conn) windowLocked(s *stream) int64 { return int64(c.peer.initialWindow) + s.credit }
 
-// sendBodiesLocked appends the bodies in the queue to the buffer, as the windows and the buffer
-// allow. A body that needs more of the connection's window queues behind the others.
+// sendBodiesLocked appends the bodies in the queue to the buffer, as far as the windows and the buffer allow. A body
+// of which more remains goes to the end of the queue.
 func (c *Conn) sendBodiesLocked() {
 	u := &c.uploads
 	for len(u.queue) > 0 && c.sendWindow > 0 && len(c.out.buf) < maxBuffered {
@@ -51,8 +51,7 @@ func (c *Conn) sendBodiesLocked() {
 	}
 }
 
-// appendBodyLocked appends as much of the body of s to the buffer as the windows and the buffer
-// allow. The body belongs to the caller, which waits until the stream has ended.
+// appendBodyLocked appends as much of the body of s to the buffer as the windows and the buffer allow.
 func (c *Conn) appendBodyLocked(s *stream) {
 	for len(s.body) > 0 {
 		n := min(int64(len(s.body)), c.sendWindow, c.windowLocked(s), int64(c.peer.maxFrame), maxDataFrame,

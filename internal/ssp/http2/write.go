@@ -25,8 +25,8 @@ type writer struct {
 // and control frames may exceed it: maxUnwritten bounds headers, flood bounds control frames.
 const maxBuffered = 256 << 10
 
-// maxUnwritten bounds the requests that wait during a write. More bytes collect only if the peer does
-// not read them: abandoned requests stay in the buffer.
+// maxUnwritten bounds the bytes of requests that wait during a write. More bytes gather only if the peer does not
+// read, since abandoned requests stay in the buffer.
 const maxUnwritten = 1 << 20
 
 // maxRounds is how many writes one caller does for all callers.

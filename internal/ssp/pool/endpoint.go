@@ -149,7 +149,7 @@ func (pl Place) Ended(o exchange.Outcome, result exchange.Result, client rates.G
 	} else if m.pool.conns.endpoints.Ended(m.ep.Endpoint, result, client, t.Done) {
 		m.pool.eject(m.ep, t.Done)
 	}
-	return result == exchange.Failure && m.ep.Aside()
+	return result == exchange.Failure && m.ep.Excluded()
 }
 
 func (p *Pool) eject(e *endpoint, now time.Time) {
@@ -175,7 +175,7 @@ func (p *Pool) Refusing() bool { return p.conns.endpoints.Refusing() }
 
 // Left counts how often an endpoint went out while another one served. Failures before such a
 // moment say little about the endpoints that serve after it.
-func (p *Pool) Left() uint64 { return p.conns.endpoints.Left() }
+func (p *Pool) Left() uint64 { return p.conns.endpoints.Exclusions() }
 
 // SetState changes the state of the whole SSP.
 func (p *Pool) SetState(s balancer.State) {

@@ -111,15 +111,15 @@ func TestSizerNeedsEachRule(t *testing.T) {
 		courses        uint64                 // the worst one counts
 	}{
 		{"the verdict", "c2.", func(r *rules) { r.growth, r.uselessReleases, r.verdictTime = 1e6, math.MaxUint64, math.MaxInt64 }, 1, 1.5, nil, 100, 1},
-		{"the bound by the need", "b.", func(r *rules) { r.mostOfNeed = 1000 }, 1, 1.1, nil, 100, 1},
-		{"the last 300 ms of a shortage", "j.", func(r *rules) { r.recentTime = r.mostJudged }, 0, 1.1, nil, 100, 4},
-		{"longer holds after each failure", "c1.", func(r *rules) { r.holdGrowth = 1 }, 0, 2, count(Reverted), 100, 1},
+		{"the bound by the need", "b.", func(r *rules) { r.maxPerNeed = 1000 }, 1, 1.1, nil, 100, 1},
+		{"the last 300 ms of a shortage", "j.", func(r *rules) { r.recentTime = r.maxJudged }, 0, 1.1, nil, 100, 4},
+		{"longer holds after each failure", "c1.", func(r *rules) { r.pauseGrowth = 1 }, 0, 2, count(Reverted), 100, 1},
 		{"free growth of small pools", "g.", func(r *rules) { r.freeBelow = 0 }, 0, 1.2, nil, 100, 1},
 		{"more releases for a failure than for a success", "c4.", func(r *rules) { r.uselessReleases = 500 }, 1, 1.2, nil, 106, 1},
 		{"peakedness", "b.", func(r *rules) { r.bursts = 0 }, 0, 2, nil, 100, 1},
-		{"the rate of two seconds", "a.", func(r *rules) { r.rateTime = r.mostJudged }, 0, 1.3, nil, 100, 1},
-		{"the least time of a verdict", "g.", func(r *rules) { r.leastVerdict = Interval }, 0, 1.5, nil, 115, 1},
-		{"the least time of a failure", "g.", func(r *rules) { r.leastFailure = 0 }, 0, 1.5, nil, 107, 1},
+		{"the rate of two seconds", "a.", func(r *rules) { r.rateTime = r.maxJudged }, 0, 1.3, nil, 100, 1},
+		{"the least time of a verdict", "g.", func(r *rules) { r.minSuccessTime = Interval }, 0, 1.5, nil, 115, 1},
+		{"the least time of a failure", "g.", func(r *rules) { r.minFailureTime = 0 }, 0, 1.5, nil, 107, 1},
 	} {
 		s := scenarios[slices.IndexFunc(scenarios, func(s *scenario) bool { return strings.HasPrefix(s.name, c.scenario) })]
 		measured := func(r rules) float64 {

@@ -1,6 +1,7 @@
-// Package sizer decides how many places a pool may have. It grows for requests that wait, lets the
-// SSP's goodput judge each growth, and shrinks to what was needed. Latency neither causes growth nor
-// forbids it. It knows no sockets and no clock: the caller passes a [Sample] each [Interval].
+// Package sizer decides how many places a pool may have: its limit. The limit grows if requests wait for it, each
+// growth is kept or taken back depending on the SSP's goodput, and the limit shrinks to what was needed. Latency
+// neither causes growth nor forbids it. The package has no sockets and no clock: the caller passes a [Sample] each
+// [Interval].
 package sizer
 
 import (
@@ -12,24 +13,24 @@ import (
 // Interval is the time between two samples.
 const Interval = 100 * time.Millisecond
 
-// Sample is what a pool has counted since it began, and what it holds now.
+// Sample holds a pool's counts since its start, and its current state.
 type Sample struct {
 	Arrivals  uint64        // requests that needed a place, including requests that got none
-	Waits     uint64        // requests that found all places open or being dialled, so no dial was allowed
+	Waits     uint64        // requests that had to wait although the limit allowed no further dial
 	Successes uint64        // responses before the deadline
 	Releases  uint64        // places that requests gave back
-	Held      time.Duration // the time for which released places were in use, in sum
+	Held      time.Duration // sum of the times for which released places were in use
 	InUse     int           // places that are in use or being dialled
-	// Frozen says that something other than the limit holds requests back: a breaker, a pause or
-	// ejected endpoints. Nothing grows or shrinks meanwhile.
+	// Frozen says that something other than the limit holds requests back: a breaker, a pause of the SSP, or ejected
+	// endpoints. While it is set, the limit neither grows nor shrinks.
 	Frozen bool
 }
 
 // Limits bound what a Sizer decides, in places.
 type Limits struct {
 	Min, Max int
-	// DryRun says that the pool keeps its configured size. Then requests do not wait for the limit, so
-	// the limit follows the need, and there are no verdicts.
+	// DryRun says that the pool keeps its configured size, and only reports decisions. Since requests then do not
+	// wait for the limit, the limit follows the need, without verdicts.
 	DryRun bool
 }
 
@@ -38,51 +39,58 @@ type Limits struct {
 type rules struct {
 	// waitingShare is the share of requests that may wait for a place.
 	waitingShare float64
-	// leastWaits is how many requests must have waited before the pool grows. A few waits are chance.
-	leastWaits uint64
-	// A shortage is judged over the time since the last change, within these bounds.
-	leastJudged, mostJudged time.Duration
-	// recentTime is how recent a shortage must be. Otherwise a burst that is over causes growth.
+	// minWaits is how many requests must have waited before the limit grows, since a few waits may be chance.
+	minWaits uint64
+	// A shortage is judged over the time since the last change, which must be at least minJudged. Of a longer time,
+	// the last maxJudged counts.
+	minJudged, maxJudged time.Duration
+	// recentTime is the time within which requests must still wait. Otherwise a burst that is over would cause
+	// growth.
 	recentTime time.Duration
-	// growth is how far a pool grows until a verdict.
+	// growth is the factor by which the limit may grow until a verdict.
 	growth float64
-	// freeBelow is the number of places up to which a pool grows without a verdict.
+	// freeBelow is the limit up to which growth needs no verdict.
 	freeBelow int
-	// rateTime is the time over which the rate of arrivals is measured, and holdTime that of the holds.
+	// rateTime is the time over which the rate of arrivals is measured. holdTime is the time over which the mean hold
+	// of places is measured.
 	rateTime, holdTime time.Duration
-	// bursts is the share of the peakedness that counts.
+	// bursts is the share of the peakedness above 1 that counts.
 	bursts float64
-	// calmTime is how long there must be no shortage until the growth counts as right.
+	// calmTime is how long there must be no shortage until a growth counts as right without a verdict.
 	calmTime time.Duration
-	// settleTime is the least time between a growth and the measurement of its use.
+	// settleTime is the shortest time between a growth and the start of the measurement for its verdict.
 	settleTime time.Duration
-	// A verdict needs so many released places: few for a success, more for a failure.
+	// How many places must be released before a verdict: usefulReleases before a success, uselessReleases before a
+	// failure.
 	usefulReleases, uselessReleases uint64
-	// leastVerdict is the shortest time for a success, and leastFailure for a failure. In less, use and
-	// goodput are mostly chance.
-	leastVerdict, leastFailure time.Duration
-	// verdictTime is when a failure is decided, however few places were released.
+	// minSuccessTime is the shortest measurement before a success, and minFailureTime before a failure. In shorter
+	// times, use and goodput are mostly chance.
+	minSuccessTime, minFailureTime time.Duration
+	// verdictTime is the length of the measurement after which there is a verdict, however few places were released.
 	verdictTime time.Duration
-	// After a failed growth, nothing grows for firstHold, then for longer by holdGrowth each time.
-	firstHold, lastHold time.Duration
-	holdGrowth          float64
-	// A pool shrinks to the largest need of shrinkMinutes if that is below shrinkBelow of the limit.
+	// After a failed growth, the limit does not grow for firstPause. After each further failure the pause is longer
+	// by the factor pauseGrowth, up to maxPause.
+	firstPause, maxPause time.Duration
+	pauseGrowth          float64
+	// The limit shrinks to the largest need of the last shrinkMinutes if that is less than shrinkBelow times the
+	// limit.
 	shrinkBelow float64
-	// worth is the power of the use that goodput must reach over several growths.
-	worth float64
-	// mostServed is the share of the arrivals that must have a response for a growth to be right.
-	mostServed float64
-	// mostOfNeed is how far a pool may grow, as a multiple of its need.
-	mostOfNeed float64
+	// Over several growths, goodput must grow at least by the factor of the use, raised to the power of minGain.
+	minGain float64
+	// minServed is the share of the arrivals with a response in time from which on earlier growths are not judged
+	// again.
+	minServed float64
+	// maxPerNeed is the highest limit, as a multiple of the need.
+	maxPerNeed float64
 }
 
 const shrinkMinutes = 15
 
 var standard = rules{
-	waitingShare: 0.03, leastWaits: 10, leastJudged: 500 * time.Millisecond, mostJudged: 10 * time.Second, recentTime: 300 * time.Millisecond,
+	waitingShare: 0.03, minWaits: 10, minJudged: 500 * time.Millisecond, maxJudged: 10 * time.Second, recentTime: 300 * time.Millisecond,
 	growth: 1.25, freeBelow: 64, rateTime: 2 * time.Second, holdTime: 10 * time.Second, bursts: 0.75, calmTime: 10 * time.Second,
-	settleTime: 200 * time.Millisecond, usefulReleases: 500, uselessReleases: 2000, leastVerdict: 300 * time.Millisecond, leastFailure: 1500 * time.Millisecond, verdictTime: 10 * time.Second,
-	firstHold: 10 * time.Second, lastHold: 32 * time.Minute, holdGrowth: 2, shrinkBelow: 0.8, worth: 0.5, mostServed: 0.75, mostOfNeed: 1,
+	settleTime: 200 * time.Millisecond, usefulReleases: 500, uselessReleases: 2000, minSuccessTime: 300 * time.Millisecond, minFailureTime: 1500 * time.Millisecond, verdictTime: 10 * time.Second,
+	firstPause: 10 * time.Second, maxPause: 32 * time.Minute, pauseGrowth: 2, shrinkBelow: 0.8, minGain: 0.5, minServed: 0.75, maxPerNeed: 1,
 }
 
 // Sizer decides the limit of one pool. Its zero value is not usable: see [New]. It is not safe for
@@ -91,27 +99,27 @@ type Sizer struct {
 	rules
 	limits Limits
 	limit  int
-	random func() float64 // 0 to 1
+	random func() float64 // returns numbers from 0 to 1
 
 	recent  window   // samples of the last ten seconds
 	arrived arrivals // arrivals per interval of the last minute
 	needs   needs    // the largest need of each of the last minutes
 
-	need     int       // as last computed
-	computed time.Time // when
-	changed  time.Time // when the limit changed last
-	shortAt  time.Time // when requests last waited for the limit
-	anchor   anchor    // zero while no growth waits for its verdict
-	first    anchor    // before the first growth since the last calm
-	hold     time.Duration
-	holdTill time.Time
-	heldTill time.Time // the hold for which Held was decided
+	need          int       // the last result of computeNeed
+	computed      time.Time // when need was last computed
+	changed       time.Time // when the limit last changed
+	shortAt       time.Time // when requests last waited for the limit
+	anchor        anchor    // the state before the growth that waits for its verdict; zero if there is none
+	firstAnchor   anchor    // the state before the first growth since there was last no shortage for calmTime
+	pause         time.Duration
+	pausedUntil   time.Time
+	reportedPause time.Time // the value of pausedUntil for which Held was decided
 }
 
-// anchor is the state before a growth whose use is not known.
+// anchor is the state before a growth that has no verdict yet.
 type anchor struct {
-	places      int     // 0 means that there is none
-	used        float64 // mean places in use or being dialled
+	places      int     // the limit; 0 = the anchor is not set
+	inUse       float64 // mean places in use or being dialled
 	goodput     float64 // successes per second
 	judgedFrom  time.Time
 	atJudgement Sample
@@ -122,11 +130,11 @@ type Kind uint8
 
 // The kinds of decisions.
 const (
-	Grown    Kind = iota + 1 // requests waited: the limit is larger
+	Grown    Kind = iota + 1 // requests waited, so the limit is higher
 	Verified                 // goodput followed the growth
-	Reverted                 // goodput did not follow, or cannot be judged now: the limit is as before
-	Shrunk                   // less was needed for 15 minutes
-	Held                     // requests wait, and an earlier growth did not help
+	Reverted                 // goodput did not follow the growth, or cannot be judged now, so the limit is as before the growth
+	Shrunk                   // less was needed for 15 minutes, so the limit is lower
+	Held                     // requests wait, but the limit stays, since an earlier growth did not help
 	Kinds
 )
 
@@ -138,7 +146,7 @@ func (k Kind) String() string {
 // MarshalText returns the kind's name.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// Decision is a change of the limit, or the reason against one, with its inputs.
+// Decision is a change of the limit, or a reason not to change it, with its inputs.
 type Decision struct {
 	At      time.Time     `json:"at"`
 	Kind    Kind          `json:"kind"`
@@ -148,10 +156,10 @@ type Decision struct {
 	Waiting float64       `json:"waiting"` // share of the arrivals that waited for the limit
 	Used    float64       `json:"used"`    // mean places in use or being dialled
 	Goodput float64       `json:"goodput"` // responses before the deadline per second
-	Hold    time.Duration `json:"-"`       // how long nothing grows, after Reverted; 0 if goodput was not judged
+	Hold    time.Duration `json:"-"`       // how long the limit cannot grow, for Reverted and Held; 0 if goodput was not judged
 }
 
-// New returns a Sizer that begins with a limit. random returns numbers from 0 to 1.
+// New returns a Sizer with this initial limit. random returns numbers from 0 to 1; nil = math/rand.
 func New(l Limits, limit int, random func() float64) *Sizer {
 	if random == nil {
 		random = rand.Float64
@@ -161,27 +169,27 @@ func New(l Limits, limit int, random func() float64) *Sizer {
 	return s
 }
 
-// Clone returns a Sizer for a pool that replaces this one. Its samples begin anew.
+// Clone returns a Sizer for a pool that replaces this Sizer's pool. It has no samples.
 func (s *Sizer) Clone() *Sizer {
 	c := *s
-	c.recent, c.anchor, c.first = window{}, anchor{}, anchor{}
+	c.recent, c.anchor, c.firstAnchor = window{}, anchor{}, anchor{}
 	return &c
 }
 
-// Limit returns the places that the pool may have now.
+// Limit returns how many places the pool may have now.
 func (s *Sizer) Limit() int { return s.limit }
 
-// Need returns the places that the load needed when it was last computed.
+// Need returns how many places the load needed when the need was last computed.
 func (s *Sizer) Need() int { return s.need }
 
-// HeldFor returns how long nothing grows because an earlier growth did not help.
-func (s *Sizer) HeldFor(now time.Time) time.Duration { return max(0, s.holdTill.Sub(now)) }
+// HeldFor returns for how long the limit cannot grow, because an earlier growth did not help.
+func (s *Sizer) HeldFor(now time.Time) time.Duration { return max(0, s.pausedUntil.Sub(now)) }
 
-// SetLimits changes the bounds. It keeps what was learned, and ends a verdict that is being made.
+// SetLimits changes the bounds. It keeps what was learned, but drops a pending verdict.
 func (s *Sizer) SetLimits(l Limits) {
 	l.Max = max(1, l.Max)
 	l.Min = min(max(1, l.Min), l.Max)
-	s.limits, s.anchor, s.first = l, anchor{}, anchor{}
+	s.limits, s.anchor, s.firstAnchor = l, anchor{}, anchor{}
 	s.limit = min(max(s.limit, l.Min), l.Max)
 }
 
@@ -196,7 +204,7 @@ func (s *Sizer) Tick(now time.Time, x Sample) (d Decision, ok bool) {
 	s.arrived.add(x.Arrivals - last.Arrivals)
 	if now.Sub(s.computed) >= time.Second {
 		s.computeNeed(now)
-		s.needs.note(now, s.need)
+		s.needs.record(now, s.need)
 	}
 	if x.Frozen {
 		return s.freeze(now)
@@ -205,7 +213,7 @@ func (s *Sizer) Tick(now time.Time, x Sample) (d Decision, ok bool) {
 	if short {
 		s.shortAt = now
 	} else if now.Sub(s.shortAt) >= s.calmTime {
-		s.anchor, s.first, s.hold, s.holdTill = anchor{}, anchor{}, 0, time.Time{}
+		s.anchor, s.firstAnchor, s.pause, s.pausedUntil = anchor{}, anchor{}, 0, time.Time{}
 	}
 	d = Decision{At: now, From: s.limit, To: s.limit, Waiting: rates.waiting, Used: rates.used, Goodput: rates.goodput}
 	switch {
@@ -224,29 +232,30 @@ func (s *Sizer) Tick(now time.Time, x Sample) (d Decision, ok bool) {
 	return d, true
 }
 
-// freeze takes back a growth that waits for its verdict. What holds requests back has probably caused the
-// shortage, and the verdict cannot be made any more.
+// freeze takes back a growth that waits for its verdict. Whatever holds requests back now has probably caused the
+// shortage too, and goodput can no longer be judged.
 func (s *Sizer) freeze(now time.Time) (d Decision, ok bool) {
 	if back := s.anchor.places; back > 0 && s.limit > back {
-		d, ok = Decision{At: now, Kind: Reverted, From: s.limit, To: back, Need: s.need, Used: s.recent.used(s.holdTime)}, true
+		d, ok = Decision{At: now, Kind: Reverted, From: s.limit, To: back, Need: s.need, Used: s.recent.meanInUse(s.holdTime)}, true
 		s.limit = back
 	}
-	s.anchor, s.first, s.changed = anchor{}, anchor{}, now
+	s.anchor, s.firstAnchor, s.changed = anchor{}, anchor{}, now
 	return d, ok
 }
 
-// rates are what happened in a part of the last ten seconds.
+// rates holds what was measured over a part of the last ten seconds.
 type rates struct{ waiting, used, goodput float64 }
 
-// shortage reports whether too many requests wait for the limit, since its last change and just now.
+// shortage reports whether too many requests have waited for the limit, both since its last change and within
+// recentTime.
 func (s *Sizer) shortage(now time.Time) (short bool, r rates) {
 	since := now.Sub(s.changed)
-	if since < s.leastJudged {
+	if since < s.minJudged {
 		return false, r
 	}
-	first, last := s.recent.since(min(since, s.mostJudged))
+	first, last := s.recent.since(min(since, s.maxJudged))
 	waits := last.Waits - first.Waits
-	r.used = s.recent.used(min(since, s.mostJudged))
+	r.used = s.recent.meanInUse(min(since, s.maxJudged))
 	if n := last.Arrivals - first.Arrivals; n > 0 {
 		r.waiting = float64(waits) / float64(n)
 	}
@@ -255,35 +264,35 @@ func (s *Sizer) shortage(now time.Time) (short bool, r rates) {
 	}
 	just, _ := s.recent.since(s.recentTime)
 	recently := float64(last.Waits-just.Waits) > s.waitingShare*float64(last.Arrivals-just.Arrivals)
-	return waits >= s.leastWaits && r.waiting > s.waitingShare && recently, r
+	return waits >= s.minWaits && r.waiting > s.waitingShare && recently, r
 }
 
-// grow raises the limit to the need, as far as the next verdict allows.
+// grow raises the limit to the need, or as far as it may grow before the next verdict.
 func (s *Sizer) grow(now time.Time, r rates, d *Decision) bool {
 	s.computeNeed(now)
-	most := min(int(s.mostOfNeed*float64(s.need)), s.limits.Max)
-	if most <= s.limit {
+	highest := min(int(s.maxPerNeed*float64(s.need)), s.limits.Max)
+	if highest <= s.limit {
 		return false
 	}
-	if now.Before(s.holdTill) {
-		if s.heldTill.Equal(s.holdTill) {
-			return false // one decision for each hold
+	if now.Before(s.pausedUntil) {
+		if s.reportedPause.Equal(s.pausedUntil) {
+			return false // one Held for each pause
 		}
-		d.Kind, d.Hold, s.heldTill = Held, s.holdTill.Sub(now), s.holdTill
+		d.Kind, d.Hold, s.reportedPause = Held, s.pausedUntil.Sub(now), s.pausedUntil
 		return true
 	}
 	from := s.limit
 	if s.anchor.places > 0 {
 		from = s.anchor.places
 	}
-	to := min(most, max(s.freeBelow, int(math.Ceil(s.growth*float64(from)))))
+	to := min(highest, max(s.freeBelow, int(math.Ceil(s.growth*float64(from)))))
 	if to <= s.limit {
-		return false // the verdict comes first
+		return false // further growth needs the verdict first
 	}
 	if s.anchor.places == 0 && to > s.freeBelow {
-		s.anchor = anchor{places: s.limit, used: r.used, goodput: r.goodput}
-		if s.first.places == 0 {
-			s.first = s.anchor
+		s.anchor = anchor{places: s.limit, inUse: r.used, goodput: r.goodput}
+		if s.firstAnchor.places == 0 {
+			s.firstAnchor = s.anchor
 		}
 	}
 	s.limit, s.changed, d.Kind = to, now, Grown
@@ -291,7 +300,7 @@ func (s *Sizer) grow(now time.Time, r rates, d *Decision) bool {
 	return true
 }
 
-// verdict compares goodput and use with those before the growth.
+// verdict judges the last growth, by comparing goodput and use with those before it.
 func (s *Sizer) verdict(now time.Time, x Sample, d *Decision) bool {
 	a := &s.anchor
 	if a.judgedFrom.IsZero() {
@@ -302,25 +311,25 @@ func (s *Sizer) verdict(now time.Time, x Sample, d *Decision) bool {
 	}
 	judged := now.Sub(a.judgedFrom)
 	releases := x.Releases - a.atJudgement.Releases
-	if judged < s.leastVerdict || releases < s.usefulReleases && judged < s.verdictTime {
+	if judged < s.minSuccessTime || releases < s.usefulReleases && judged < s.verdictTime {
 		return false
 	}
-	used := s.recent.used(judged)
+	used := s.recent.meanInUse(judged)
 	goodput := float64(x.Successes-a.atJudgement.Successes) / judged.Seconds()
 	d.Used, d.Goodput = used, goodput
 	useless, to := a.useless(used, goodput), a.places
-	served := goodput >= s.mostServed*float64(x.Arrivals-a.atJudgement.Arrivals)/judged.Seconds()
-	if !useless && !served && s.first.outgrown(used, goodput, s.worth) {
-		useless, to = true, s.first.places
+	served := goodput >= s.minServed*float64(x.Arrivals-a.atJudgement.Arrivals)/judged.Seconds()
+	if !useless && !served && s.firstAnchor.outgrown(used, goodput, s.minGain) {
+		useless, to = true, s.firstAnchor.places
 	}
 	switch {
 	case !useless:
 		d.Kind = Verified
-		*a = anchor{places: s.limit, used: used, goodput: goodput}
-	case releases >= s.uselessReleases && judged >= s.leastFailure || judged >= s.verdictTime:
-		s.hold = min(max(s.firstHold, time.Duration(s.holdGrowth*float64(s.hold))), s.lastHold)
-		d.Kind, d.Hold = Reverted, time.Duration(float64(s.hold)*(0.75+s.random()/2))
-		s.limit, s.holdTill, s.changed = to, now.Add(d.Hold), now
+		*a = anchor{places: s.limit, inUse: used, goodput: goodput}
+	case releases >= s.uselessReleases && judged >= s.minFailureTime || judged >= s.verdictTime:
+		s.pause = min(max(s.firstPause, time.Duration(s.pauseGrowth*float64(s.pause))), s.maxPause)
+		d.Kind, d.Hold = Reverted, time.Duration(float64(s.pause)*(0.75+s.random()/2))
+		s.limit, s.pausedUntil, s.changed = to, now.Add(d.Hold), now
 		s.anchor = anchor{}
 	default:
 		return false
@@ -328,36 +337,36 @@ func (s *Sizer) verdict(now time.Time, x Sample, d *Decision) bool {
 	return true
 }
 
-// useless reports whether goodput did not follow the use.
+// useless reports whether goodput has not followed the use of places.
 func (a *anchor) useless(used, goodput float64) bool {
-	more := a.more(used)
+	more := a.useRatio(used)
 	if goodput == 0 || more > 1.1 {
 		return goodput == 0 || goodput < a.goodput*math.Sqrt(more)
 	}
-	return goodput < a.goodput/2 // the growth is hardly in use: a burst has ended
+	return goodput < a.goodput/2 // hardly more places are in use: a burst has ended
 }
 
-// outgrown reports whether several growths together were not worth it. Each may have seemed so, because
-// the pools of other replicas lost what this one gained.
+// outgrown reports whether all growths since the anchor together were useless. Each of them may have seemed useful,
+// because the pools of other replicas lost what this pool gained.
 func (a *anchor) outgrown(used, goodput, worth float64) bool {
 	more := used / float64(max(1, a.places))
 	return more > 1.5 && goodput < a.goodput*math.Pow(more, worth)
 }
 
-// more returns how much more places are in use than before the growth.
-func (a *anchor) more(used float64) float64 {
-	if a.used == 0 {
+// useRatio returns the factor by which more places are in use than before the growth.
+func (a *anchor) useRatio(used float64) float64 {
+	if a.inUse == 0 {
 		return math.Inf(1)
 	}
-	return used / a.used
+	return used / a.inUse
 }
 
 // shrink lowers the limit to the largest need of the last minutes.
 func (s *Sizer) shrink(now time.Time, d *Decision) bool {
-	if s.anchor.places > 0 || !s.needs.turned() {
+	if s.anchor.places > 0 || !s.needs.takeMinuteEnded() {
 		return false
 	}
-	most, whole := s.needs.most()
+	most, whole := s.needs.largest()
 	if !whole || float64(most) >= s.shrinkBelow*float64(s.limit) {
 		return false
 	}
@@ -365,7 +374,7 @@ func (s *Sizer) shrink(now time.Time, d *Decision) bool {
 	return true
 }
 
-// computeNeed computes the need from the rate of the last seconds and the holds.
+// computeNeed computes the need from the rate of the last rateTime and the mean hold.
 func (s *Sizer) computeNeed(now time.Time) {
 	s.computed = now
 	first, last := s.recent.since(s.rateTime)

@@ -2,9 +2,9 @@ package exchange
 
 import "sync/atomic"
 
-// Budget bounds the bytes of bodies that are held at once. One Budget covers all requests and
-// responses. Each SSP's share covers its responses, and the requests that it has not ended. It is
-// safe for concurrent use. The zero Budget allows nothing, a nil *Budget everything.
+// Budget bounds the bytes of bodies that are held at once. One Budget covers all requests and responses. Each SSP's
+// share is a Budget that covers the SSP's responses, and the requests to the SSP that have not ended. A Budget is
+// safe for concurrent use. The zero Budget allows no bytes, a nil *Budget any number.
 type Budget struct {
 	limit   atomic.Int64
 	used    atomic.Int64
@@ -23,11 +23,11 @@ func NewBudget(limit int64) *Budget {
 // Reserve fails.
 func (b *Budget) SetLimit(limit int64) { b.limit.Store(limit) }
 
-// SetFrom sets From; "" is the setting's name alone.
+// SetFrom sets the result of From; "" = the name of the setting alone.
 func (b *Budget) SetFrom(from string) { b.from.Store(&from) }
 
-// From names the setting that limits all requests and responses, and says why the limit is lower than
-// the setting if it is.
+// From names the setting that limits the bytes of all requests and responses. If the limit is lower than the setting,
+// From also says why.
 func (b *Budget) From() string {
 	if from := b.from.Load(); from != nil && *from != "" {
 		return *from
@@ -35,15 +35,14 @@ func (b *Budget) From() string {
 	return "server.max_buffered_bytes"
 }
 
-// Reserve takes n bytes. If they do not fit, it takes none and returns false. A negative n is a bug
-// of the caller.
+// Reserve reserves n bytes. If they do not fit, it reserves none and returns false. It panics if n is negative.
 func (b *Budget) Reserve(n int64) bool { return b.reserve(n, false) }
 
-// Hold counts n bytes that are held already, also beyond the limit. The caller bounds them.
+// Hold counts n bytes that are held already, even if they exceed the limit. The caller must bound them.
 func (b *Budget) Hold(n int64) { b.used.Add(n) }
 
-// reserve is Reserve. For a part of a request it leaves a quarter of the limit for responses:
-// otherwise the SSP would process requests whose responses find no room.
+// reserve is Reserve, except that bytes of a request must leave a quarter of the limit to responses: otherwise the
+// SSP would process requests whose responses do not fit.
 func (b *Budget) reserve(n int64, forRequest bool) bool {
 	switch {
 	case n < 0:
@@ -83,9 +82,10 @@ func (b *Budget) Refused() uint64 { return b.refused.Load() }
 // Limit returns the bytes that may be held.
 func (b *Budget) Limit() int64 { return b.limit.Load() }
 
-// ReserveForRequest takes n bytes of an SSP's share and of all, or of neither, for what, a part of a
-// request. Requests leave a quarter of the share for responses. It returns nil, or an *Error with
-// Outcome Overloaded and Progress NotSent that names the limit. A nil Budget is no limit.
+// ReserveForRequest reserves n bytes in both share, an SSP's share, and all, or in neither. what names the part of a
+// request that the bytes are for. Requests leave a quarter of the share to responses. If the bytes do not fit,
+// ReserveForRequest returns an *Error with Outcome Overloaded and Progress NotSent that names the limit. A nil Budget
+// has no limit.
 func ReserveForRequest(share, all *Budget, n int64, what string) *Error {
 	e := reserveBoth(share, all, n, true)
 	if e != nil {

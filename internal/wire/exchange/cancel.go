@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// Cancel is a context.Context that its owner ends once: the requests of a client connection end
-// when the client closes it. It has no deadline and no values.
+// Cancel is a context.Context that its owner ends: for example, the requests of a client connection end when the
+// client closes the connection. It has no deadline and no values.
 //
-// A caller that waits in a system call cannot also wait for Done. Begin and Finish report the end
-// to it without a goroutine, a lock or an allocation.
+// A goroutine that waits in a system call cannot also wait for Done. With Begin and Finish it is interrupted at the
+// end of the context, without another goroutine, a lock or an allocation.
 type Cancel struct {
 	done  chan struct{}
 	ended atomic.Bool
-	// inCall is the function of the caller between Begin and Finish, nil for none.
+	// inCall is the function of the last Begin; nil if no caller is between Begin and Finish.
 	inCall atomic.Pointer[func()]
 
 	mu    sync.Mutex
@@ -43,8 +43,8 @@ func (c *Cancel) End() {
 	}
 }
 
-// Begin makes the Cancel call *f when the context ends, at once if it has ended. At most one caller
-// at a time may be between Begin and Finish. *f must not block.
+// Begin makes the Cancel call *f when the context ends, or at once if it has ended. At most one goroutine at a time
+// may be between Begin and Finish. *f must not block.
 func (c *Cancel) Begin(f *func()) {
 	c.inCall.Store(f)
 	// Either End finds f, or this code finds the end.
@@ -53,16 +53,16 @@ func (c *Cancel) Begin(f *func()) {
 	}
 }
 
-// Finish ends the effect of Begin. When it has returned, *f does not run.
+// Finish ends the effect of Begin. After it has returned, *f is neither running nor called.
 func (c *Cancel) Finish(f *func()) {
 	if !c.inCall.CompareAndSwap(f, nil) {
 		<-c.done // End closes it when *f has returned
 	}
 }
 
-// AfterFunc makes the Cancel call f when the context ends. If it has ended, a new goroutine calls f
-// at once. The context package uses AfterFunc instead of a goroutine, and holds a lock during the
-// call that f takes. stop reports whether it prevented the call of f.
+// AfterFunc makes the Cancel call f when the context ends. If it has ended, a new goroutine calls f at once. The
+// context package uses AfterFunc in place of a goroutine. It calls AfterFunc with a lock held that f acquires too, so
+// AfterFunc itself must not call f. stop reports whether it prevented the call of f.
 func (c *Cancel) AfterFunc(f func()) (stop func() bool) {
 	c.mu.Lock()
 	if c.ended.Load() {

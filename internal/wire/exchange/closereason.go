@@ -29,7 +29,8 @@ var closeReasonNames = [CloseReasons]string{
 	ClosedError: "error", ClosedDrain: "drain",
 }
 
-// OfIdle reports whether only idle connections are closed for r. So their TLS may send close_notify.
+// OfIdle reports whether only idle connections are closed for r. Such a connection may send TLS's close_notify, since
+// the write cannot be delayed.
 func (r CloseReason) OfIdle() bool {
 	return r == ClosedIdle || r == ClosedMaxAge || r == ClosedDNS || r == ClosedMaxRequests
 }

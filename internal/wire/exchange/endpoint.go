@@ -17,7 +17,7 @@ type Endpoint struct {
 	Host      string // a name in lower case, or an IP address without brackets: for DNS and TLS. It may end with a dot
 	Port      uint16
 	Name      string // host:port without a final dot of host, the name in metrics, logs and commands
-	Authority string // host[:port] in requests: as Name, without the scheme's default port
+	Authority string // host[:port] in requests: Name without the scheme's default port
 }
 
 // Address is an IP address and port of an endpoint.
@@ -37,12 +37,12 @@ type Endpoints struct {
 	All    []Endpoint
 }
 
-// EndpointError is the rule that the URL of one endpoint violates. It does not hold the URL: a
-// query may hold a secret.
+// EndpointError says which rule the URL of an endpoint violates. It does not hold the URL, since a query may hold a
+// secret.
 type EndpointError struct {
-	At     int    // counts from 0
+	At     int    // index of the endpoint
 	Rule   string // "must …"
-	SameAs int    // the endpoint with the same host and port; -1 for all other rules
+	SameAs int    // index of the endpoint with the same host and port; -1 if another rule is violated
 }
 
 func (e *EndpointError) Error() string { return fmt.Sprintf("endpoint %d %s", e.At+1, e.Rule) }
@@ -127,7 +127,7 @@ func parseEndpoint(s string) (u *url.URL, e Endpoint, rule string) {
 			return nil, e, "must not be " + kind + " address, which is never dialled"
 		}
 	}
-	// The dot keeps the resolver from trying its search domains. It is no part of the Host field.
+	// A final dot of the host keeps the resolver from trying its search domains. It is not part of the Host field.
 	e.Name = net.JoinHostPort(strings.TrimSuffix(e.Host, "."), strconv.Itoa(int(e.Port)))
 	e.Authority = e.Name
 	if e.Port == standard {
@@ -153,7 +153,7 @@ func Undialable(ip netip.Addr) string {
 		return "a multicast"
 	case ip == broadcast:
 		return "a broadcast"
-	case nat64.Contains(ip): // a translator would connect to the IPv4 address inside
+	case nat64.Contains(ip): // a translator would connect to the IPv4 address that is embedded
 		b := ip.As16()
 		return Undialable(netip.AddrFrom4([4]byte(b[12:])))
 	}

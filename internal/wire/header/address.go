@@ -8,9 +8,9 @@ import (
 	"adbuffer/internal/wire/syntax"
 )
 
-// parseAddr parses one address in the forms of proxies: 192.0.2.1, 192.0.2.1:8080, 2001:db8::1,
-// [2001:db8::1], [2001:db8::1]:8080, with or without quotes. It returns a mapped IPv4 address as
-// IPv4. It refuses zones: they mean nothing on another machine.
+// parseAddr parses one address in the forms of proxies: 192.0.2.1, 192.0.2.1:8080, 2001:db8::1, [2001:db8::1],
+// [2001:db8::1]:8080, with or without quotes. It returns an IPv4-mapped address as IPv4. It refuses addresses with a
+// zone, which means nothing on another machine.
 func parseAddr(b []byte) (addr netip.Addr, ok bool) {
 	b = syntax.Trim(b)
 	if len(b) >= 2 && b[0] == '"' && b[len(b)-1] == '"' {
@@ -49,8 +49,8 @@ func isPort(b []byte) bool {
 	return ok
 }
 
-// ParseAddress parses one address without a port. It returns a mapped IPv4 address as IPv4. It refuses
-// zones.
+// ParseAddress parses one address without a port. It returns an IPv4-mapped address as IPv4, and refuses addresses
+// with a zone.
 func ParseAddress(b []byte) (addr netip.Addr, ok bool) {
 	const shortest, longest = len("0.0.0.0"), len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255")
 	colons := 0
@@ -63,17 +63,17 @@ func ParseAddress(b []byte) (addr netip.Addr, ok bool) {
 			return netip.Addr{}, false
 		}
 	}
-	// For most bytes that are no address, ParseAddr is not called, since it allocates its errors.
+	// ParseAddr allocates its errors, so most texts that are not an address are refused without calling it.
 	if len(b) > longest || colons < 2 && len(b) < shortest {
 		return netip.Addr{}, false
 	}
-	// ParseAddr keeps no part of the string once it has returned, as there is no zone.
+	// Without a zone, the result of ParseAddr refers to no part of the string, so b may be reused.
 	addr, err := netip.ParseAddr(unsafe.String(unsafe.SliceData(b), len(b)))
 	return addr.Unmap(), err == nil
 }
 
-// Shorten returns a with its last bits cleared: /24 or /56 remain, which identify a network but not
-// a person.
+// Shorten returns a with its last bits cleared. The remaining /24 of IPv4, or /56 of IPv6, identifies a network but
+// not a person.
 func Shorten(a netip.Addr) netip.Addr {
 	if !a.IsValid() {
 		return a

@@ -2,9 +2,9 @@ package header
 
 import "adbuffer/internal/wire/syntax"
 
-// AppendRequest appends to dst a "Name: value\r\n" line for every field of f that is forwarded, in
-// the original order and spelling. The identity fields, Via, and the fields that the policy sets
-// follow. It changes neither f nor id, so legs may share them.
+// AppendRequest appends to dst a "Name: value\r\n" line for every field of f that is forwarded, in the original order
+// and spelling. After them come the identity fields, Via, the request id, and the fields that the policy sets.
+// AppendRequest changes neither f nor id, so legs may share them.
 func (p *Policy) AppendRequest(dst []byte, f *RequestFields, id *Identity) []byte {
 	actions := &p.actions[id.trustRow()]
 	// Adjacent lines that are forwarded unchanged are copied in one piece: raw[from:to].
@@ -14,12 +14,12 @@ func (p *Policy) AppendRequest(dst []byte, f *RequestFields, id *Identity) []byt
 		start := to
 		to = field.end
 		act := actions[field.id]
-		if act == copyLine && field.verbatim && !field.named && !p.drops(field.Name) {
+		if act == copyLine && field.verbatim && !field.withheld && !p.drops(field.Name) {
 			continue
 		}
 		dst = append(dst, f.raw[from:start]...)
 		from = to
-		if act != drop && !field.named && !p.drops(field.Name) {
+		if act != drop && !field.withheld && !p.drops(field.Name) {
 			dst = p.appendField(dst, field, act)
 		}
 	}

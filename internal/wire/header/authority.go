@@ -6,9 +6,8 @@ import (
 	"adbuffer/internal/wire/syntax"
 )
 
-// SameAuthority reports whether a and b, two values of :authority or Host, name the same host and port
-// of scheme, "http" or "https": in any case, with or without the scheme's default port and the dot that
-// ends an absolute DNS name.
+// SameAuthority reports whether a and b, two values of :authority or Host, name the same host and port. It ignores
+// case, the default port of scheme, which is "http" or "https", and the dot that ends an absolute DNS name.
 func SameAuthority(a, b, scheme []byte) bool {
 	hostA, portA, okA := parseAuthority(a, scheme)
 	hostB, portB, okB := parseAuthority(b, scheme)
@@ -32,7 +31,7 @@ func parseAuthority(v, scheme []byte) (host []byte, port int, ok bool) {
 		for end < len(v) && isHostByte[v[end]] {
 			end++
 		}
-		if !escapesAreWhole(v[:end]) {
+		if !escapesAreComplete(v[:end]) {
 			return nil, 0, false
 		}
 	}
@@ -52,8 +51,8 @@ func parseAuthority(v, scheme []byte) (host []byte, port int, ok bool) {
 
 const maxPort = 1<<16 - 1
 
-// escapesAreWhole reports whether two hexadecimal digits follow each percent sign of host.
-func escapesAreWhole(host []byte) bool {
+// escapesAreComplete reports whether two hexadecimal digits follow each percent sign of host.
+func escapesAreComplete(host []byte) bool {
 	for {
 		_, digits, found := bytes.Cut(host, []byte("%"))
 		if !found {

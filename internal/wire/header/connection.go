@@ -2,9 +2,9 @@ package header
 
 import "adbuffer/internal/wire/syntax"
 
-// maxOptions is how many fields the Connection fields of one message may name, in addition to
-// fields that are always hop-by-hop. It bounds the work that a message can cause: a byte of the worst
-// header costs five times as much as one of a common header (TestAHostileHeadCostsNoMoreThanACommonOne).
+// maxOptions is how many fields the Connection fields of one message may name, not counting fields that are always
+// hop-by-hop. It bounds the work that a message can cause: a byte of the worst header costs five times as much as a
+// byte of a common header (TestAHostileHeadCostsNoMoreThanACommonOne).
 const maxOptions = 16
 
 // connectionOptions are the names in the Connection fields of a message: fields that must not be
@@ -13,16 +13,16 @@ type connectionOptions struct {
 	names [maxOptions][]byte
 	n     int
 
-	close, keepAlive bool // these options are among them
+	close, keepAlive bool // a Connection field has this option
 }
 
-// reset forgets all names.
+// reset removes all names and options.
 func (c *connectionOptions) reset() {
 	clear(c.names[:c.n])
 	c.n, c.close, c.keepAlive = 0, false, false
 }
 
-// add adds the value of one Connection field. It returns false if there are more than maxOptions
+// add adds the options in the value of one Connection field. It returns false if there are more than maxOptions
 // names.
 func (c *connectionOptions) add(value []byte) bool {
 	if c.addCommon(value) {
@@ -41,13 +41,13 @@ func (c *connectionOptions) add(value []byte) bool {
 	return true
 }
 
-// isCommonOption reports whether an option is `close` or `keep-alive`. No field is called `close`, and
-// Keep-Alive never crosses.
+// isCommonOption reports whether an option is "close" or "keep-alive". Such an option need not be kept in names: no
+// field is called Close, and Keep-Alive never crosses.
 func isCommonOption(option []byte) bool {
 	return syntax.EqualFold(option, "keep-alive") || syntax.EqualFold(option, "close")
 }
 
-// addCommon handles these two options, and returns false for any other option.
+// addCommon records an option that is "close" or "keep-alive", and returns false for any other option.
 func (c *connectionOptions) addCommon(option []byte) bool {
 	switch {
 	case !isCommonOption(option):

@@ -1,5 +1,5 @@
-// Package header decides which header fields cross the proxy. It also finds the client's
-// identity and writes the fields that give it to an SSP.
+// Package header decides which header fields cross the proxy. It also determines the client's identity, and writes
+// the fields that tell an SSP that identity.
 //
 // It scans the raw header block of a request once, refuses what RFC 9112 forbids, and gives each
 // field a kind (nameID). A Policy, one per SSP, then writes the fields that cross as a block of "Name:
@@ -17,9 +17,9 @@
 //     X-Device-*) cross by the policy's IdentityMode, and only from a trusted peer.
 //   - All other fields are ordinary. They cross in the order and spelling in which they came.
 //
-// Kinds are found with '_' read as '-', because many servers (CGI, WSGI, Rack) cannot distinguish
-// X_Forwarded_For from X-Forwarded-For. A field that is special only in that reading is never used.
-// It never crosses, except for a guarded field that a policy passes in exactly that spelling.
+// Names are classified with '_' read as '-', because many servers (CGI, WSGI, Rack) cannot distinguish
+// X_Forwarded_For from X-Forwarded-For. A field that belongs to a special kind only because of that is never used. It
+// never crosses, except for a guarded field that a policy passes in exactly that spelling.
 package header
 
 // Field is one header field of a request. Name and Value are slices of the scanned block, and valid
@@ -30,5 +30,5 @@ type Field struct {
 	end      int // where the next line starts in the scanned block
 	id       nameID
 	verbatim bool // the line reads exactly "Name: value\r\n"
-	named    bool // a Connection field names it, DropContentEncoding was called for it, or it is a Grpc-Timeout of gRPC
+	withheld bool // never crosses: a Connection field names it, DropContentEncoding has dropped it, or it is the Grpc-Timeout of a gRPC request
 }

@@ -6,8 +6,8 @@ import (
 	"adbuffer/internal/wire/syntax"
 )
 
-// appendShortAddrs appends the addresses in list, a comma-separated list, shortened. others is the
-// number of omitted elements, which are no addresses.
+// appendShortAddrs appends the shortened addresses of list, a comma-separated list. others is the number of elements
+// that are not addresses, which are omitted.
 func appendShortAddrs(dst, list []byte) (_ []byte, addrs, others int) {
 	for element := range syntax.Elements(list) {
 		addr, ok := parseAddr(element)
@@ -49,7 +49,7 @@ func appendShortForwarded(dst, v []byte) (_ []byte, ok bool) {
 		addr, isAddr := parseAddr(value)
 		switch {
 		case syntax.EqualFold(name, "host") || syntax.EqualFold(name, "proto"):
-			dst = append(dst, value...) // adbuffer's own element, not the client's
+			dst = append(dst, value...) // they describe the proxy that was asked, not the client
 		case isAddr && addr.Is4():
 			dst = Shorten(addr).AppendTo(dst)
 		case isAddr:

@@ -56,7 +56,7 @@ func FuzzScan(f *testing.F) {
 		err := again.Scan([]byte(rebuilt))
 		testsupport.MustTrue(t, err == nil, "rebuilt as %q: %v", rebuilt, err)
 		same := cmp.Comparer(func(a, b Field) bool {
-			return bytes.Equal(a.Name, b.Name) && bytes.Equal(a.Value, b.Value) && a.id == b.id && a.named == b.named
+			return bytes.Equal(a.Name, b.Name) && bytes.Equal(a.Value, b.Value) && a.id == b.id && a.withheld == b.withheld
 		})
 		testsupport.MustEqual(t, cmp.Diff(fields.fields, again.fields, same), "", "rebuilt as %[2]q (-before +after):\n%[1]s", rebuilt)
 

@@ -11,17 +11,17 @@ import (
 // bounds the work that a request can cause; real chains have fewer than ten.
 const maxHops = 32
 
-// Identity is the client's identity. It is resolved once per request and then only read, by any
-// number of legs. The zero value knows nothing and trusts no peer.
+// Identity is the client's identity. It is resolved once per request and then only read, by any number of legs. The
+// zero Identity has no address, and no trusted peer.
 //
 // X-Forwarded-For of a trusted peer is read as one list over all its lines. Ports, brackets and
 // empty elements are accepted. The list ends at anything else that is not an address: elements to
 // the left of it are neither trusted nor forwarded.
 type Identity struct {
-	hops  [maxHops]netip.Addr // the last nHops are the outgoing X-Forwarded-For, the most distant first
+	hops  [maxHops]netip.Addr // hops[maxHops-nHops:] is the outgoing X-Forwarded-For, the most distant address first
 	nHops int
 
-	client netip.Addr // the client's address, past the trusted hops; the zero Addr if unknown
+	client netip.Addr // the client's address; the zero Addr if unknown
 	device netip.Addr // X-Device-IP of a trusted peer, or the zero Addr
 	agent  []byte     // X-Device-User-Agent of a trusted peer, else User-Agent, or nil
 
@@ -34,8 +34,8 @@ type Identity struct {
 // trusted lists the proxies to skip in X-Forwarded-For. If truncate is true, only /24 and /56 of
 // addresses are sent.
 //
-// The client is the first address from the right that is not trusted, or the leftmost one if all
-// are trusted. It is the peer if the peer is not trusted or sent no X-Forwarded-For.
+// The client is the first address from the right that is not trusted, or the leftmost address if all are trusted. If
+// the peer is not trusted or sent no X-Forwarded-For, the client is the peer.
 func (id *Identity) Resolve(f *RequestFields, peer netip.Addr, peerTrusted bool, trusted []netip.Prefix, truncate bool) {
 	peer = peer.Unmap()
 	if peer.Zone() != "" {
@@ -45,27 +45,27 @@ func (id *Identity) Resolve(f *RequestFields, peer netip.Addr, peerTrusted bool,
 	id.client, id.device, id.agent = peer, netip.Addr{}, f.userAgent
 	id.trusted, id.truncate = peerTrusted, truncate
 	id.addHop(peer)
-	if peerTrusted && f.lists {
-		id.walk(f, trusted)
+	if peerTrusted && f.hasForwardedFor {
+		id.walkForwardedFor(f, trusted)
 	}
-	if peerTrusted && f.devices {
+	if peerTrusted && f.hasDeviceFields {
 		id.readDevice(f)
 	}
 }
 
-// Reset makes id know nothing. The memory of hops, which holds no pointers to a request, stays.
+// Reset makes id the zero Identity, except for hops, which hold no pointers to a request.
 func (id *Identity) Reset() {
 	id.nHops = 0
 	id.client, id.device, id.agent = netip.Addr{}, netip.Addr{}, nil
 	id.trusted, id.truncate = false, false
 }
 
-// CopyFrom copies from into id. f is a copy of the fields from which from was resolved, and id
-// refers only to f's bytes.
+// CopyFrom copies from into id. f must be a copy of the fields from which from was resolved; id then refers only to
+// the bytes of f.
 func (id *Identity) CopyFrom(from *Identity, f *RequestFields) {
 	*id = *from
 	id.agent = f.userAgent
-	if id.trusted && f.devices {
+	if id.trusted && f.hasDeviceFields {
 		id.readDevice(f)
 	}
 }
@@ -79,9 +79,9 @@ func (id *Identity) addHop(addr netip.Addr) {
 	}
 }
 
-// walk reads X-Forwarded-For from the right.
-func (id *Identity) walk(f *RequestFields, trusted []netip.Prefix) {
-	passing := true // every hop so far was trusted
+// walkForwardedFor reads X-Forwarded-For from the right.
+func (id *Identity) walkForwardedFor(f *RequestFields, trusted []netip.Prefix) {
+	allTrusted := true // every hop so far was trusted
 	seen := 0
 	for i := len(f.fields) - 1; i >= 0; i-- {
 		if f.fields[i].id != nameForwardedFor {
@@ -104,9 +104,9 @@ func (id *Identity) walk(f *RequestFields, trusted []netip.Prefix) {
 				return
 			}
 			id.addHop(addr)
-			if passing {
+			if allTrusted {
 				id.client = addr
-				passing = Trusted(addr, trusted)
+				allTrusted = Trusted(addr, trusted)
 			}
 		}
 	}

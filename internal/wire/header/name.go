@@ -6,8 +6,8 @@ import (
 	"adbuffer/internal/wire/syntax"
 )
 
-// nameID identifies a field name that the proxy knows, and says how the proxy handles its fields in
-// requests. Zero is any other name: its fields are ordinary.
+// nameID identifies a field name that the proxy knows, or a kind of names that it handles in the same way. Zero
+// stands for all other names, whose fields are ordinary.
 type nameID uint8
 
 const (
@@ -25,7 +25,7 @@ const (
 	nameGuarded // forwarded if passed by name
 
 	// Fields that are never forwarded; see neverForwarded.
-	nameLookAlike // special only with '_' read as '-'
+	nameLookAlike // a name that is special only with '_' read as '-'
 	nameHost
 	nameContentLength
 	nameTransferEncoding
@@ -59,8 +59,8 @@ func identify(name []byte) nameID {
 	return idOf(&lower, len(name))
 }
 
-// fold returns the length of the token at the start of b. It copies the token to lower as far as there
-// is room, in lower case and with '-' for '_'.
+// fold returns the length of the token at the start of b. It copies as much of the token as fits into lower, in lower
+// case and with '-' for '_'.
 func fold(lower *[longestName]byte, b []byte) int {
 	for i, c := range b {
 		c = folded[c]

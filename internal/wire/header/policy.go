@@ -8,10 +8,10 @@ import (
 	"adbuffer/internal/wire/syntax"
 )
 
-// IdentityMode says which fields give an SSP the client's identity: the setting `identity`.
+// IdentityMode says which fields tell an SSP the client's identity: the setting identity.
 type IdentityMode string
 
-// The modes. Another one means XForwardedFor.
+// The modes. Any other value means XForwardedFor.
 const (
 	// XForwardedFor continues X-Forwarded-For. The other fields of its kind (X-Forwarded-Proto,
 	// X-Forwarded-Host, Forwarded, X-Real-IP, True-Client-IP) cross from trusted peers.
@@ -25,7 +25,7 @@ const (
 	None IdentityMode = "none"
 )
 
-// NameValue is a field that a policy sets. Package config says what the tags mean.
+// NameValue is a field that a policy sets. Package config explains the tags.
 type NameValue struct {
 	Name  string `yaml:"name" jsonschema:"required" empty:"must be set" form:"set field"`
 	Value string `yaml:"value" form:"field value" hide:"field"`
@@ -34,7 +34,7 @@ type NameValue struct {
 // PolicyOptions say which fields of a request are forwarded to one SSP, and which fields of its
 // response are forwarded back.
 type PolicyOptions struct {
-	// Pass names guarded fields that may cross, of requests and of responses. Case does not matter.
+	// Pass names guarded fields of requests and responses that may cross, in any case.
 	Pass []string
 	// Remove names fields that never reach the SSP, in any case and with '_' read as '-'. Each is a token.
 	Remove []string
@@ -63,7 +63,7 @@ type Policy struct {
 
 	actions [3][nameIDs]action // by the trust in the request's identity fields
 
-	forwardedFor, deviceIP, deviceUserAgent bool // send them
+	forwardedFor, deviceIP, deviceUserAgent bool // whether these fields are sent
 
 	via viaLines
 
@@ -143,7 +143,7 @@ func (p *Policy) Sets(name []byte) bool { return len(p.set) > 0 && p.drops(name)
 // Drops reports whether the policy removes the client's fields of this name, or replaces them.
 func (p *Policy) Drops(name string) bool { return p.drops([]byte(name)) }
 
-// drops reports the same, in any case and with '_' read as '-'.
+// drops is Drops for a name as bytes. It compares names in any case and with '_' read as '-'.
 func (p *Policy) drops(name []byte) bool {
 	return slices.ContainsFunc(p.dropped, func(dropped string) bool { return sameName(name, dropped) })
 }
@@ -153,8 +153,9 @@ func (p *Policy) passes(name []byte) bool {
 	return slices.ContainsFunc(p.pass, func(passed string) bool { return syntax.EqualFold(name, passed) })
 }
 
-// With returns a policy like p that also sets the given fields, in place of p's fields with their
-// names. Call it at start-up: legs that need `Accept-Encoding: identity` have their own policy.
+// With returns a policy like p that also sets the given fields, in place of fields with these names that p sets. It
+// is for start-up, not for each request: for example, legs that need Accept-Encoding: identity have a policy of their
+// own.
 func (p *Policy) With(set ...NameValue) *Policy {
 	o := p.options
 	o.Set = slices.Clone(set)
@@ -167,7 +168,7 @@ func (p *Policy) With(set ...NameValue) *Policy {
 	return NewPolicy(o)
 }
 
-// CheckPass returns nil, or an error if name is invalid in PolicyOptions.Pass.
+// CheckPass returns an error if name is not allowed in PolicyOptions.Pass.
 func CheckPass(name string) error {
 	if !syntax.IsToken([]byte(name)) {
 		return errNotToken
@@ -181,7 +182,7 @@ func CheckPass(name string) error {
 	return nil
 }
 
-// CheckSet returns nil, or an error if the field is invalid in PolicyOptions.Set.
+// CheckSet returns an error if the field is not allowed in PolicyOptions.Set.
 func CheckSet(field NameValue) error {
 	if !syntax.IsToken([]byte(field.Name)) {
 		return errNotToken

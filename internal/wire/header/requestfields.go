@@ -5,9 +5,8 @@ import "adbuffer/internal/wire/syntax"
 // maxFields is how many fields a request may have.
 const maxFields = 128
 
-// RequestFields holds the target and the fields of one request, checked and classified. It is reusable. No other
-// method may run at the same time as Scan or Reset; between these calls any number of goroutines
-// may read it.
+// RequestFields holds the target and the fields of one request, checked and classified. It is reusable. No method may
+// run at the same time as Scan, Take or Reset; between these calls any number of goroutines may read it.
 //
 // The exported fields are settings of Scan.
 type RequestFields struct {
@@ -30,16 +29,16 @@ type RequestFields struct {
 	raw    []byte
 	fields []Field
 
-	host, contentType, contentEncoding, userAgent []byte // nil: no such field
+	host, contentType, contentEncoding, userAgent []byte // nil = no such field
 
-	contentLength int64 // -1: no such field
-	chunked       bool
-	decoded       bool // DropContentEncoding was called
-	hosts         int  // number of Host fields
-	vias          int  // number of Via fields
-	lists         bool // the request has an X-Forwarded-For
-	trailers      bool // te has the value trailers, over HTTP/2
-	devices       bool // the request has an X-Device-IP or X-Device-User-Agent
+	contentLength   int64 // -1 = no such field
+	chunked         bool
+	decoded         bool // DropContentEncoding was called
+	hosts           int  // number of Host fields
+	vias            int  // number of Via fields
+	hasForwardedFor bool // the request has an X-Forwarded-For
+	takesTrailers   bool // the request came over HTTP/2 and has TE: trailers
+	hasDeviceFields bool // the request has an X-Device-IP or X-Device-User-Agent
 
 	timeout, grpcTimeout, ssp, clientID     []byte
 	timeouts, grpcTimeouts, ssps, clientIDs int // numbers of these fields
@@ -49,20 +48,20 @@ type RequestFields struct {
 	options connectionOptions
 }
 
-// Reset forgets the last request, so that f keeps none of its bytes in memory.
+// Reset removes the last request from f, so that f keeps none of its bytes in memory.
 func (f *RequestFields) Reset() {
 	clear(f.fields)
-	f.begin(nil)
+	f.resetResults(nil)
 }
 
-// begin forgets the results of the last Scan.
-func (f *RequestFields) begin(raw []byte) {
+// resetResults removes the results of the last Scan.
+func (f *RequestFields) resetResults(raw []byte) {
 	f.Path, f.Query, f.raw = nil, nil, raw
 	f.fields = f.fields[:0]
 	f.host, f.contentType, f.contentEncoding, f.userAgent = nil, nil, nil, nil
 	f.decoded = false
 	f.contentLength, f.chunked, f.hosts, f.vias = -1, false, 0, 0
-	f.lists, f.devices, f.trailers = false, false, false
+	f.hasForwardedFor, f.hasDeviceFields, f.takesTrailers = false, false, false
 	f.timeout, f.ssp, f.clientID, f.timeouts, f.ssps, f.clientIDs = nil, nil, nil, 0, 0, 0
 	f.grpcTimeout, f.grpcTimeouts = nil, 0
 	f.id.n = 0
@@ -83,9 +82,9 @@ func (f *RequestFields) Lookup(name string) (value []byte, ok bool) {
 	return nil, false
 }
 
-// Host returns the host that the request is for, in any case, without its port and without the dot that
-// ends an absolute DNS name: the target's, else that of the field Host, which may be empty. It is nil if
-// an HTTP/1.0 request has neither.
+// Host returns the host that the request is for, in any case, without its port and without the dot that ends an
+// absolute DNS name: the target's, else that of the field Host, which may be empty. It is nil if an HTTP/1.0 request
+// has neither a host in its target nor a field Host.
 func (f *RequestFields) Host() []byte { return f.host }
 
 // ContentType returns the value of the first Content-Type, or nil.
@@ -109,7 +108,7 @@ func (f *RequestFields) DropContentEncoding() {
 	f.decoded, f.contentEncoding = true, nil
 	for i := range f.fields {
 		if syntax.EqualFold(f.fields[i].Name, "Content-Encoding") {
-			f.fields[i].named = true
+			f.fields[i].withheld = true
 		}
 	}
 }
@@ -127,14 +126,13 @@ func (f *RequestFields) Persistent() bool {
 
 // TakesTrailers reports whether an HTTP/2 client wants the trailers of the response, like clients
 // of gRPC.
-func (f *RequestFields) TakesTrailers() bool { return f.trailers }
+func (f *RequestFields) TakesTrailers() bool { return f.takesTrailers }
 
 // Timeout returns the value of the first field called TimeoutName, and the number of such fields.
 func (f *RequestFields) Timeout() (value []byte, count int) { return f.timeout, f.timeouts }
 
-// GRPCTimeout returns the value of the first Grpc-Timeout, and the number of such fields, of a request whose
-// content type is of gRPC. It returns no field of any other request. These fields do not cross: the SSP gets
-// the time that is left.
+// GRPCTimeout returns the value of the first Grpc-Timeout, and the number of such fields, if the request's content
+// type is that of gRPC, and nothing otherwise. The fields do not cross: the SSP is told the remaining time instead.
 func (f *RequestFields) GRPCTimeout() (value []byte, count int) { return f.grpcTimeout, f.grpcTimeouts }
 
 // SSP returns the value of the first X-Adbuffer-Ssp, and the number of such fields.
@@ -143,9 +141,8 @@ func (f *RequestFields) SSP() (value []byte, count int) { return f.ssp, f.ssps }
 // Size returns the length of the scanned block, in bytes.
 func (f *RequestFields) Size() int { return len(f.raw) }
 
-// CopyFrom copies the fields of from into f, in memory that is appended to mem, and returns the
-// extended mem. After it, the request behind from may be released. It costs another scan; nothing
-// is filtered again.
+// CopyFrom copies the fields of from into f, in memory that is appended to mem, and returns the extended mem.
+// Afterwards the memory of from may be released. CopyFrom costs another scan.
 func (f *RequestFields) CopyFrom(from *RequestFields, mem []byte) []byte {
 	start := len(mem)
 	mem = append(mem, from.raw...)

@@ -41,14 +41,13 @@ func CheckDeadline(name string) error {
 	return nil
 }
 
-// hasOtherMeaning reports whether adbuffer reads or writes the field in another place.
+// hasOtherMeaning reports whether adbuffer uses a field of this name for another purpose.
 func hasOtherMeaning(name []byte) bool {
 	return syntax.EqualFold(name, "server") || syntax.EqualFold(name, "traceparent") || syntax.EqualFold(name, "tracestate")
 }
 
-// SetRequestID sets the request's id. It is the value of the client's field if the peer is trusted
-// and the value is a valid id. Otherwise it is a new UUIDv7 with the time now. It needs only f.
-// Scan and Reset remove the id.
+// SetRequestID sets the request's id. It is the value of the client's field if the peer is trusted and the value is a
+// valid id. Otherwise it is a new UUIDv7 with the time now. Scan and Reset remove the id.
 func (f *RequestFields) SetRequestID(peerTrusted bool, now time.Time) {
 	if peerTrusted && f.clientIDs == 1 && IsRequestID(f.clientID) {
 		f.id.n = copy(f.id.text[:], f.clientID)

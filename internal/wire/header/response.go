@@ -18,9 +18,9 @@ import (
 // RFC 9110, section 6.6.1, requires of proxies.
 func (p *Policy) AppendResponse(dst, lines []byte, received time.Time) []byte {
 	var named connectionOptions
-	complete := false                  // named has the options of all lines
-	var date, contentType, server bool // there was one
-	begin := len(dst)
+	knowsAllNamed := false             // named has the options of all Connection fields
+	var date, contentType, server bool // whether such a field has been seen
+	start := len(dst)
 	for name, value, rest := syntax.CutField(lines); name != nil; name, value, rest = syntax.CutField(rest) {
 		var lower [longestName]byte
 		n := fold(&lower, name)
@@ -28,21 +28,21 @@ func (p *Policy) AppendResponse(dst, lines []byte, received time.Time) []byte {
 		switch {
 		case n < len(name): // the connection has already refused such names
 			continue
-		case id == nameConnection && !complete && !isCommonOption(value):
-			// It names fields, also such that came before it. So all lines are read again.
-			complete = true
+		case id == nameConnection && !knowsAllNamed && !isCommonOption(value):
+			// The Connection field may name fields that came before it, so all lines are read again.
+			knowsAllNamed = true
 			if !named.readConnection(lines) {
 				lines = nil
 			}
-			dst, rest, date, contentType, server = dst[:begin], lines, false, false, false
+			dst, rest, date, contentType, server = dst[:start], lines, false, false, false
 			continue
 		case id.neverForwarded(),
 			(id == nameGuarded || id == nameGuardedResponse) && !p.passes(name),
 			p.isRequestID(name),
 			named.has(name),
-			id == nameDate && isAnother(&date),
-			id == nameContentType && syntax.EqualFold(name, "content-type") && isAnother(&contentType),
-			syntax.EqualFold(name, "server") && isAnother(&server):
+			id == nameDate && isRepeated(&date),
+			id == nameContentType && syntax.EqualFold(name, "content-type") && isRepeated(&contentType),
+			syntax.EqualFold(name, "server") && isRepeated(&server):
 			continue
 		}
 		dst = syntax.AppendField(dst, name, value)
@@ -53,8 +53,8 @@ func (p *Policy) AppendResponse(dst, lines []byte, received time.Time) []byte {
 	return dst
 }
 
-// isAnother reports whether there was a field before, and notes that there is one now.
-func isAnother(seen *bool) bool {
+// isRepeated returns *seen, and sets it: it reports whether a field of this name has been seen before.
+func isRepeated(seen *bool) bool {
 	before := *seen
 	*seen = true
 	return before

@@ -21,7 +21,7 @@ func (f *RequestFields) Scan(raw []byte) error {
 
 // ScanStart is Scan for the header block that raw begins with. It returns the block's length.
 func (f *RequestFields) ScanStart(raw []byte) (end int, err error) {
-	f.begin(raw)
+	f.resetResults(raw)
 	var lower [longestName]byte
 	for pos := 0; len(raw) > 0; {
 		if pos >= len(raw) {
@@ -63,7 +63,7 @@ func (f *RequestFields) ScanStart(raw []byte) (end int, err error) {
 			return 0, err
 		}
 	}
-	return end, f.conclude()
+	return end, f.checkWhole()
 }
 
 // Line is a line "Name: value\r\n" of a header block: the length of its name, and where the next line
@@ -72,7 +72,7 @@ type Line struct{ Name, End int }
 
 // Take is Scan for a block that a decoder of HTTP/2 has checked and written as these lines.
 func (f *RequestFields) Take(raw []byte, lines []Line) error {
-	f.begin(raw)
+	f.resetResults(raw)
 	at := 0
 	for _, l := range lines {
 		name := raw[at : at+l.Name]
@@ -82,7 +82,7 @@ func (f *RequestFields) Take(raw []byte, lines []Line) error {
 		}
 		at = l.End
 	}
-	return f.conclude()
+	return f.checkWhole()
 }
 
 // add adds a field whose line ends at end. verbatim says that the line reads "Name: value\r\n".
@@ -90,7 +90,7 @@ func (f *RequestFields) add(name, value []byte, end int, verbatim bool, id nameI
 	if len(f.fields) == maxFields {
 		return &Error{Rule: RuleTooManyFields, Limit: maxFields}
 	}
-	// In place, because copying a Field costs as much as finding it.
+	// The Field is written in place, because copying a Field costs as much as scanning it.
 	if len(f.fields) < cap(f.fields) {
 		f.fields = f.fields[:len(f.fields)+1]
 	} else {
@@ -98,7 +98,7 @@ func (f *RequestFields) add(name, value []byte, end int, verbatim bool, id nameI
 	}
 	field := &f.fields[len(f.fields)-1]
 	field.Name, field.Value, field.end, field.verbatim = name, value, end, verbatim
-	field.named = false
+	field.withheld = false
 	field.id = id
 	if len(name) == len(f.TimeoutName) && syntax.EqualFold(name, f.TimeoutName) {
 		f.timeouts++
@@ -107,7 +107,7 @@ func (f *RequestFields) add(name, value []byte, end int, verbatim bool, id nameI
 		}
 	}
 	if len(name) == len(f.IDName) {
-		f.noticeID(field)
+		f.recordID(field)
 	}
 	switch {
 	case id == unknownName:
@@ -116,13 +116,13 @@ func (f *RequestFields) add(name, value []byte, end int, verbatim bool, id nameI
 			field.id = nameLookAlike
 		}
 	default:
-		return f.notice(field, id)
+		return f.recordKnown(field, id)
 	}
 	return nil
 }
 
-// notice stores the values of fields that the proxy itself uses.
-func (f *RequestFields) notice(field *Field, id nameID) error {
+// recordKnown records the values of fields that the proxy itself uses.
+func (f *RequestFields) recordKnown(field *Field, id nameID) error {
 	name, value := field.Name, field.Value
 	switch id {
 	case nameHost:
@@ -155,11 +155,11 @@ func (f *RequestFields) notice(field *Field, id nameID) error {
 		}
 		f.chunked = true
 	case nameHopByHop:
-		f.trailers = f.trailers || f.HTTP2 && sameName(name, "te") && string(value) == "trailers"
+		f.takesTrailers = f.takesTrailers || f.HTTP2 && sameName(name, "te") && string(value) == "trailers"
 	case nameForwardedFor:
-		f.lists = true
+		f.hasForwardedFor = true
 	case nameDeviceIP, nameDeviceUserAgent:
-		f.devices = true
+		f.hasDeviceFields = true
 	case nameConnection:
 		if !f.options.add(value) {
 			return &Error{Rule: RuleTooManyOptions, Field: string(name), Limit: maxOptions}
@@ -192,9 +192,9 @@ func (f *RequestFields) notice(field *Field, id nameID) error {
 	return nil
 }
 
-// noticeID stores a field that is called IDName. Neither it nor a field that only looks like it is
-// forwarded.
-func (f *RequestFields) noticeID(field *Field) {
+// recordID records the value of a field that is called IDName. Neither such a field, nor a field that only looks like
+// it, is forwarded.
+func (f *RequestFields) recordID(field *Field) {
 	if !sameName(field.Name, f.IDName) {
 		return
 	}
@@ -207,8 +207,8 @@ func (f *RequestFields) noticeID(field *Field) {
 	}
 }
 
-// conclude makes the checks that need the whole block.
-func (f *RequestFields) conclude() error {
+// checkWhole makes the checks that need the whole block.
+func (f *RequestFields) checkWhole() error {
 	if f.hosts == 0 && !f.HTTP10 {
 		return refuse(RuleHostMissing, nil)
 	}
@@ -217,25 +217,25 @@ func (f *RequestFields) conclude() error {
 	}
 	if f.options.n > 0 {
 		for i := range f.fields {
-			f.fields[i].named = f.options.has(f.fields[i].Name)
+			f.fields[i].withheld = f.options.has(f.fields[i].Name)
 		}
 	}
 	if f.grpcTimeouts > 0 {
-		f.decideGRPCTimeout()
+		f.classifyGRPCTimeout()
 	}
 	return nil
 }
 
-// decideGRPCTimeout keeps the fields Grpc-Timeout from crossing if the content type is of gRPC, and otherwise
-// leaves them ordinary fields.
-func (f *RequestFields) decideGRPCTimeout() {
+// classifyGRPCTimeout withholds the fields Grpc-Timeout if the content type is that of gRPC, and otherwise makes them
+// ordinary fields.
+func (f *RequestFields) classifyGRPCTimeout() {
 	const grpc = "application/grpc" // or application/grpc+proto, application/grpc-web
 	if len(f.contentType) < len(grpc) || !syntax.EqualFold(f.contentType[:len(grpc)], grpc) {
 		f.grpcTimeout, f.grpcTimeouts = nil, 0
 		return
 	}
 	for i := range f.fields {
-		f.fields[i].named = f.fields[i].named || syntax.EqualFold(f.fields[i].Name, "grpc-timeout")
+		f.fields[i].withheld = f.fields[i].withheld || syntax.EqualFold(f.fields[i].Name, "grpc-timeout")
 	}
 }
 
@@ -274,7 +274,7 @@ func emptyNameError(line []byte) error {
 	return nameError(line, 0)
 }
 
-// nameError returns the error about a line with another byte than a colon after the name, at i.
+// nameError returns the error about a line whose name is followed by line[i], which is not a colon.
 func nameError(line []byte, i int) error {
 	if i == len(line) {
 		return refuse(RuleUnterminated, nil)

@@ -9,7 +9,7 @@ type Rule string
 // The rules that Scan enforces. Sections are RFC 9112's.
 const (
 	RuleUnterminated   Rule = "it does not end with one empty line"
-	RuleFold           Rule = "a line that starts with a blank (obs-fold)" // 5.2; Error.Field is the one it would continue
+	RuleFold           Rule = "a line that starts with a blank (obs-fold)" // 5.2; Error.Field names the field that the line would continue
 	RuleBareLF         Rule = "LF without CR"                              // 2.2
 	RuleBareCR         Rule = "CR without LF"                              // 2.2
 	RuleNoColon        Rule = "no colon after the name"
@@ -27,18 +27,17 @@ const (
 	RuleTooManyFields  Rule = "more fields than the limit of "                  // maxFields
 )
 
-// Error is a refused header block. Its text may be sent to the client: from the request it contains
-// only the field's name, shortened and quoted.
+// Error says why a header block is refused. Its text may be sent to the client: all that it contains of the request
+// is the field's name, shortened and quoted.
 type Error struct {
 	Rule  Rule
 	Field string // the field's name, cut to maxErrorName bytes; "" if the rule concerns no single field
-	Limit int    // of RuleTooManyOptions and RuleTooManyFields, else 0
+	Limit int    // the limit of RuleTooManyOptions and RuleTooManyFields; otherwise 0
 }
 
 const maxErrorName = 32
 
-// TooLarge reports whether the block exceeded a limit (status 431), and did not violate the
-// protocol (400).
+// TooLarge reports whether the block exceeded a limit (status 431) rather than violated the protocol (status 400).
 func (e *Error) TooLarge() bool { return e.Limit > 0 }
 
 // Error names the field and the rule that it violates.

@@ -6,9 +6,9 @@ import (
 	"adbuffer/internal/wire/syntax"
 )
 
-// SetTarget sets Path and Query from a request target in origin-form or absolute-form: RFC 9112,
-// section 3.2. The host of an absolute-form replaces Host. SetTarget returns the rule that target
-// violates, "" for none. Call it after Scan.
+// SetTarget sets Path and Query from a request target in origin-form or absolute-form: RFC 9112, section 3.2. The
+// host of an absolute-form replaces Host. SetTarget returns the rule that target violates, or "". It must be called
+// after Scan.
 func (f *RequestFields) SetTarget(target []byte) (violation string) {
 	if !syntax.IsVisible(target) || bytes.IndexByte(target, '#') >= 0 {
 		return "the request target has a byte that must be percent-encoded"

@@ -2,21 +2,21 @@ package http2codec
 
 import "adbuffer/internal/wire/syntax"
 
-// ResponseBlock is a decoded header block of a response. Each field is checked, but not yet the
-// block as a whole.
+// ResponseBlock is a decoded header block of a response. Its fields have been checked one by one, but not the block
+// as a whole.
 type ResponseBlock struct {
-	Limit     int // of Size
-	MaxFields int // of Regular
+	Limit     int // the highest allowed Size
+	MaxFields int // the highest allowed Regular
 
-	Size      int    // names, values and 32 for each field
+	Size      int    // bytes of names and values, plus EntryOverhead for each field
 	Fields    []byte // the regular fields as lines of HTTP/1; up to Limit
 	Status    int    // 0 for none
 	Length    int    // content-length, -1 for none
-	Regular   int    // fields without a colon so far
+	Regular   int    // number of fields that are not pseudo-fields
 	TooLarge  bool   // Size is over Limit; Fields and the values below mean nothing
 	TooMany   bool   // Regular is over MaxFields; Fields and the values below mean nothing
 	Malformed string // the first violated rule, empty for none
-	OfHTTP2   bool   // the violated rule is one of HTTP/2, and not of all HTTP versions
+	OfHTTP2   bool   // Malformed is a rule of HTTP/2 only, not of every HTTP version
 }
 
 // Reset makes b ready for another block, and keeps its memory.
@@ -80,9 +80,8 @@ func (b *ResponseBlock) violation(rule string, ofHTTP2 bool) {
 	}
 }
 
-// MaxBlock bounds a header block, encoded and decoded, for a limit on its header list. A list
-// within the limit is shorter when encoded. A longer list fails its exchange, but must be decoded,
-// since it changes the table. A much longer list, even if only after decoding, closes the
-// connection: one byte can stand for a field of 4 KB. RFC 9113, section 10.5.1, and RFC 7541,
-// section 7.3.
+// MaxBlock returns the largest size of a header block, encoded and decoded, before the connection is closed.
+// maxHeaderList is the limit on header lists. A list over that limit fails only its exchange, and must still be
+// decoded, since it changes the dynamic table. But decoding needs a bound too, since one byte can stand for a field
+// of 4 KB. RFC 9113, section 10.5.1, and RFC 7541, section 7.3.
 func MaxBlock(maxHeaderList int) int { return 4*maxHeaderList + MaxFrameSize }

@@ -5,36 +5,37 @@ import (
 	"time"
 )
 
-// Flood counts frames that cost work and advance no exchange. They are PING, SETTINGS, DATA without
-// content, WINDOW_UPDATE for which no stream waits, frames for ended streams, and unknown types. A
-// few are harmless, many are an attack. RFC 9113, section 10.5.
+// Flood limits the frames of a peer that cost work and advance no exchange: PING, SETTINGS, DATA without content,
+// WINDOW_UPDATE for which no stream waits, frames for ended streams, and frames of unknown types. A few such frames
+// are harmless, many are an attack. RFC 9113, section 10.5.
 //
-// Frames that DATA causes are measured against the DATA that adbuffer has sent: Sent and Caused.
+// Frames that a peer sends because it has received DATA are measured against the DATA that adbuffer has sent: see
+// Sent and Caused.
 //
 // Guarded by Conn.mu.
 type Flood struct {
-	Left  int       // such frames that are still allowed
+	Left  int       // how many such frames are still allowed
 	since time.Time // when Left was last refilled
-	// Late is how many bytes of DATA may still arrive for streams that adbuffer has reset: the size
-	// of their windows at the reset.
+	// Late is how many bytes of DATA may still arrive for streams that have ended: the sum of their windows at the
+	// end.
 	Late int
 	// caused is how many frames the peer may still send because of the DATA that it has received.
 	caused int
 }
 
 const (
-	// FloodBudget is how many such frames are allowed per FloodInterval, in addition to those that
-	// exchanges earn.
+	// FloodBudget is how many such frames are allowed per FloodInterval, in addition to the frames that exchanges
+	// earn.
 	FloodBudget   = 1000
 	FloodInterval = time.Second
 	// floodEarned is how many frames an exchange earns: a peer may send PINGs and WINDOW_UPDATEs
 	// for each exchange.
 	floodEarned = 10
-	// causedByData is how many frames a DATA frame earns. Many peers send two WINDOW_UPDATEs for
-	// each, and peers that read in small pieces send more.
+	// causedByData is how many frames a DATA frame earns. Many peers send two WINDOW_UPDATEs for each DATA frame, and
+	// peers that read in small pieces send more.
 	causedByData = 10
-	// minEarning is the size from which on DATA earns frames, unless it ends a body. Otherwise a peer
-	// could earn them by windows of one byte.
+	// minEarning is the smallest DATA frame that earns frames, unless the frame ends a body. Otherwise a peer could
+	// earn frames with windows of one byte.
 	minEarning = 1 << 10
 	// MaxLate bounds Late.
 	MaxLate = 1 << 30
@@ -57,7 +58,7 @@ func (f *Flood) Spend(n int) *Error {
 	return nil
 }
 
-// Sent records that adbuffer has sent n bytes of DATA. last says that they end a body.
+// Sent records that adbuffer has sent a DATA frame with n bytes. last says that the frame ends a body.
 func (f *Flood) Sent(n int, last bool) {
 	if n >= minEarning || last {
 		f.caused += causedByData
@@ -73,8 +74,8 @@ func (f *Flood) Caused() *Error {
 	return f.Idle()
 }
 
-// Waste counts n bytes of DATA for an ended stream. The window of such a stream never grows, so the
-// bytes that a peer may send are bounded.
+// Waste counts n bytes of DATA for an ended stream. The window of an ended stream never grows, so a peer that follows
+// the protocol cannot exceed Late.
 func (f *Flood) Waste(n int) *Error {
 	f.Late -= n
 	if f.Late < 0 {
@@ -86,5 +87,6 @@ func (f *Flood) Waste(n int) *Error {
 // Earn records that an exchange has ended.
 func (f *Flood) Earn() { f.Left = min(f.Left+floodEarned, FloodBudget) }
 
-// Expect records that a stream has ended on which window more bytes may arrive.
+// Expect allows for DATA that is still in flight on a stream that has ended. window is the size of the stream's
+// window.
 func (f *Flood) Expect(window int) { f.Late = min(f.Late+window, MaxLate) }

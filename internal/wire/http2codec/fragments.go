@@ -11,14 +11,14 @@ import (
 // frames until one has END_HEADERS. RFC 9113, section 6.10.
 type Fragments struct {
 	ID    uint32 // stream; 0 between blocks
-	Limit int    // of the block's bytes
+	Limit int    // the largest size of a block, in bytes
 
 	last   bool // HEADERS had END_STREAM
 	block  []byte
 	frames int // CONTINUATION frames so far
 }
 
-// MaxContinuations bounds the frames of a header block. They may be empty, so a bound in bytes is
+// MaxContinuations bounds the CONTINUATION frames of a header block. Such frames may be empty, so a bound on bytes is
 // not enough.
 const MaxContinuations = 64
 

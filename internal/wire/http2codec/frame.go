@@ -30,8 +30,8 @@ type Frame struct {
 	Payload []byte
 }
 
-// ParseFrame reads the frame at the start of b. n is its length, or 0 if b does not hold all of it.
-// size is the length of its payload, as soon as it is known.
+// ParseFrame reads the frame at the start of b. n is the frame's length, or 0 if b does not hold the whole frame.
+// size is the length of its payload, or 0 while it is unknown.
 func ParseFrame(b []byte) (f Frame, n, size int) {
 	if len(b) < FrameHeaderLen {
 		return Frame{}, 0, 0
@@ -121,8 +121,8 @@ func AppendGoAway(b []byte, last uint32, code h2.ErrCode, text string) []byte {
 	return append(b, text...)
 }
 
-// AppendSettings appends SETTINGS with these settings, and enlarges the connection's window from its
-// initial size. They are the first frames of a connection: RFC 9113, section 3.4.
+// AppendSettings appends SETTINGS with these settings, and a WINDOW_UPDATE that enlarges the connection's window from
+// its initial size to window. They are the first frames of a connection: RFC 9113, section 3.4.
 func AppendSettings(b []byte, window uint32, settings ...h2.Setting) []byte {
 	b = AppendFrameHeader(b, 6*len(settings), h2.FrameSettings, 0, 0)
 	for _, s := range settings {
@@ -136,9 +136,9 @@ func AppendSetting(b []byte, id h2.SettingID, value uint32) []byte {
 	return binary.BigEndian.AppendUint32(b, value)
 }
 
-// EndHeaders turns a header block into a HEADERS frame. The block is in b, after start and space
-// for a frame header. A block longer than limit continues in CONTINUATION frames. RFC 9113, section
-// 6.10.
+// EndHeaders turns a header block into a HEADERS frame. The block must stand at the end of b, from start on, after
+// FrameHeaderLen bytes of space for the frame's header. A block longer than limit continues in CONTINUATION frames.
+// RFC 9113, section 6.10.
 func EndHeaders(b []byte, start, limit int, flags h2.Flags, id uint32) []byte {
 	size := len(b) - start - FrameHeaderLen
 	if size <= limit {

@@ -4,8 +4,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// Decoder reads header blocks: RFC 7541. It creates no strings: it passes fields as bytes that are
-// valid until the next field. Only the reader uses it.
+// Decoder reads header blocks: RFC 7541. It creates no strings: it passes fields as bytes that are valid until the
+// next field. Only the connection's reader uses it.
 type Decoder struct {
 	table    decoderTable
 	text     text      // Huffman-coded strings of the current field, decoded
@@ -100,7 +100,7 @@ func (d *Decoder) literal(p []byte, prefix uint, index bool, b Block) ([]byte, *
 	}
 	d.text = d.text[:0]
 	var name []byte
-	var nameClass class // of a field with a valid value
+	var nameClass class // the field's class if its value is valid
 	switch {
 	case i == 0:
 		name, p, ok = d.string(p)

@@ -11,26 +11,25 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// Encoder writes header blocks: RFC 7541. Its input is lines of HTTP/1, and it remembers whole
-// lines that were sent. A line in the peer's table costs a hash, a comparison and one or two bytes,
-// and is neither parsed nor checked again. Strings are never Huffman-coded. That would save a fifth
-// of a request's bytes, but take more time than the encryption of a whole exchange.
+// Encoder writes header blocks: RFC 7541. Its input is lines of HTTP/1, and its table holds whole lines. A line that
+// is in the peer's table costs a hash, a comparison and one or two bytes, and is neither parsed nor checked again.
+// Strings are never Huffman-coded. That would save a fifth of a request's bytes, but take more time than the
+// encryption of a whole exchange.
 //
 // Guarded by Conn.mu.
 type Encoder struct {
 	table encoderTable
 
 	authority      []byte // of the last request
-	authorityEntry uint64 // its number in table, see encoderTable.alive
+	authorityEntry uint64 // the number of its entry in table; see encoderTable.alive
 
-	// If the table's size changed, the next block begins with two sizes. They are the smallest size
-	// in the peer's settings since the last block, and the current size. RFC 7541, section 4.2.
+	// If resized is set, the next block begins with two sizes: smallest, which is the smallest size in the peer's
+	// settings since the last block, and the current size. RFC 7541, section 4.2.
 	smallest int
 	resized  bool
 
 	name []byte // lower-case name of the current field
-	// responses says that it writes the blocks of responses. Their content-length comes from their
-	// fields.
+	// responses says that the encoder writes blocks of responses, whose content-length is one of their fields.
 	responses bool
 }
 
@@ -80,8 +79,8 @@ const (
 	staticContentLength = 28
 )
 
-// AppendRequest appends the header block of r. ok is false if the header of r is malformed. Then
-// the appended bytes must be dropped. If synced is also false, the peer's table differs from e's.
+// AppendRequest appends the header block of r. ok is false if the header of r is malformed; then the appended bytes
+// must be dropped. If synced is false too, e's table no longer matches the peer's table.
 func (e *Encoder) AppendRequest(b []byte, r *exchange.Request) (_ []byte, ok, synced bool) {
 	inserted, resized := e.table.inserted, e.resized
 	b = e.appendResize(b)

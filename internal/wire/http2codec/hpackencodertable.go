@@ -2,12 +2,12 @@ package http2codec
 
 import "bytes"
 
-// encoderTable is adbuffer's dynamic table, of which the peer's decoder keeps a copy. It also
-// remembers for a short time the hashes of lines that were sent once.
+// encoderTable is adbuffer's dynamic table, of which the peer's decoder keeps a copy. It also remembers the hashes of
+// recent lines that were sent once.
 //
-// A line enters the table when it is sent a second time while its hash is still remembered. So a
-// value that belongs to one request (an identifier, an address) never enters. It cannot evict the
-// values that every request has.
+// A line enters the table when it is sent a second time while its hash is still remembered. So a value that belongs
+// to one request, such as an identifier or an address, never enters the table, and evicts no value that every request
+// has.
 type encoderTable struct {
 	inserted uint64 // the number of the newest entry; numbers start at 1
 	count    int
@@ -37,7 +37,7 @@ type encoderEntry struct {
 // sighting records that a line was sent.
 type sighting struct {
 	hash  uint64
-	entry uint64 // its number in the table, 0 if it is not in the table
+	entry uint64 // the number of the line's entry; 0 = the line is not in the table
 }
 
 // maxLine bounds the size of an entry in the table, and so adbuffer's memory.

@@ -6,14 +6,13 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// Reader is what both sides of a connection need to read frames. Only the reader's goroutine uses
-// it.
+// Reader reads frames, on either side of a connection. Only the goroutine that reads from the connection uses it.
 type Reader struct {
 	Decoder   Decoder
 	Fragments Fragments
 
 	settled bool      // the peer's first SETTINGS have arrived
-	now     time.Time // when the last read returned; zero until it is asked for
+	now     time.Time // the time of the last read; zero until Clock is called
 }
 
 // NewReader returns a reader with a limit on header lists.
@@ -37,7 +36,7 @@ func (r *Reader) Next(b []byte) (f Frame, n int, err *Error) {
 	return f, n, r.Fragments.check(f)
 }
 
-// Arrived notes that a read has returned.
+// Arrived must be called when a read has returned.
 func (r *Reader) Arrived() { r.now = time.Time{} }
 
 // Clock returns when the current frame was read. It reads the clock once for all frames of one read.

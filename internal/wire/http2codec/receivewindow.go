@@ -3,8 +3,9 @@ package http2codec
 // ReceiveWindow is how many bytes of DATA, padding included, the peer may still send on a
 // connection or a stream. RFC 9113, section 6.9.
 //
-// adbuffer withholds no credit: other limits bound the memory of received bytes. It returns credit
-// in steps of half the window. A frame is smaller than that, so no peer can exceed the window.
+// adbuffer does not use the window to slow a peer down, since other limits bound the memory of received bytes. It
+// returns credit in steps of half the window, as soon as the bytes have arrived. A frame is smaller than half the
+// window, so no frame can exceed the window.
 type ReceiveWindow struct{ size, left int }
 
 // NewReceiveWindow returns a window of size bytes, at least InitialWindow.
@@ -13,7 +14,7 @@ func NewReceiveWindow(size int) ReceiveWindow { return ReceiveWindow{size, size}
 // Left returns how many bytes the peer may still send.
 func (w *ReceiveWindow) Left() int { return w.left }
 
-// Take notes that n bytes have arrived.
+// Take records that n bytes have arrived.
 func (w *ReceiveWindow) Take(n int) { w.left -= n }
 
 // AppendRefill appends a WINDOW_UPDATE for stream id, or 0 for the connection, if half of the

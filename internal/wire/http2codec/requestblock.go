@@ -11,17 +11,17 @@ import (
 // section 8, and converted to HTTP/1.1's form: names in their usual case, Host first, Cookie
 // joined.
 type RequestBlock struct {
-	Limit int // of Size
+	Limit int // the highest allowed Size
 
-	Size      int           // names, values and 32 for each field
-	Lines     []header.Line // of the header
+	Size      int           // bytes of names and values, plus EntryOverhead for each field
+	Lines     []header.Line // the lines of the header
 	Length    int           // content-length, -1 for none
 	TooLarge  bool          // Size is over Limit; the values below mean nothing
 	Malformed string        // the first violated rule, empty for none
 	Continue  bool          // expect: 100-continue
 
 	hosts   int            // host fields so far
-	regular int            // fields without a colon so far
+	regular int            // number of fields that are not pseudo-fields
 	pseudo  [4]pseudoValue // in the order of their classes, from method
 	text    []byte         // the values of pseudo
 	cookie  []byte         // the values of all cookie fields, joined
@@ -201,8 +201,8 @@ func (b *RequestBlock) EndTrailers() {
 	}
 }
 
-// Take returns the lines of the header with the empty line at the end, the method and the path. They
-// are in b's memory, which becomes *to's, and b gets *to's.
+// Take returns the lines of the header with the empty line at the end, the method and the path. All three are in b's
+// memory, which becomes *to. In exchange, b gets the memory of *to.
 func (b *RequestBlock) Take(to *[]byte) (lines, method, path []byte) {
 	b.lines, *to = (*to)[:0], b.lines
 	all := *to
