@@ -15,9 +15,8 @@ import (
 // Owner is the user of a connection. It is called with the connection's lock held,
 // and must neither wait nor call the connection.
 type Owner interface {
-	// Open takes the header of a well-formed request. b is valid during the call. last says that
-	// there is no body. If Open returns a response, it is sent at once, the request is not served,
-	// and a body is discarded.
+	// Open takes the header of a well-formed request. b is valid during the call. last says that there is no body. If
+	// Open returns a response, the response is sent at once, the request is not served, and its body is discarded.
 	Open(s *Stream, b *http2codec.RequestBlock, last bool) (Request, *Response)
 	// Timeouts returns how long a client may take to send a body, and to read a response.
 	Timeouts() (read, write time.Duration)
@@ -29,12 +28,12 @@ type Owner interface {
 	// the connection: see Options.MaxStreams and MaxUnread.
 	TooManyStreams()
 	TooMuchUnread(bytes int)
-	// Unsent is called while a write waits for the client, and when the wait has ended. n is by how many
-	// bytes the memory of frames that wait has grown; it is negative when less memory waits.
+	// Unsent is called while a write waits for the client, and when the wait has ended. n is by how many bytes the
+	// memory of waiting frames has grown; it is negative if that memory has shrunk.
 	Unsent(n int)
-	// Pause makes the next Read wait longer by d.
+	// Pause delays the next Read by d, in addition to earlier calls.
 	Pause(d time.Duration)
-	// Interrupt makes each Read that would wait fail. HangUp closes the socket.
+	// Interrupt makes every Read that waits, now or later, fail. HangUp closes the socket.
 	Interrupt()
 	HangUp()
 }
@@ -43,7 +42,7 @@ type Owner interface {
 // connection's lock held, and must neither wait nor call the connection. A Response that one of
 // them returns is valid until Release.
 type Request interface {
-	// Data takes a piece of the body. A response refuses the request.
+	// Data takes a piece of the body. If it returns a response, the request is refused.
 	Data(p []byte) *Response
 	// Await is called once if the rest of the body has not arrived.
 	Await()
@@ -84,9 +83,9 @@ type Options struct {
 	MaxHeaderList int
 	// StreamWindow is how much of a body a client may send ahead. At least 65535.
 	StreamWindow int
-	// MaxUnread bounds the bytes of response bodies that the client has not read. From three
-	// quarters of it on, new streams are refused. A response that would exceed it is dropped,
-	// unless the connection holds no other.
+	// MaxUnread bounds the bytes of responses that the client has not read. At three quarters of MaxUnread and above,
+	// new streams are refused. A response that would exceed MaxUnread is dropped, unless the connection holds no
+	// other response.
 	MaxUnread int
 	// ParkAfter is how long a connection without streams must be silent before Serve returns
 	// ErrIdle.
@@ -104,23 +103,23 @@ var errDone = errors.New("the HTTP/2 connection is done")
 
 // Conn is a client's connection.
 type Conn struct {
-	rw    io.ReadWriter // nil between Leave and Use, as owner is
+	rw    io.ReadWriter // nil between Leave and Use, like owner
 	owner Owner
 	opts  Options
 
-	in reader // only Serve's goroutine
+	in reader // used only by Serve's goroutine
 
 	mu      sync.Mutex // guards the fields below
 	written sync.Cond  // a write has ended
 	serving bool       // Serve was called, and has not returned
-	closed  bool       // no stream is open, and none begins
+	closed  bool       // no stream is open, and none can be opened
 	err     error      // the reason for closed
 	streams table
 	lastID  uint32 // the highest stream that the client has opened
 	running int    // calls of Request.Serve
-	// ghosts counts the calls whose stream is gone. They count against MaxStreams. So a client that
-	// resets streams, or causes resets by the server, gets no more work done at once than other
-	// clients (CVE-2023-44487, CVE-2025-8671).
+	// ghosts counts the calls of Request.Serve whose stream is gone. They count as streams for MaxStreams, so that a
+	// client that resets streams, or provokes resets by the server, gets no more work done at once than other clients
+	// (CVE-2023-44487, CVE-2025-8671).
 	ghosts  int
 	held    int // bytes of responses that are not written; see Options.MaxUnread
 	ready   []*Stream
@@ -200,7 +199,7 @@ func (c *Conn) closeLocked(err error) {
 	for len(c.streams.open) > 0 {
 		c.dropLocked(c.streams.open[len(c.streams.open)-1])
 	}
-	c.dispatchLocked() // releases the ready streams, since all are gone
+	c.dispatchLocked() // releases the streams that are ready to be served, since all streams are gone
 	for _, s := range c.fresh {
 		c.unholdLocked(s)
 	}

@@ -18,8 +18,7 @@ const (
 	smallUpdate   = 1 << 10
 )
 
-// A reset within rapid of its HEADERS counts as hostile: no client gives up after so short a wait
-// for its response.
+// A reset within rapid of the stream's HEADERS counts as hostile, since no client gives up so soon.
 const rapid = 10 * time.Millisecond
 
 // resetLocked resets a stream for a violation of the client. RFC 9113, section 5.4.2.
@@ -28,7 +27,7 @@ func (c *Conn) resetLocked(s *Stream, code h2.ErrCode, rule string) *http2codec.
 	return c.flood.Spend(violationCost)
 }
 
-// rejectLocked resets a stream because of a rule, and does not hold it against the client.
+// rejectLocked resets a stream because of a rule, and adds no cost for the client.
 func (c *Conn) rejectLocked(s *Stream, code h2.ErrCode, rule string) {
 	c.owner.Violated(rule)
 	s.violation = rule
@@ -60,7 +59,7 @@ func (c *Conn) onResetLocked(f http2codec.Frame) *http2codec.Error {
 		return c.flood.Caused()
 	}
 	responded, isRapid := s.responded, c.in.Clock().Sub(s.opened) < rapid
-	s.ended = true // the client can send nothing on it
+	s.ended = true // the client can send nothing more on the stream
 	c.dropLocked(s)
 	switch {
 	case responded: // the client may have read enough of the response
@@ -107,7 +106,7 @@ func (c *Conn) onWindowUpdateLocked(f http2codec.Frame) *http2codec.Error {
 	return c.countUpdateLocked(needed)
 }
 
-// countUpdateLocked counts a WINDOW_UPDATE, unless bytes waited for it.
+// countUpdateLocked counts a WINDOW_UPDATE for the flood limit, unless bytes were waiting for it.
 func (c *Conn) countUpdateLocked(needed bool) *http2codec.Error {
 	if needed {
 		return nil

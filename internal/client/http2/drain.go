@@ -8,20 +8,20 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// drain closes a connection without losing a request. A first GOAWAY announces the drain, and a
-// second one states the last stream that is served. RFC 9113, section 6.8. Streams that the client
-// opens before it has read the first GOAWAY are served. The server sends a PING between the two;
-// its ACK shows that the client has read the first one.
+// drain closes a connection without losing a request. A first GOAWAY announces the drain, and a second one states the
+// last stream that is served. RFC 9113, section 6.8. Streams that the client opens before it has read the first
+// GOAWAY are served. Between the two GOAWAYs the server sends a PING, whose ACK shows that the client has read the
+// first GOAWAY.
 type drain struct {
 	announced bool
 	final     bool
 	timer     *time.Timer
 }
 
-// drainPing is the content of that PING.
+// drainPing is the content of the PING of a drain.
 var drainPing = [8]byte{'d', 'r', 'a', 'i', 'n'}
 
-// announceFor is how long a client may take to acknowledge the PING.
+// announceFor is how long a client may take to acknowledge the PING of a drain.
 const announceFor = time.Second
 
 // Drain ends the connection once the streams that the client has opened are served.
@@ -47,7 +47,7 @@ func (c *Conn) drainLocked() {
 	})
 }
 
-// announcedLocked is called when the client knows of the drain.
+// announcedLocked is called when the client must know of the drain.
 func (c *Conn) announcedLocked() {
 	if c.closed || !c.drain.announced || c.drain.final {
 		return

@@ -20,7 +20,7 @@ type reader struct {
 	buf     *[]byte // (*buf)[r:w] was read and not handled yet; nil while idle
 	r, w    int
 	preface int       // bytes of the client's preface that have arrived
-	partBy  time.Time // when a frame or header block that has begun must be whole
+	partBy  time.Time // when a frame or header block that has begun to arrive must be complete
 	block   http2codec.RequestBlock
 }
 
@@ -29,8 +29,8 @@ func (in *reader) init(opts Options) {
 	in.block.Limit = opts.MaxHeaderList
 }
 
-// Read buffers. A connection begins with a small one. If it sends much or long frames, it gets a
-// buffer that holds a frame of any size.
+// Sizes of read buffers. A connection begins with a small buffer. If its client sends much, or long frames, it gets a
+// buffer that can hold a frame of any allowed size.
 const (
 	smallBuffer = 4 << 10
 	largeBuffer = 32 << 10
@@ -75,8 +75,8 @@ func (in *reader) consume(n int) {
 	}
 }
 
-// release releases the buffer for reuse, unless it has another length. The buffer of Given may have
-// one.
+// release releases the buffer for reuse, unless its length is not one of the usual lengths, as the buffer of Given
+// may be.
 func (in *reader) release() {
 	switch len(*in.buf) {
 	case smallBuffer:
@@ -173,8 +173,8 @@ func (c *Conn) handleReadLocked(n int, readErr error) error {
 // WaitUntil returns when a Read that has to wait must return. It is called on Serve's
 // goroutine by such a Read. midRecord says that TLS has read a part of a record.
 //
-// unfinished says that the connection has no request, and waits for the rest of the client's bytes:
-// of its first header, or of a frame or header block that has begun.
+// unfinished says that the connection has no request, and waits for the client to complete something: its first
+// header, or a frame or header block that has begun to arrive.
 func (c *Conn) WaitUntil(midRecord bool) (by time.Time, unfinished bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -199,11 +199,11 @@ func (c *Conn) WaitUntil(midRecord bool) (by time.Time, unfinished bool) {
 	if c.idleAt.IsZero() {
 		c.idleAt = now
 	}
-	return c.idleAt.Add(c.opts.ParkAfter), unfinished // PINGs do not move it
+	return c.idleAt.Add(c.opts.ParkAfter), unfinished // PINGs do not change idleAt
 }
 
-// silentLocked is called when a Read has timed out. It returns an error if the connection is idle
-// or the client is too slow.
+// silentLocked is called when a Read has timed out. It returns ErrIdle if the connection is idle, and errDone if the
+// client is too slow.
 func (c *Conn) silentLocked() error {
 	by := c.in.partBy
 	switch {

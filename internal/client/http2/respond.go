@@ -24,7 +24,8 @@ func (c *Conn) respondLocked(s *Stream, r *Response) {
 	c.bodyLocked(s)
 }
 
-// streamCost is about what a stream with an unread response holds beside the response, in bytes.
+// streamCost is roughly the memory, in bytes, that a stream with an unread response holds in addition to the
+// response.
 const streamCost = 4 << 10
 
 // holds returns how many bytes the response counts for while it is unread.
@@ -69,9 +70,9 @@ func (c *Conn) windowLocked(s *Stream) int64 { return c.initialWindow + s.credit
 // gatherFor is how long adbuffer gathers small pieces of credit before it uses them.
 const gatherFor = 10 * time.Millisecond
 
-// hasWindowLocked reports whether the connection's window may be used. If the client returns credit
-// in small pieces, they are gathered until they allow a whole frame. Otherwise the end of each body
-// would split a piece, and all pieces would become ever smaller.
+// hasWindowLocked reports whether the connection's window may be used. If the client returns credit in small pieces,
+// the credit is gathered until it allows a whole frame. Otherwise each end of a body would split a piece of credit,
+// and the pieces would become ever smaller.
 func (c *Conn) hasWindowLocked() bool {
 	if c.window <= 0 || c.window >= http2codec.MaxFrameSize || !c.inPieces {
 		return c.window > 0
@@ -131,7 +132,7 @@ func (c *Conn) bodyLocked(s *Stream) {
 	c.sentLocked(s)
 }
 
-// stalledLocked makes s wait, until write_timeout at most.
+// stalledLocked makes s wait for the client, for at most write_timeout.
 func (c *Conn) stalledLocked(s *Stream) {
 	if s.sendBy.IsZero() {
 		_, write := c.owner.Timeouts()
@@ -150,9 +151,9 @@ func (s *Stream) needsNoWindow() bool { return s.status != 0 || len(s.toSend) ==
 // unreadForLongest is the violation of a client whose response is dropped.
 const unreadForLongest = "of all unread responses, the one that has waited for longest"
 
-// DropUnread resets stream id if its response waits for the client. If it has waited for dropAfter, it
-// costs the connection dropCost, so a client that never reads loses its connection too. Before that,
-// other clients are the cause.
+// DropUnread resets stream id if its response waits for the client. If the response has waited for dropAfter, the
+// client is to blame: the reset costs the connection dropCost, so that a client that never reads loses its connection
+// too. If it has waited for less, the memory is short because of other clients, and the reset costs nothing.
 //
 // A response that is in the buffer can only be dropped with its connection. A client that reads
 // slowly has dropAfter to read it.
@@ -194,8 +195,8 @@ func (c *Conn) dropUnsentSince(since time.Time) {
 	}
 }
 
-// dropBufferLocked closes the connection if a write has waited for dropAfter. Otherwise it calls again
-// when that time has passed.
+// dropBufferLocked closes the connection if a write has waited for dropAfter. Otherwise it arranges to be called
+// again when that time has passed.
 func (c *Conn) dropBufferLocked(again func()) {
 	if c.closed {
 		return
@@ -212,13 +213,13 @@ func (c *Conn) dropBufferLocked(again func()) {
 	c.owner.HangUp()
 }
 
-// dropAfter is how long an unread response may wait until its client is to blame. It is also how long a
-// write may wait before the responses in the buffer are dropped. They do not count as unread meanwhile,
-// so it must be short.
+// dropAfter is how long an unread response may wait before its client is to blame. It is also how long a write may
+// wait before the responses in the buffer are dropped. Until then these responses do not count as unread, so
+// dropAfter must be short.
 const dropAfter = 250 * time.Millisecond
 
-// dropCost is the cost of a dropped response. All streams at once cost half of what is allowed: a client
-// whose machine stands still for a moment keeps its connection.
+// dropCost is the cost of a dropped response. Dropping all streams at once costs half of what is allowed, so that a
+// client whose machine stalls for a moment keeps its connection.
 func (c *Conn) dropCost() int {
 	return min(max(http2codec.FloodBudget/2/c.opts.MaxStreams, 1), violationCost)
 }

@@ -37,9 +37,9 @@ type Stream struct {
 	window    http2codec.ReceiveWindow
 	readBy    time.Time // when the next part of the body must have arrived; zero if none is awaited
 	bodyBegun bool      // a part of the body has arrived
-	awaits100 bool      // the client awaits a 100
+	awaits100 bool      // the client waits for 100 Continue
 
-	credit   int64  // window for sending beyond the client's initial one
+	credit   int64  // send window beyond the client's initial window
 	status   int    // of the response, while its header waits for room in the buffer; otherwise 0
 	fields   []byte // of that header
 	toSend   []byte // the unsent part of the response's body
@@ -67,12 +67,12 @@ func (s *Stream) Violation() string { return s.violation }
 // table holds the open streams by number, and remembers the last closed ones.
 type table struct {
 	open []*Stream // in ascending order of their numbers
-	// past are closed streams: twice the number, plus 1 if the client had ended the stream.
-	// Allocated with the first.
+	// past holds the last closed streams: for each, twice its number, plus 1 if the client had ended the stream. It
+	// is allocated when the first stream is closed.
 	past []uint32
 	next int
-	// forgotten is the highest number of a closed stream that is not in past any more. Streams up to
-	// it may have been open.
+	// forgotten is the highest number of a closed stream that is no longer in past. Streams up to that number may
+	// have been open.
 	forgotten uint32
 }
 
@@ -101,7 +101,7 @@ func (t *table) remove(s *Stream) {
 	t.remember(s.id, s.ended)
 }
 
-// remember notes that stream id is closed. ended says that the client can send nothing more on it.
+// remember records that stream id is closed. ended says that the client can send nothing more on the stream.
 func (t *table) remember(id uint32, ended bool) {
 	if t.past == nil {
 		t.past = make([]uint32, remembered)
@@ -153,7 +153,7 @@ func (c *Conn) dropLocked(s *Stream) {
 	c.drainedLocked()
 }
 
-// unholdLocked is called when a list or a worker has released s.
+// unholdLocked must be called when a list or a worker no longer holds s.
 func (c *Conn) unholdLocked(s *Stream) {
 	s.holds--
 	c.releaseLocked(s)

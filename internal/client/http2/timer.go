@@ -6,8 +6,8 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// watchLocked makes expire run at that moment. One timer serves all streams of a connection, and is set
-// only for streams that have to wait.
+// watchLocked makes expire run at the given moment. One timer serves all streams of a connection, and is set only for
+// streams that have to wait.
 func (c *Conn) watchLocked(at time.Time) {
 	if c.alarm.Ring == nil { // not in New, since most connections are idle
 		c.alarm.Ring = c.expire
@@ -15,8 +15,8 @@ func (c *Conn) watchLocked(at time.Time) {
 	c.alarm.Set(at)
 }
 
-// expire ends streams that take too long: bodies that have not arrived, and responses that the client
-// does not read. It also sends what was held back to gather credit: see hasWindowLocked.
+// expire ends streams that take too long: bodies that have not arrived, and responses that the client does not read.
+// It also sends the bodies that were held back to gather credit; see hasWindowLocked.
 func (c *Conn) expire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -28,8 +28,8 @@ func (q *queue) remove(s *Stream) {
 	q.all = slices.Delete(q.all, i, i+1)
 }
 
-// take removes and returns the first stream, or nil. Without a window it takes the first stream that
-// needs none.
+// take removes and returns the first stream, or nil. If there is no window, it takes the first stream that needs no
+// window.
 func (q *queue) take(window bool) *Stream {
 	for i, s := range q.all {
 		if !window && !s.needsNoWindow() {

@@ -18,8 +18,8 @@ const (
 	surplusFor  = 100 * time.Millisecond
 )
 
-// dispatchLocked starts workers for the requests that are whole. Requests that a frame of the same
-// read has reset are not served.
+// dispatchLocked starts workers for the requests that have arrived completely. A request that a frame of the same
+// read has reset is not served.
 func (c *Conn) dispatchLocked() {
 	for i, s := range c.ready {
 		c.ready[i] = nil
@@ -48,8 +48,8 @@ func (c *Conn) work(w *worker) {
 	for s := range w.wake {
 		response := s.req.Serve()
 		if c.respond(s, response) {
-			// Ready goroutines add their frames first. So responses that end together leave in one
-			// write, and a single response is not delayed.
+			// The yield lets ready goroutines add their frames first, so that responses that end together leave in
+			// one write. A single response is not delayed.
 			runtime.Gosched()
 			c.write()
 		}

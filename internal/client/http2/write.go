@@ -13,12 +13,12 @@ type writer struct {
 	// waitsSince is when the current write began to wait for the client. It is zero while none waits.
 	waitsSince time.Time
 	writing    int // capacity of the buffer that is being written
-	unsent     int // bytes that Owner.Unsent was told
+	unsent     int // the sum of n over all calls of Owner.Unsent
 
 	release []sent // streams whose responses are in the buffer, in their order
 }
 
-// sent is a stream whose response ends with byte at.
+// sent is a stream whose response ends with the byte at offset at.
 type sent struct {
 	at     uint64
 	stream *Stream
@@ -35,8 +35,8 @@ const (
 	maxKeptBuffer = 64 << 10
 )
 
-// startWritingLocked reports whether the caller must write the buffer, since it holds bytes and no
-// goroutine writes. The caller then calls write without mu.
+// startWritingLocked reports whether the caller must write the buffer, because the buffer holds bytes and no
+// goroutine is writing. If so, the caller must unlock mu and call write.
 func (c *Conn) startWritingLocked() bool {
 	if c.out.busy {
 		c.countUnsentLocked()

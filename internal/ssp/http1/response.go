@@ -14,7 +14,7 @@ import (
 // responseReader reads one response. A deadline may interrupt the reading at any byte, and it can continue later. So
 // an abandoned response can be read to its end and discarded, after which the connection can be reused.
 type responseReader struct {
-	maxHead int // bytes of a message head; also the size of the bufio.Reader
+	maxHead int // the longest message head, in bytes; also the size of the bufio.Reader
 	maxBody int
 	// idleLimit is the shortest limit of all responses so far: see exchange.Conn.IdleLimit.
 	idleLimit time.Duration
@@ -150,8 +150,8 @@ func (r *responseReader) readMessageHead(br *bufio.Reader, ex *exchange.Exchange
 	return nil
 }
 
-// claim counts n more bytes that the SSP announces as part of the body. It checks them against the
-// limit of a body and takes no memory.
+// claim adds n bytes, which the SSP has announced as part of the body, to the size of the body. It checks the size
+// against the limit, and reserves no memory.
 func (r *responseReader) claim(n int) error {
 	if n > r.maxBody-r.size {
 		return errBodyTooLarge
@@ -160,8 +160,8 @@ func (r *responseReader) claim(n int) error {
 	return nil
 }
 
-// readBody reads the remaining bytes as they arrive. If they do not fit into the budget, it returns
-// an *exchange.Error; r can continue after that if it discards.
+// readBody reads the remaining bytes as they arrive. If they do not fit into the budget, it returns an
+// *exchange.Error; after that r can continue only to discard the response.
 func (r *responseReader) readBody(br *bufio.Reader, ex *exchange.Exchange) error {
 	for r.remaining > 0 {
 		var n int
@@ -228,8 +228,8 @@ func (r *responseReader) readUntilClose(br *bufio.Reader, ex *exchange.Exchange)
 	return err
 }
 
-// takeBuffered takes the buffered part of the next n bytes of the body. It returns the number of
-// these bytes, even if they did not fit into the budget.
+// takeBuffered takes the buffered part of the next n bytes of the body. It returns how many bytes it took, even if
+// they did not fit into the budget.
 func (r *responseReader) takeBuffered(br *bufio.Reader, ex *exchange.Exchange, n int) (int, error) {
 	n = min(n, br.Buffered())
 	var err error

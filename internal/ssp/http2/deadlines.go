@@ -7,10 +7,10 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// deadlines fails exchanges whose deadline has passed, with one timer for the whole connection. The
-// timer is set to the earliest deadline; when it fires, it is set to the next. Nearly all exchanges
-// end before their deadlines, so it fires once per timeout. A timer for each exchange would cost
-// 400 ns: to set it, to stop it, and to wait for both the timer and the response.
+// deadlines fails exchanges whose deadline has passed, with one timer for the whole connection. The timer is set to
+// the earliest deadline; when it fires, it is set to the next deadline. Nearly all exchanges end before their
+// deadlines, so the timer fires about once per timeout, however many exchanges there are. A timer for each exchange
+// would cost 400 ns, to set and stop it, and to wait for both the timer and the response.
 //
 // Guarded by Conn.mu.
 //
@@ -19,14 +19,14 @@ import (
 // exchange fails.
 type deadlines struct {
 	alarm      alarm.Alarm // calls Conn.expire
-	lateChecks int         // checks since the passed deadline
-	quiet      bool        // the last check found nothing
+	lateChecks int         // number of checks since a deadline has passed
+	quiet      bool        // the last check found no unhandled bytes
 }
 
 const (
 	maxLateChecks  = 4
 	lateCheckPause = time.Millisecond / 2
-	quietPause     = 50 * time.Microsecond // after a check that found nothing
+	quietPause     = 50 * time.Microsecond // the pause after a check that found no unhandled bytes
 )
 
 // expire runs when the timer fires. It fails the exchanges whose deadline has passed.

@@ -16,7 +16,7 @@ import (
 // With 64 clients on one core, that takes 0.94 of the CPU of plain writes with a yield after each write (interleaved
 // runs).
 type burst struct {
-	mu    sync.Mutex // guards the fields below, and the sendings in queue
+	mu    sync.Mutex // guards the fields below, and the fields of the sendings in queue
 	queue []*sending
 	spare []*sending // memory of an earlier queue
 }
@@ -24,7 +24,7 @@ type burst struct {
 // bursts holds about one burst for each core: a sync.Pool returns the value that was last put back on the same core.
 var bursts = sync.Pool{New: func() any { return new(burst) }}
 
-// sending is the current WriteInBurst of a Conn. A Conn has at most one.
+// sending is the state of the current WriteInBurst of a Conn, of which a Conn has at most one at a time.
 type sending struct {
 	sendFunc func(fd uintptr) // calls socket.sendNow, stored once to save an allocation
 	socket   *direct

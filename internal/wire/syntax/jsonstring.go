@@ -4,8 +4,8 @@ import "unicode/utf8"
 
 const hex = "0123456789abcdef"
 
-// AppendJSONString appends s as a JSON string. Bytes that are not UTF-8 become U+FFFD. Unlike
-// encoding/json it does not escape <, > and &: most text is VAST.
+// AppendJSONString appends s as a JSON string. Bytes that are not UTF-8 become U+FFFD. Unlike encoding/json it does
+// not escape <, > and &, which are frequent since most text is VAST.
 func AppendJSONString(b, s []byte) []byte {
 	b = append(b, '"')
 	from := 0
