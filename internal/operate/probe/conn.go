@@ -147,10 +147,10 @@ func (r *response) noBid() NoBid {
 	case len(bytes.TrimSpace(r.body)) == 0:
 		return EmptyBody
 	case bytes.Contains(r.body, []byte("<VAST")):
-		if !ssp.NoBidVAST.HasAd(r.body) {
+		if ssp.NoBidVAST.IsNoBid(r.body) {
 			return VAST
 		}
-	case !ssp.NoBidOpenRTB.HasAd(r.body):
+	case ssp.NoBidOpenRTB.IsNoBid(r.body):
 		return OpenRTB
 	}
 	return ""

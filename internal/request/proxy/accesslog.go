@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/logs"
+	"adbuffer/internal/wire/syntax"
 )
 
 // end is how a request ended.
@@ -55,11 +57,24 @@ func (p *Proxy) report(w *response, r *request, e *end) {
 	if e.outcome != exchange.ClientGone && rec.Source != "" { // otherwise there is no response
 		rec.Status = w.Status
 	}
+	if e.outcome == exchange.Unreadable {
+		rec.Error = unreadableDetail(&e.exchange.Response)
+	}
 	rec.SSP, rec.Legs = nameOf(e.ssp), slices.Clone(e.legs)
 	if e.exchange != nil && e.outcome != exchange.Merged {
 		rec.Exchange = e.exchange.Summary()
 	}
 	p.requests.Write(rec, wants)
+}
+
+// unreadableDetail says what an SSP sent in place of an ad or a no-bid.
+func unreadableDetail(res *exchange.Response) string {
+	const shown = 40
+	kind, _ := syntax.FindField(res.Fields, "Content-Type")
+	if kind == nil {
+		kind = []byte("no Content-Type")
+	}
+	return logs.Cut(fmt.Sprintf("the body (%s, %d bytes) begins with %s", logs.Visible(kind), len(res.Body), logs.Visible(res.Body[:min(len(res.Body), shown)])))
 }
 
 // endedUnread counts and reports a request or a connection that could not be read.

@@ -17,7 +17,7 @@ var (
 	descRequests    = descs.New("adbuffer_requests_total", "Requests of clients, by the route they matched and how they ended.", "route", "outcome")
 	descDuration    = descs.New("adbuffer_request_duration_seconds", "Time from the arrival of the whole request until its response was ready, in seconds.", "route")
 	descNoAd        = descs.New("adbuffer_no_ad_total", "Responses without an ad, by origin: after an SSP's no-bid (ssp), or the route's no_ad after something else, such as an error that on_error: no_ad replaced (proxy). With on_error: status, errors are not counted here.", "route", "origin")
-	descMasked      = descs.New("adbuffer_masked_total", "Error responses of SSPs that on_error replaced by the route's no_ad (on_error_status).", "route")
+	descMasked      = descs.New("adbuffer_masked_total", "Error responses of SSPs that on_error replaced by the route's no_ad (on_error_status), unreadable ones included.", "route")
 	descInFlight    = descs.New("adbuffer_in_flight_requests", "Requests and fan-out legs in flight.")
 	descInFlightMax = descs.New("adbuffer_in_flight_requests_limit", "Requests and fan-out legs that may be in flight (server.max_in_flight).")
 	descUploads     = descs.Dropped("body")

@@ -121,7 +121,7 @@ func (p *Proxy) writeResult(w *response, r *request, res *route.Result, now time
 		r.writeNoAd(w, []byte("proxy/"+res.Outcome.String()), res.NoAdFor, res.NBR)
 		return
 	}
-	if r.route.NoAdOnError && r.route.Masked.Has(res.Status()) {
+	if r.route.NoAdOnError && (r.route.Masked.Has(res.Status()) || res.Outcome == exchange.Unreadable) {
 		r.stats(r.route).masked.Add(1)
 		r.writeNoAd(w, res.SSP.SourceBytes(), res.Outcome, res.Outcome.Row().NBR)
 		return

@@ -147,7 +147,7 @@ func (m *merger) reason(f *fanout, other int) int {
 // bids reads the response of l to the request with this id, and counts what is left out of it.
 func (l *leg) bids(id []byte, facts *openrtb.Facts, use openrtb.Resources) mergedLeg {
 	m, leftOut := l.readBids(id, facts, use)
-	if l.received && l.err == nil && (l.outcome == exchange.Fill || l.outcome == exchange.NoBid) {
+	if l.received && l.err == nil && (l.outcome == exchange.Fill || l.outcome == exchange.NoBid || l.outcome == exchange.Unreadable) {
 		l.target.SSP.Merged(leftOut, m.status == nonBidInvalid)
 	}
 	return m

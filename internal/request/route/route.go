@@ -52,7 +52,7 @@ type Route struct {
 	// Targets has at least one target, and no SSP twice. For Split one has a weight.
 	Targets      []Target
 	ClientChoice bool
-	// NoAdOnError replaces adbuffer's 5xx, and SSPs' responses with a status of Masked, by NoAd.
+	// NoAdOnError replaces adbuffer's 5xx, and SSPs' responses that are Unreadable or have a status of Masked, by NoAd.
 	NoAdOnError bool
 	Masked      Statuses
 	NoAd        NoAd

@@ -1,8 +1,6 @@
 package route
 
 import (
-	"bytes"
-
 	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/openrtb"
 	"adbuffer/internal/wire/syntax"
@@ -64,21 +62,8 @@ func UnreadableHeader(f *header.RequestFields) openrtb.Reason {
 	switch {
 	case coding != nil && !syntax.EqualFold(coding, "identity"):
 		return openrtb.Encoding
-	case isProtobuf(f.ContentType()):
+	case openrtb.IsProtobuf(f.ContentType()):
 		return openrtb.MediaType
 	}
 	return openrtb.Readable
-}
-
-// isProtobuf reports whether a Content-Type is application/protobuf, application/x-protobuf or another
-// name of it. Any other type may be JSON: browsers send it as text/plain.
-func isProtobuf(contentType []byte) bool {
-	contentType, _, _ = bytes.Cut(contentType, []byte{';'})
-	const name = "protobuf"
-	for i := 0; i+len(name) <= len(contentType); i++ {
-		if syntax.EqualFold(contentType[i:i+len(name)], name) {
-			return true
-		}
-	}
-	return false
 }

@@ -12,6 +12,8 @@ import (
 	"adbuffer/internal/wire/syntax"
 )
 
+const htmlPage = "<!DOCTYPE html>\n<html><head><title>Maintenance</title></head><body>Back soon</body></html>\n"
+
 func TestClassificationOfResponses(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -39,7 +41,7 @@ func TestClassificationOfResponses(t *testing.T) {
 		{"VAST with an ad", NoBidVAST, exchange.GET, 200, adVAST, "", exchange.Fill},
 		{"VAST with an ad without attributes", NoBidVAST, exchange.GET, 200, "<VAST><Ad>", "", exchange.Fill},
 		{"VAST with an ad, then a line break", NoBidVAST, exchange.GET, 200, "<VAST><Ad\n id='1'>", "", exchange.Fill},
-		{"VAST with <AdSystem> alone", NoBidVAST, exchange.GET, 200, "<VAST><AdSystem>x</AdSystem><Ad", "", exchange.NoBid},
+		{"VAST with <AdSystem> alone", NoBidVAST, exchange.GET, 200, "<VAST><AdSystem>x</AdSystem><Ad", "", exchange.Unreadable},
 		{"VAST with an ad in a namespace", NoBidVAST, exchange.GET, 200, "<v:VAST xmlns:v='v'><v:Ad id='1'>", "", exchange.Fill},
 		{"VAST with a prefix of other letters", NoBidVAST, exchange.GET, 200, "<v:VAST><\u00e9-1:Ad/>", "", exchange.Fill},
 		{"VAST with <v:AdSystem> alone", NoBidVAST, exchange.GET, 200, "<v:VAST><v:AdSystem>", "", exchange.NoBid},
@@ -54,8 +56,8 @@ func TestClassificationOfResponses(t *testing.T) {
 		{"OpenRTB, a byte order mark and null", NoBidOpenRTB, exchange.POST, 200, "\ufeffnull", "", exchange.NoBid},
 		{"OpenRTB, a byte order mark and no bid", NoBidOpenRTB, exchange.POST, 200, "\ufeff" + noBidJSON, "", exchange.NoBid},
 		{"OpenRTB, a byte order mark and a bid", NoBidOpenRTB, exchange.POST, 200, "\ufeff" + bidJSON, "", exchange.Fill},
-		{"OpenRTB, two byte order marks", NoBidOpenRTB, exchange.POST, 200, "\ufeff\ufeff", "", exchange.Fill},
-		{"OpenRTB, null twice", NoBidOpenRTB, exchange.POST, 200, "null null", "", exchange.Fill},
+		{"OpenRTB, two byte order marks", NoBidOpenRTB, exchange.POST, 200, "\ufeff\ufeff", "", exchange.Unreadable},
+		{"OpenRTB, null twice", NoBidOpenRTB, exchange.POST, 200, "null null", "", exchange.Unreadable},
 		{"OpenRTB without a bid", NoBidOpenRTB, exchange.POST, 200, noBidJSON, "", exchange.NoBid},
 		{"OpenRTB with an empty list of bids", NoBidOpenRTB, exchange.POST, 200, `{"seatbid":[{"bid" : [ ] }]}`, "", exchange.NoBid},
 		{"OpenRTB with a bid", NoBidOpenRTB, exchange.POST, 200, bidJSON, "", exchange.Fill},
@@ -73,7 +75,7 @@ func TestClassificationOfResponses(t *testing.T) {
 		{"OpenRTB 3 with a bid", NoBidOpenRTB, exchange.POST, 200, `{"openrtb":{"ver":"3.0","response":{"id":"1","seatbid":[{"bid":[{}]}]}}}`, "", exchange.Fill},
 		{"OpenRTB 3 without a bid", NoBidOpenRTB, exchange.POST, 200, `{"openrtb":{"response":{"id":"1","nbr":2}}}`, "", exchange.NoBid},
 		{"OpenRTB, seatbid twice", NoBidOpenRTB, exchange.POST, 200, `{"seatbid":[],"seatbid":[]}`, "", exchange.Fill},
-		{"OpenRTB, another document", NoBidOpenRTB, exchange.POST, 200, `[]`, "", exchange.Fill},
+		{"OpenRTB, another document", NoBidOpenRTB, exchange.POST, 200, `[]`, "", exchange.Unreadable},
 		{"OpenRTB, a bid quoted in a string", NoBidOpenRTB, exchange.POST, 200, `{"ext":"{\"bid\":[1]}"}`, "", exchange.NoBid},
 		{"OpenRTB, a key that only ends in bid", NoBidOpenRTB, exchange.POST, 200, `{"x\"bid":[1]}`, "", exchange.NoBid},
 		{"OpenRTB, the key with an escape", NoBidOpenRTB, exchange.POST, 200, `{"seatbid":[{"b\u0069d":[{}]}]}`, "", exchange.Fill},
@@ -81,9 +83,36 @@ func TestClassificationOfResponses(t *testing.T) {
 		{"VAST in UTF-16, the other byte order", NoBidVAST, exchange.GET, 200, "\xfe\xff\x00<\x00A\x00d\x00>", "", exchange.Fill},
 		{"VAST in UTF-16 without a mark", NoBidVAST, exchange.GET, 200, "<\x00A\x00d\x00>\x00", "", exchange.Fill},
 		{"VAST with a mark in UTF-8", NoBidVAST, exchange.GET, 200, "\ufeff" + noAdVAST, "", exchange.NoBid},
-		{"OpenRTB, cut", NoBidOpenRTB, exchange.POST, 200, `{"seatbid":[`, "", exchange.Fill},
-		{"labelled as compressed, but plain", NoBidVAST, exchange.GET, 200, "\x1f\x8b", "content-encoding: gzip\r\n", exchange.Fill},
+		{"OpenRTB, cut", NoBidOpenRTB, exchange.POST, 200, `{"seatbid":[`, "", exchange.Unreadable},
+		{"labelled as compressed, but plain", NoBidVAST, exchange.GET, 200, "\x1f\x8b", "content-encoding: gzip\r\n", exchange.Unreadable},
 		{"identity is not compressed", NoBidVAST, exchange.GET, 200, noAdVAST, "Content-Encoding: Identity\r\n", exchange.NoBid},
+		{"HTML instead of VAST", NoBidVAST, exchange.GET, 200, htmlPage, "Content-Type: text/html\r\n", exchange.Unreadable},
+		{"HTML instead of OpenRTB", NoBidOpenRTB, exchange.POST, 200, htmlPage, "Content-Type: text/html\r\n", exchange.Unreadable},
+		{"HTML, not set", "", exchange.GET, 200, htmlPage, "", exchange.Fill},
+		{"HTML with 404", NoBidVAST, exchange.GET, 404, htmlPage, "", exchange.ClientError},
+		{"HTML for HEAD", NoBidVAST, exchange.HEAD, 200, htmlPage, "", exchange.Fill},
+		{"JSON instead of VAST", NoBidVAST, exchange.GET, 200, `{"error":"no such account"}`, "", exchange.Unreadable},
+		{"JSON that holds VAST", NoBidVAST, exchange.GET, 200, `{"adm":"<VAST><Ad id='1'></Ad></VAST>"}`, "", exchange.Fill},
+		{"XML that is no VAST", NoBidVAST, exchange.GET, 200, "<?xml version='1.0'?>\n<!-- x --><error>account</error>", "", exchange.Unreadable},
+		{"VAST after a declaration, a comment and a document type", NoBidVAST, exchange.GET, 200, "<?xml version='1.0'?> <!-- <a> --> <!DOCTYPE VAST>\n<v:VAST\nversion='3.0'/>\n", "", exchange.NoBid},
+		{"VAST 1 without an ad", NoBidVAST, exchange.GET, 200, "<VideoAdServingTemplate></VideoAdServingTemplate>", "", exchange.NoBid},
+		{"VMAP without an ad", NoBidVAST, exchange.GET, 200, "<vmap:VMAP xmlns:vmap='x' version='1.0'></vmap:VMAP>", "", exchange.NoBid},
+		{"VAST, cut before its end", NoBidVAST, exchange.GET, 200, adVAST[:len(adVAST)-3], "", exchange.Unreadable},
+		{"VAST, cut in a comment", NoBidVAST, exchange.GET, 200, "<!-- VAST>", "", exchange.Unreadable},
+		{"text instead of VAST", NoBidVAST, exchange.GET, 200, "OK", "", exchange.Unreadable},
+		{"VAST instead of OpenRTB", NoBidOpenRTB, exchange.POST, 200, adVAST, "", exchange.Unreadable},
+		{"OpenRTB, nested too deep to be read", NoBidOpenRTB, exchange.POST, 200, `{"ext":` + strings.Repeat("[", 70) + strings.Repeat("]", 70) + "}", "", exchange.Fill},
+		{"OpenRTB in protobuf", NoBidOpenRTB, exchange.POST, 200, "\n\x01x", "Content-Type: application/x-protobuf\r\n", exchange.Fill},
+		{"an unknown coding", NoBidOpenRTB, exchange.POST, 200, bidJSON, "Content-Encoding: utf-8\r\n", exchange.Unreadable},
+		{"brotli, which is not decoded", NoBidOpenRTB, exchange.POST, 200, "\x0b\x01\x80", "Content-Encoding: br\r\n", exchange.Fill},
+		{"two codings", NoBidOpenRTB, exchange.POST, 200, "x", "Content-Encoding: br\r\nContent-Encoding: gzip\r\n", exchange.Fill},
+		{"plain, labelled as gzip", NoBidOpenRTB, exchange.POST, 200, bidJSON, "Content-Encoding: gzip\r\n", exchange.Unreadable},
+		{"a large gzip body", NoBidOpenRTB, exchange.POST, 200, "\x1f\x8b" + strings.Repeat("x", 2047), "Content-Encoding: gzip\r\n", exchange.Fill},
+		{"a large BidResponse", NoBidOpenRTB, exchange.POST, 200, " {" + strings.Repeat(" ", 64<<10) + "}\n", "", exchange.Fill},
+		{"a large BidResponse, cut", NoBidOpenRTB, exchange.POST, 200, "{" + strings.Repeat("x", 64<<10), "", exchange.Unreadable},
+		{"a large HTML page instead of OpenRTB", NoBidOpenRTB, exchange.POST, 200, "<html>" + strings.Repeat("x", 64<<10) + "</html>", "", exchange.Unreadable},
+		{"a large VAST document", NoBidVAST, exchange.GET, 200, "<VAST>" + strings.Repeat("x", 64<<10) + "</VAST>", "", exchange.Fill},
+		{"a large JSON document instead of VAST", NoBidVAST, exchange.GET, 200, "{" + strings.Repeat("x", 64<<10) + "}", "", exchange.Unreadable},
 		{"larger than the search limit", NoBidVAST, exchange.GET, 200, strings.Repeat(" ", maxScan+1), "", exchange.Fill},
 		{"as large as the search limit", NoBidVAST, exchange.GET, 200, strings.Repeat(" ", maxScan), "", exchange.NoBid},
 	} {
@@ -118,8 +147,8 @@ func FuzzHasVASTAd(f *testing.F) {
 	})
 }
 
-// FuzzHasBid compares hasBid with encoding/json, which ignores the case of names too.
-func FuzzHasBid(f *testing.F) {
+// FuzzSearchBids compares searchBids with encoding/json, which ignores the case of names too.
+func FuzzSearchBids(f *testing.F) {
 	for _, seed := range []string{
 		`{"seatbid":[{"bid":[{"id":"1"}]}]}`, `{"seatbid":[{"bid":[]}]}`, `{"bid":"bid","x":["bid",":["]}`, `{"SeatBid":[{},{"bid":[0]}]}`, `{"seatbid":[[{"bid":[1]}]]}`,
 		`{"nbr":3,"seatbid":null}`, `{"x":"\"seatbid\":[1"}`, `{"seatbid":{"bid":[null]}}`, `"bid"`, `{"seatb\u0069d":[{"b\u0069d":[{}]}]}`, `{"seatbid":[{"bid":{"x":1}}]}`,
@@ -127,9 +156,9 @@ func FuzzHasBid(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		got, _ := hasBid(body)
+		outcome, _ := searchBids(body)
 		var r map[string]json.RawMessage
-		if got || json.Unmarshal(body, &r) != nil {
+		if outcome != exchange.NoBid || json.Unmarshal(body, &r) != nil {
 			return // an unreadable document may hold a bid
 		}
 		for name, value := range r {

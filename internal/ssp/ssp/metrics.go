@@ -81,6 +81,8 @@ func (s *SSP) collect(to metrics.Sink) {
 // mayEnd reports whether a request to the SSP can end so with its settings.
 func (s *SSP) mayEnd(o exchange.Outcome) bool {
 	switch o {
+	case exchange.Unreadable:
+		return s.opts.NoBidBody == NoBidVAST || s.opts.NoBidBody == NoBidOpenRTB
 	case exchange.BreakerOpen:
 		return s.opts.Breaker.Enabled && !s.opts.Breaker.DryRun
 	case exchange.QPSLimit:

@@ -7,13 +7,14 @@ import "slices"
 // `proxy/` in X-Adbuffer-Source.
 type Outcome uint8
 
-// The first five classify an SSP's response. All others mean that there was no response.
+// The first six classify an SSP's response. All others mean that there was no response.
 const (
 	Fill        Outcome = iota // 2xx with a body
 	NoBid                      // 204, an empty body, or a document without an ad
 	Redirect                   // 3xx, forwarded to the client and never followed
 	ClientError                // 4xx
 	ServerError                // 5xx
+	Unreadable                 // 2xx with a body that is neither an ad nor a no-bid (no_bid_body)
 
 	BadRequest       // the client's request violates a rule
 	MethodNotAllowed // not GET, HEAD or POST
@@ -153,6 +154,7 @@ var rows = [Outcomes]Row{
 	Redirect:    {"redirect", FromSSP, NoCause, BlameNone, Success, RetryNever, Responded, Counted, Counted, 1, 102, forwarded},
 	ClientError: {"client_error", FromSSP, NoCause, BlameClient, Success, RetryNever, Responded, Counted, Counted, 1, 102, forwarded},
 	ServerError: {"server_error", FromSSP, NoCause, BlameSSP, Failure, RetryNever, Responded, Counted, Counted, 1, 102, forwarded},
+	Unreadable:  {"unreadable", FromSSP, NoCause, BlameSSP, Failure, RetryNever, Responded, Counted, Counted, 1, 102, forwarded},
 
 	BadRequest:       {"bad_request", 400, "http_request_error", BlameClient, Neutral, RetryNever, NoContact, NotCounted, NotCounted, 1, 100, Unrouted | Routed},
 	MethodNotAllowed: {"method_not_allowed", 405, "http_request_error", BlameClient, Neutral, RetryNever, NoContact, NotCounted, NotCounted, 1, 100, Unrouted | Routed},

@@ -1,5 +1,11 @@
 package openrtb
 
+import (
+	"bytes"
+
+	"adbuffer/internal/wire/syntax"
+)
+
 // Reason says why a body is unreadable. It is a closed set; its names are the values of the metric label
 // `reason`. The zero value is Readable.
 type Reason uint8
@@ -36,3 +42,16 @@ func (r Reason) String() string { return reasons[r].name }
 
 // Text is a clause for people, about "the body" or "it".
 func (r Reason) Text() string { return reasons[r].text }
+
+// IsProtobuf reports whether a Content-Type is application/protobuf, application/x-protobuf or another
+// name of it. Any other type may be JSON: browsers send it as text/plain.
+func IsProtobuf(contentType []byte) bool {
+	contentType, _, _ = bytes.Cut(contentType, []byte{';'})
+	const name = "protobuf"
+	for i := 0; i+len(name) <= len(contentType); i++ {
+		if syntax.EqualFold(contentType[i:i+len(name)], name) {
+			return true
+		}
+	}
+	return false
+}
