@@ -95,7 +95,7 @@ func TestDeadSSPIsLoggedAndExplained(t *testing.T) {
 	if state := h.stateOf(current.Parts[0]); len(state) != 0 {
 		t.Errorf("before the first request the state is %v", state)
 	}
-	_, err = current.Pools[0].Acquire(&exchange.Exchange{Context: t.Context(), Deadline: time.Now().Add(30 * time.Second)})
+	_, err = current.Pools[0].Acquire(&exchange.Exchange{Wanted: exchange.Wanted{Context: t.Context(), Deadline: time.Now().Add(30 * time.Second)}})
 	testsupport.MustTrue(t, err != nil, "a place on a connection to a closed port")
 	state := h.stateOf(current.Parts[0])
 	if len(state) != 1 || !strings.HasPrefix(state[0], "no connection to an endpoint can be opened, "+addr+": connect_failed: ") || !strings.Contains(state[0], "connection refused") {
@@ -146,7 +146,7 @@ func TestALimitOfTheServiceIsLoggedAtOnceAndThenOnceAMinute(t *testing.T) {
 func TestExplainSaysThatAllPlacesAreInUse(t *testing.T) {
 	versions := versionsOf(t, oneSSP(startSSP(t), "a", "pool: {max_conns: 1}"))
 	h, current := newHistories(zap.NewNop()), versions.Current()
-	place, err := current.Pools[0].Acquire(&exchange.Exchange{Context: t.Context(), Deadline: time.Now().Add(30 * time.Second)})
+	place, err := current.Pools[0].Acquire(&exchange.Exchange{Wanted: exchange.Wanted{Context: t.Context(), Deadline: time.Now().Add(30 * time.Second)}})
 	testsupport.NoError(t, err)
 	want := "all 1 places are in use, and 0 requests wait; see pool.max_conns and pool.max_pending"
 	if state := h.stateOf(current.Parts[0]); !slices.Contains(state, want) {

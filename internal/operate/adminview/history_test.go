@@ -57,7 +57,7 @@ func TestHistoryOfAPoolThatReplacesAnotherBeginsAtZero(t *testing.T) {
 	}
 	acquire := func() {
 		t.Helper()
-		place, err := versions.Current().Pools[0].Acquire(&exchange.Exchange{Context: t.Context(), Deadline: time.Now().Add(30 * time.Second)})
+		place, err := versions.Current().Pools[0].Acquire(&exchange.Exchange{Wanted: exchange.Wanted{Context: t.Context(), Deadline: time.Now().Add(30 * time.Second)}})
 		testsupport.NoError(t, err)
 		place.Release(new(exchange.Exchange))
 	}

@@ -82,7 +82,7 @@ func (c *simSSPConn) Do(ex *exchange.Exchange) error {
 	}
 	ex.Response.Status, ex.Response.ContentLength = 200, len(body)
 	ex.Response.Body = append(ex.Response.Body, body...)
-	c.owner.Freed(time.Since(ex.Times.Acquired), ex.Payer)
+	c.owner.Freed(time.Since(ex.Times.Acquired), ex.Ticket)
 	return nil
 }
 

@@ -152,7 +152,7 @@ func (c *fakeConn) CloseReason() exchange.CloseReason {
 
 // Do reads the request at its start and at its end, to check that it has not changed.
 func (c *fakeConn) Do(ex *exchange.Exchange) error {
-	defer c.owner.Freed(0, ex.Payer)
+	defer c.owner.Freed(0, ex.Ticket)
 	f := c.ssp
 	r := f.note(ex)
 	before := ""

@@ -70,8 +70,8 @@ func reset(ex *exchange.Exchange) {
 
 type countingOwner struct{ freed atomic.Int64 }
 
-func (o *countingOwner) Freed(time.Duration, exchange.Payer) { o.freed.Add(1) }
-func (o *countingOwner) Changed()                            {}
+func (o *countingOwner) Freed(time.Duration, exchange.Ticket) { o.freed.Add(1) }
+func (o *countingOwner) Changed()                             {}
 
 // run measures b.N exchanges by callers goroutines, including the peer's work.
 func run(b *testing.B, callers int, conn func(caller int) exchange.Conn) {

@@ -183,10 +183,10 @@ func (c *Conn) completeExchange(ex *exchange.Exchange, r exchange.CloseReason) {
 	if ex.Times.Done.IsZero() {
 		ex.Times.Done = time.Now()
 	}
-	c.release(r, ex.Times.Done.Sub(ex.Times.Acquired), ex.Payer)
+	c.release(r, ex.Times.Done.Sub(ex.Times.Acquired), ex.Ticket)
 }
 
-func (c *Conn) release(r exchange.CloseReason, held time.Duration, by exchange.Payer) {
+func (c *Conn) release(r exchange.CloseReason, held time.Duration, t exchange.Ticket) {
 	if c.br != nil {
 		c.opts.releaseReader(c.br)
 		c.br = nil
@@ -195,7 +195,7 @@ func (c *Conn) release(r exchange.CloseReason, held time.Duration, by exchange.P
 	if r != exchange.NotClosed {
 		c.Close(r)
 	}
-	c.owner.Freed(held, by)
+	c.owner.Freed(held, t)
 }
 
 // abandon lets the caller of Do return. A goroutine reads the response to its end, for at most opts.Linger and within
@@ -206,7 +206,7 @@ func (c *Conn) abandon(ex *exchange.Exchange) {
 		c.completeExchange(ex, exchange.ClosedTimeout)
 		return
 	}
-	acquired, by := ex.Times.Acquired, ex.Payer
+	acquired, ticket := ex.Times.Acquired, ex.Ticket
 	c.response.discard = true
 	go func() {
 		c.net.SetDeadline(time.Now().Add(c.opts.Linger))
@@ -216,6 +216,6 @@ func (c *Conn) abandon(ex *exchange.Exchange) {
 		} else if !errors.Is(err, os.ErrDeadlineExceeded) {
 			reason = exchange.ClosedError
 		}
-		c.release(reason, time.Since(acquired), by)
+		c.release(reason, time.Since(acquired), ticket)
 	}()
 }

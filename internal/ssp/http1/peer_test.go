@@ -122,12 +122,12 @@ type recorder struct {
 
 func newRecorder() *recorder { return &recorder{event: make(chan struct{}, 1<<16)} }
 
-// testPayer pays for the place of each exchange, also of one that is abandoned.
-const testPayer = 7
+// testTicket is the ticket of each exchange. A connection returns it for an abandoned exchange too.
+const testTicket = 7
 
-func (r *recorder) Freed(held time.Duration, by exchange.Payer) {
-	if by != testPayer {
-		panic("another payer pays for the place")
+func (r *recorder) Freed(held time.Duration, t exchange.Ticket) {
+	if t != testTicket {
+		panic("the place has another ticket")
 	}
 	if held < 0 || held > time.Hour {
 		panic("a place was in use for " + held.String())
@@ -241,7 +241,7 @@ func newExchange(tb testing.TB) *exchange.Exchange {
 	}
 	ex.Times.Acquired = time.Now()
 	ex.Deadline = ex.Times.Acquired.Add(patience)
-	ex.UsualTimeout, ex.Payer = patience, testPayer
+	ex.UsualTimeout, ex.Ticket = patience, testTicket
 	return ex
 }
 

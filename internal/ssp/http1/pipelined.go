@@ -80,7 +80,7 @@ type entry struct {
 	acquired   time.Time
 	deadline   time.Time     // the exchange's deadline, or the time when it was abandoned, if earlier
 	usual      time.Duration // the exchange's UsualTimeout
-	by         exchange.Payer
+	ticket     exchange.Ticket
 }
 
 // NewPipelined returns a connection on c, which is sock or a TLS connection on it. Its goroutine
@@ -155,7 +155,7 @@ func (p *Pipelined) Do(ex *exchange.Exchange) error {
 	duty, err := p.enter(ex)
 	if err != nil {
 		ex.Times.Done = time.Now()
-		p.owner.Freed(ex.Times.Done.Sub(ex.Times.Acquired), ex.Payer)
+		p.owner.Freed(ex.Times.Done.Sub(ex.Times.Acquired), ex.Ticket)
 		return err
 	}
 	if duty != writeNothing {
@@ -237,7 +237,7 @@ func (p *Pipelined) enter(ex *exchange.Exchange) (writeDuty, error) {
 	if start == 0 {
 		p.first = size
 	}
-	p.arrived = append(p.arrived, entry{ex: ex, method: r.Method, start: start, end: p.queuedBytes, acquired: ex.Times.Acquired, deadline: ex.Deadline, usual: ex.UsualTimeout, by: ex.Payer})
+	p.arrived = append(p.arrived, entry{ex: ex, method: r.Method, start: start, end: p.queuedBytes, acquired: ex.Times.Acquired, deadline: ex.Deadline, usual: ex.UsualTimeout, ticket: ex.Ticket})
 	if p.latest.Before(ex.Deadline) {
 		p.latest = ex.Deadline
 	}

@@ -20,7 +20,7 @@ func (r *reader) abandon(e *entry, err error) {
 // releaseEntry frees the place of e, which is no longer in the queue. If the caller of e still waits, it gets err.
 func (r *reader) releaseEntry(e *entry, err error) {
 	r.outstanding.Add(-1)
-	r.owner.Freed(max(0, r.now.Sub(e.acquired)), e.by)
+	r.owner.Freed(max(0, r.now.Sub(e.acquired)), e.ticket)
 	if e.ex != nil {
 		e.ex.Times.Done = r.now
 		e.ex.Complete(err)

@@ -107,7 +107,7 @@ type place struct {
 	freed *atomic.Int64
 }
 
-func (p *place) Freed(held time.Duration, _ exchange.Payer) {
+func (p *place) Freed(held time.Duration, _ exchange.Ticket) {
 	if held < 0 || p.inUse.Add(-1) < 0 {
 		panic("a place was freed that was not in use")
 	}

@@ -269,7 +269,7 @@ func (c *Conn) unlock() {
 		c.socket.Close()
 	}
 	for _, p := range freed {
-		c.owner.Freed(time.Since(p.acquired), p.by)
+		c.owner.Freed(time.Since(p.acquired), p.ticket)
 	}
 	if changed {
 		c.owner.Changed()

@@ -53,7 +53,7 @@ func (c *Conn) releasePlace(ex *exchange.Exchange, err error) error {
 	if ex.Times.Done.IsZero() {
 		ex.Times.Done = time.Now()
 	}
-	c.owner.Freed(ex.Times.Done.Sub(ex.Times.Acquired), ex.Payer)
+	c.owner.Freed(ex.Times.Done.Sub(ex.Times.Acquired), ex.Ticket)
 	return err
 }
 
@@ -154,7 +154,7 @@ func (c *Conn) resetLocked(s *stream, code h2.ErrCode, err *exchange.Error) {
 // abandonLocked abandons the exchange of s with ErrDeadline or ErrCancelled. Frames that arrive for
 // it later are dropped. Its place is freed here, or by resets later.
 func (c *Conn) abandonLocked(s *stream, why *exchange.Error) {
-	p := place{s.ex.Times.Acquired, s.ex.Payer}
+	p := place{s.ex.Times.Acquired, s.ex.Ticket}
 	c.resetLocked(s, h2.ErrCodeCancel, why)
 	if !c.resets.add(c, p) {
 		c.freed = append(c.freed, p)

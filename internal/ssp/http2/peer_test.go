@@ -33,8 +33,8 @@ const patience = testsupport.Patience
 
 // freedPlace has the arguments of Freed.
 type freedPlace struct {
-	held time.Duration
-	by   exchange.Payer
+	held   time.Duration
+	ticket exchange.Ticket
 }
 
 // owner counts the calls of the connection to its owner.
@@ -49,13 +49,13 @@ func newOwner() *owner {
 	return &owner{changed: make(chan struct{}, 1024), frees: make(chan freedPlace, 1<<16)}
 }
 
-// testPayer pays for the place of each request.
-const testPayer = 7
+// testTicket is the ticket of each request.
+const testTicket = 7
 
-func (o *owner) Freed(held time.Duration, by exchange.Payer) {
+func (o *owner) Freed(held time.Duration, t exchange.Ticket) {
 	o.freed.Add(1)
 	select {
-	case o.frees <- freedPlace{held, by}:
+	case o.frees <- freedPlace{held, t}:
 	default:
 	}
 }

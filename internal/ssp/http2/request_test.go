@@ -62,7 +62,7 @@ func (r request) do(conn exchange.Conn) result {
 		Method: r.method, Scheme: "https", Authority: []byte("ssp.example"), Target: []byte(r.target),
 		Fields: []byte(r.fields), Body: []byte(r.body),
 	}
-	ex.Context, ex.Budget, ex.Payer, ex.Isolated = r.ctx, r.budget, testPayer, r.isolated
+	ex.Context, ex.Budget, ex.Ticket, ex.Isolated = r.ctx, r.budget, testTicket, r.isolated
 	ex.Times.Acquired = time.Now()
 	ex.Deadline = ex.Times.Acquired.Add(timeout)
 	err := conn.Do(ex)

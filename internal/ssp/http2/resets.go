@@ -29,7 +29,7 @@ type resets struct {
 // place is the place of an abandoned exchange.
 type place struct {
 	acquired time.Time
-	by       exchange.Payer
+	ticket   exchange.Ticket
 }
 
 // resetPing is the content of these PINGs, by which their acknowledgements are recognised.

@@ -44,7 +44,7 @@ func TestPlaceOfAnAbandonedExchangeIsKeptUntilThePeerHasReadTheReset(t *testing.
 	p.owner.awaitFreed(t)                          // the place of the abandoned exchange
 	p.do(p.fr.WritePing(true, data))
 	f := p.owner.awaitFreed(t)
-	testsupport.True(t, f.held > 0 && f.held <= time.Hour && f.by == testPayer, "the place was held for %v, and %d pays for it", f.held, f.by)
+	testsupport.True(t, f.held > 0 && f.held <= time.Hour && f.ticket == testTicket, "the place was held for %v, with the ticket %d", f.held, f.ticket)
 	p.afterwards()
 }
 

@@ -20,7 +20,7 @@ func newPipelinedSSP(t testing.TB) *fakeSSP {
 
 // askAlone starts a request that must be alone.
 func askAlone(t testing.TB, p *Pool, deadline time.Duration) *request {
-	return askFor(t, p, &exchange.Exchange{Deadline: time.Now().Add(deadline), Alone: true})
+	return askFor(t, p, &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(deadline), Alone: true}})
 }
 
 // wantPlace checks that the request has a place, and releases the place unused.

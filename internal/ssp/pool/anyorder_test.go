@@ -137,7 +137,7 @@ func (a *anyOrder) do(c *fakeConn, ex *exchange.Exchange) error {
 
 // request makes one request, and returns whether it succeeded.
 func (a *anyOrder) request() bool {
-	ex := &exchange.Exchange{Deadline: time.Now().Add(300 * msec), Redials: 1, FairKey: uint64(1 + a.n(20))}
+	ex := &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(300 * msec), Redials: 1}, FairKey: uint64(1 + a.n(20))}
 	if a.n(4) == 0 {
 		ex.Avoid, ex.Resent, ex.Refused = names[a.n(len(names))], true, true
 	}

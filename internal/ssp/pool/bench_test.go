@@ -22,7 +22,7 @@ type nullConn struct {
 }
 
 func (c *nullConn) Do(ex *exchange.Exchange) error {
-	c.owner.Freed(time.Millisecond, ex.Payer)
+	c.owner.Freed(time.Millisecond, ex.Ticket)
 	return nil
 }
 func (c *nullConn) Protocol() exchange.Protocol       { return c.protocol }
@@ -73,7 +73,7 @@ func acquireAndRelease(p *Pool, ex *exchange.Exchange) error {
 }
 
 func newExchange() *exchange.Exchange {
-	return &exchange.Exchange{Deadline: time.Now().Add(time.Hour)}
+	return &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(time.Hour)}}
 }
 
 // BenchmarkEndpoints acquires places from pools with few and with many endpoints. Both should cost

@@ -84,8 +84,7 @@ func (p *Pool) besideEnded(err error) {
 func (p *Pool) acquireHTTP1(ex *exchange.Exchange) (Place, error) {
 	l, err := p.awaitHTTP1(ex)
 	if errors.Is(err, errUseQueue) {
-		ex.OverHTTP1 = false
-		return p.Acquire(ex)
+		return p.acquire(ex, ex.Times.Queued)
 	}
 	p.stats.arrivals.Inc()
 	if err != nil {

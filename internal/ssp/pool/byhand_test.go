@@ -20,7 +20,7 @@ func loaded(t *testing.T, p *Pool) (stop func() (failed int)) {
 	wg.Go(func() {
 		for ctx.Err() == nil {
 			wg.Go(func() {
-				ex := &exchange.Exchange{Deadline: time.Now().Add(300 * msec), Redials: 1}
+				ex := &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(300 * msec), Redials: 1}}
 				place, err := p.Acquire(ex)
 				if err == nil {
 					time.Sleep(5 * msec)

@@ -259,5 +259,5 @@ func (k *check) close() {
 // noOwner is the owner of a check's connection, which is in no pool.
 type noOwner struct{}
 
-func (noOwner) Freed(time.Duration, exchange.Payer) {}
-func (noOwner) Changed()                            {}
+func (noOwner) Freed(time.Duration, exchange.Ticket) {}
+func (noOwner) Changed()                             {}

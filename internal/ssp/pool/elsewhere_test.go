@@ -12,7 +12,7 @@ import (
 
 // refusedByA asks again for a request that a refused.
 func refusedByA(t testing.TB, p *Pool, deadline time.Duration) *request {
-	return askFor(t, p, &exchange.Exchange{Deadline: time.Now().Add(deadline), Avoid: "a:80", Resent: true, Refused: true})
+	return askFor(t, p, &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(deadline), Avoid: "a:80", Resent: true, Refused: true}})
 }
 
 // onlyA returns a pool of HTTP/2 with an idle connection to a, and none to the n-1 other endpoints.
@@ -86,7 +86,7 @@ func TestRefusedRequestGoesToAnyOtherEndpointWithAPlace(t *testing.T) {
 		pass(10 * msec)
 		for range 20 {
 			refusedByA(t, p, sec).wantFrom("c:80", 0)
-			askFor(t, p, &exchange.Exchange{Deadline: time.Now().Add(sec), Avoid: "a:80"}).wantFrom("c:80", 0)
+			askFor(t, p, &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(sec), Avoid: "a:80"}}).wantFrom("c:80", 0)
 			p.mu.Lock()
 			p.conns.endpoints.UseTurn()
 			p.mu.Unlock()
@@ -136,7 +136,7 @@ func TestWaitForADialElsewhereEnds(t *testing.T) {
 	onlyA(t, 2, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.always(dialResult{after: time.Hour})
 		ctx, cancel := context.WithCancel(t.Context())
-		r := askFor(t, p, &exchange.Exchange{Deadline: time.Now().Add(sec), Context: ctx, Avoid: "a:80", Resent: true, Refused: true})
+		r := askFor(t, p, &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(sec), Context: ctx, Avoid: "a:80", Resent: true, Refused: true}})
 		cancel()
 		r.wantErr(exchange.Cancelled, 0)
 

@@ -58,22 +58,23 @@ func (q *queue) worst() *waiter {
 	return q.tail
 }
 
-// pay makes a fair queue pay for the place of w, which just left the queue.
-func (q *queue) pay(w *waiter) exchange.Payer {
+// pay makes a fair queue pay for the place of w, which just left the queue. The ticket says which queue pays;
+// 0 = none.
+func (q *queue) pay(w *waiter) exchange.Ticket {
 	switch {
 	case q.fair == nil:
 		return 0
 	case w.front:
-		return q.fair.LendTo(w.key)
+		return exchange.Ticket(q.fair.LendTo(w.key))
 	default:
-		return q.fair.Lend(&w.fair)
+		return exchange.Ticket(q.fair.Lend(&w.fair))
 	}
 }
 
-// repay replaces the payment of by for a place that was in use for held; unused = it costs nothing.
-func (q *queue) repay(by exchange.Payer, held time.Duration) {
+// repay replaces the payment for the place of ticket t, which was in use for held; unused = it costs nothing.
+func (q *queue) repay(t exchange.Ticket, held time.Duration) {
 	if q.fair != nil {
-		q.fair.Return(by, held)
+		q.fair.Return(fairqueue.Payer(t), held)
 	}
 }
 

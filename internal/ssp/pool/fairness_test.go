@@ -20,7 +20,7 @@ const (
 
 // askAs starts a request of a key.
 func askAs(t testing.TB, p *Pool, key uint64, deadline time.Duration) *request {
-	return askFor(t, p, &exchange.Exchange{Deadline: time.Now().Add(deadline), FairKey: key})
+	return askFor(t, p, &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(deadline)}, FairKey: key})
 }
 
 // oneFairPlace returns a pool with one place, which a request of no waiting key holds.
@@ -112,10 +112,10 @@ func TestRequestsThatHadAPlaceComeBeforeFairOnes(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		p, held := oneFairPlace(t, nil)
 		waits := askAs(t, p, quiet, sec)
-		resent := askFor(t, p, &exchange.Exchange{Deadline: time.Now().Add(sec), Resent: true, FairKey: quiet})
+		resent := askFor(t, p, &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(sec), Resent: true}, FairKey: quiet})
 		held.do()
 		resent.wantConn(0, 0)
-		testsupport.True(t, resent.ex.Payer != 0, "the place of a request that is sent again costs its key nothing")
+		testsupport.True(t, resent.ex.Ticket != 0, "the place of a request that is sent again costs its key nothing")
 		waits.wantWaits()
 		resent.do()
 		waits.wantConn(0, 0)
@@ -127,7 +127,7 @@ func TestRequestsThatLeaveFairQueuesLeaveNothing(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		p, _ := oneFairPlace(t, func(o *Options) { o.PendingTimeout = 30 * msec })
 		ctx, cancel := context.WithCancel(t.Context())
-		gone := askFor(t, p, &exchange.Exchange{Deadline: time.Now().Add(sec), Context: ctx, FairKey: noisy})
+		gone := askFor(t, p, &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(sec), Context: ctx}, FairKey: noisy})
 		late, short := askAs(t, p, quiet, sec), askAs(t, p, noisy+1, 10*msec)
 		cancel()
 		gone.wantErr(exchange.Cancelled, 0)
@@ -166,7 +166,7 @@ func TestKeysPayForTheTimeOfTheirPlaces(t *testing.T) {
 			for key, takes := range map[uint64]time.Duration{noisy: 100 * msec, quiet: 10 * msec} {
 				go func() {
 					for time.Now().Before(ends) {
-						ex := &exchange.Exchange{Deadline: time.Now().Add(100 * sec), FairKey: key, UsualTimeout: takes}
+						ex := &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(100 * sec), UsualTimeout: takes}, FairKey: key}
 						place, err := p.Acquire(ex)
 						if err != nil {
 							t.Error(err)
@@ -221,30 +221,30 @@ func TestOnlyRequestsThatWaitNeedTheirKey(t *testing.T) {
 		held.do()
 		keyer := new(countingKeyer)
 		askWithKey := func() *request {
-			return askFor(t, p, &exchange.Exchange{Deadline: time.Now().Add(sec), Keyer: keyer})
+			return askFor(t, p, &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(sec), Keyer: keyer}})
 		}
 		first := askWithKey()
 		testsupport.Equal(t, *keyer, 0, "a request that found a place told its key: %v")
 		second := askWithKey()
 		first.do()
 		synctest.Wait()
-		testsupport.True(t, *keyer == 1 && second.ex.FairKey != 0 && second.ex.Payer != 0, "a request that waited told its key %d times: %x; queue %d pays", *keyer, second.ex.FairKey, second.ex.Payer)
+		testsupport.True(t, *keyer == 1 && second.ex.FairKey != 0 && second.ex.Ticket != 0, "a request that waited told its key %d times: %x; the ticket is %d", *keyer, second.ex.FairKey, second.ex.Ticket)
 	})
 }
 
 // The first queue of a key pays for each place, as long as places that were not used cost nothing.
 func TestPlaceThatIsNotUsedCostsNothing(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxConns, o.Fair, o.PendingTimeout = 1, true, sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
-		var payers []exchange.Payer
+		var tickets []exchange.Ticket
 		for n := range 3 {
 			held := acquire(t, p)
 			s.conn(n).unsolicited = true // the request that waits finds its connection closed, and waits again
 			r := askAs(t, p, noisy, sec)
 			held.do()
 			pass(10 * msec)
-			payers = append(payers, r.ex.Payer)
+			tickets = append(tickets, r.ex.Ticket)
 			r.place.Release(r.ex)
 		}
-		testsupport.True(t, payers[0] != 0 && payers[1] == payers[0] && payers[2] == payers[0], "the queues %v pay, want one", payers)
+		testsupport.True(t, tickets[0] != 0 && tickets[1] == tickets[0] && tickets[2] == tickets[0], "the queues %v pay, want one", tickets)
 	})
 }

@@ -298,7 +298,7 @@ func (c *fakeConn) Do(ex *exchange.Exchange) error {
 		err = errFakeLost
 	}
 	c.ssp.mu.Unlock()
-	c.owner.Freed(time.Since(ex.Times.Acquired), ex.Payer)
+	c.owner.Freed(time.Since(ex.Times.Acquired), ex.Ticket)
 	return err
 }
 

@@ -35,7 +35,7 @@ func TestDialThatFailsOnceFailsNoRequest(t *testing.T) {
 				all := askAll(t, p, 50, sec)
 				pass(100 * msec)
 				for _, r := range all {
-					testsupport.MustTrue(t, r.ended() && r.err == nil && r.ex.Redials == 0, "a request: ended %v, %v, may outlast %d more failures", r.ended(), r.err, r.ex.Redials)
+					testsupport.MustTrue(t, r.ended() && r.err == nil && r.ex.Redialed == 1, "a request: ended %v, %v, outlasted %d failures", r.ended(), r.err, r.ex.Redialed)
 					r.do()
 				}
 			})
@@ -96,15 +96,15 @@ func TestRequestOutlastsRedialsFailedDials(t *testing.T) {
 	} {
 		inBubble(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 			s.failFirst(c.failing, exchange.HTTP1, errRefused)
-			r := &request{t: t, began: time.Now(), ex: &exchange.Exchange{Deadline: time.Now().Add(sec), Redials: c.redials}}
+			r := &request{t: t, began: time.Now(), ex: &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(sec), Redials: c.redials}}}
 			r.place, r.err = p.Acquire(r.ex)
 			testsupport.True(t, (r.err != nil) == (c.dials == c.failing), "%+v: the request got %v", c, r.err)
 			if r.err == nil {
 				r.do()
 			}
 			testsupport.Equal(t, s.dialCount(), c.dials, "%[2]+v: %[1]d dials", c)
-			used := c.redials - r.ex.Redials
-			testsupport.True(t, used <= c.redials && used >= c.dials-1, "%+v: Redials was reduced by %d", c, used)
+			used := r.ex.Redialed
+			testsupport.True(t, used <= c.redials && used >= c.dials-1, "%+v: outlasted %d failed dials", c, used)
 		})
 	}
 }
@@ -114,7 +114,7 @@ func TestRequestOutlastsRedialsFailedDials(t *testing.T) {
 func TestFirstFailureBeginsNoPause(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxRequests = 1 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.failFirst(1, exchange.HTTP1, errRefused)
-		first := &exchange.Exchange{Deadline: time.Now().Add(sec)}
+		first := &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(sec)}}
 		_, err := p.Acquire(first)
 		testsupport.True(t, err == errRefused, "the first request got %v", err)
 		r := acquire(t, p)

@@ -148,12 +148,12 @@ func askAfterLearning(t testing.TB, p *Pool, i int) *request {
 }
 
 func askWith(t testing.TB, p *Pool, deadline time.Duration, ctx context.Context) *request {
-	return askFor(t, p, &exchange.Exchange{Context: ctx, Deadline: time.Now().Add(deadline), Redials: 1})
+	return askFor(t, p, &exchange.Exchange{Wanted: exchange.Wanted{Context: ctx, Deadline: time.Now().Add(deadline), Redials: 1}})
 }
 
 // askOnce is ask for a request that outlasts no failed dial.
 func askOnce(t testing.TB, p *Pool, deadline time.Duration) *request {
-	return askFor(t, p, &exchange.Exchange{Deadline: time.Now().Add(deadline)})
+	return askFor(t, p, &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(deadline)}})
 }
 
 // askFor acquires a place for ex in a goroutine of its own. It returns when the request has its place or
@@ -228,7 +228,7 @@ func (r *request) do() error { return r.place.Do(r.ex) }
 // acquire acquires a place in the caller's goroutine.
 func acquire(t testing.TB, p *Pool) *request {
 	t.Helper()
-	r := &request{t: t, began: time.Now(), ex: &exchange.Exchange{Deadline: time.Now().Add(time.Second), Redials: 1}}
+	r := &request{t: t, began: time.Now(), ex: &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(time.Second), Redials: 1}}}
 	r.place, r.err = p.Acquire(r.ex)
 	r.over, r.took = true, time.Since(r.began)
 	testsupport.MustTrue(t, r.err == nil, "no place: %v", r.err)

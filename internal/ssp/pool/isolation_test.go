@@ -12,7 +12,7 @@ import (
 
 // askIsolated starts an isolated request.
 func askIsolated(t testing.TB, p *Pool, deadline time.Duration) *request {
-	return askFor(t, p, &exchange.Exchange{Deadline: time.Now().Add(deadline), Redials: 1, Isolated: true})
+	return askFor(t, p, &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(deadline), Redials: 1, Isolated: true}})
 }
 
 // An isolated request gets a connection of its own, which no other request shares. Neither
@@ -148,7 +148,7 @@ func TestRequestsOverHTTP1PassOverConnectionsOfIsolatedRequests(t *testing.T) {
 		pass(msec)
 		large.wantConn(1, msec)
 		large.do()
-		r := askFor(t, p, &exchange.Exchange{Deadline: time.Now().Add(sec), Redials: 1, OverHTTP1: true})
+		r := askFor(t, p, &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(sec), Redials: 1, OverHTTP1: true}})
 		pass(msec)
 		r.wantConn(2, msec)
 		testsupport.Equal(t, r.place.Protocol(), exchange.HTTP1, "the request got %v")

@@ -41,7 +41,7 @@ func TestLocalErrorsBlameNoAddressAndNoEndpoint(t *testing.T) {
 				t.Fatal("a request waits for the next dial although the last ones failed")
 			case r.err != errLocal:
 				t.Fatalf("a request got %v", r.err)
-			case r.ex.Redials != 1:
+			case r.ex.Redialed != 0:
 				t.Fatal("a request paid for a dial that failed because of this machine")
 			}
 		}

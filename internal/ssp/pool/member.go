@@ -86,7 +86,7 @@ func (m *member) outlivesAnnounced(now time.Time) bool {
 }
 
 // Freed implements exchange.Owner.
-func (m *member) Freed(held time.Duration, by exchange.Payer) { m.pool.release(m, max(held, 0), by) }
+func (m *member) Freed(held time.Duration, t exchange.Ticket) { m.pool.release(m, max(held, 0), t) }
 
 // Changed implements exchange.Owner.
 func (m *member) Changed() { m.pool.changed(m) }
@@ -131,7 +131,7 @@ func (pl Place) Do(ex *exchange.Exchange) error {
 
 // Release releases the place of ex unused.
 func (pl Place) Release(ex *exchange.Exchange) {
-	pl.m.pool.release(pl.m, unused, ex.Payer)
+	pl.m.pool.release(pl.m, unused, ex.Ticket)
 	if pl.probe {
 		pl.m.pool.probeEnded(pl.m, exchange.Neutral)
 	}

@@ -16,7 +16,7 @@ func drive(t testing.TB, p *Pool, every, length time.Duration) {
 	t.Helper()
 	for range length / every {
 		go func() {
-			ex := &exchange.Exchange{Deadline: time.Now().Add(sec)}
+			ex := &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(sec)}}
 			if place, err := p.Acquire(ex); err == nil {
 				place.Do(ex)
 			}

@@ -96,11 +96,11 @@ type Pool struct {
 // TLSFailed, Draining, or Cancelled.
 //
 // A request with ex.Resent waits in front of other requests, and until its deadline. A request that
-// waits for dials outlasts ex.Redials failed dials; the next failed dial fails it. Acquire reduces
-// ex.Redials by the failed dials that the request outlasted.
+// waits for dials outlasts ex.Redials failed dials; the next failed dial fails it. Acquire sets
+// ex.Redialed to the number of failed dials that the request outlasted.
 //
 // Acquire sets ex.Times.Queued if it is zero; a caller that has just read the clock may set it
-// before, to the same effect. It sets Acquired, Payer, Endpoint and Peer, and DNS, TCP and TLS if the
+// before, to the same effect. It sets Acquired, Ticket, Endpoint and Peer, and DNS, TCP and TLS if the
 // request waited for a dial.
 func (p *Pool) Acquire(ex *exchange.Exchange) (Place, error) {
 	now := ex.Times.Queued
@@ -109,10 +109,15 @@ func (p *Pool) Acquire(ex *exchange.Exchange) (Place, error) {
 		ex.Times.Queued = now
 	}
 	ex.Times.DNS, ex.Times.TCP, ex.Times.TLS = 0, 0, 0
-	ex.Payer = 0
+	ex.Ticket, ex.Redialed = 0, 0
 	if ex.OverHTTP1 {
 		return p.acquireHTTP1(ex)
 	}
+	return p.acquire(ex, now)
+}
+
+// acquire gets a place of any protocol for ex.
+func (p *Pool) acquire(ex *exchange.Exchange, now time.Time) (Place, error) {
 	p.mu.Lock()
 	for again := false; ; again = true {
 		how := reused
@@ -158,8 +163,8 @@ func (p *Pool) Acquire(ex *exchange.Exchange) (Place, error) {
 		if l.probe { // the probe was not sent
 			p.conns.endpoints.SetProbe(m.ep.Endpoint, balancer.NoProbe, now)
 		}
-		p.queue.repay(ex.Payer, unused)
-		ex.Payer = 0
+		p.queue.repay(ex.Ticket, unused)
+		ex.Ticket = 0
 		p.releaseLocked(m, unused)
 	}
 }
@@ -199,14 +204,14 @@ func (p *Pool) takeLocked(ex *exchange.Exchange, again bool, now time.Time) (*le
 	return l, nil, nil
 }
 
-// release takes back a place of m that was in use for held, and for which by pays.
-func (p *Pool) release(m *member, held time.Duration, by exchange.Payer) {
+// release takes back the place of m with the ticket t, which was in use for held.
+func (p *Pool) release(m *member, held time.Duration, t exchange.Ticket) {
 	if held != unused {
 		p.stats.hold.ObserveDuration(held)
 	}
 	p.mu.Lock()
 	defer p.end(time.Time{})
-	p.queue.repay(by, held)
+	p.queue.repay(t, held)
 	p.releaseLocked(m, held)
 }
 

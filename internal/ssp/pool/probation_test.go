@@ -43,7 +43,7 @@ func (s *fakeSSP) processOnly(n int, takes, late time.Duration) (processed *atom
 
 // sendUntilProcessed sends a request again and again until the SSP processes it.
 func sendUntilProcessed(p *Pool, deadline time.Duration) (refusals int, err error) {
-	ex := &exchange.Exchange{Deadline: time.Now().Add(deadline), Redials: 1}
+	ex := &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(deadline), Redials: 1}}
 	for {
 		var place Place
 		if place, err = p.Acquire(ex); err != nil {
@@ -164,7 +164,7 @@ func TestAnSSPThatRestartsKeepsItsPlaces(t *testing.T) {
 		var outcomes sync.Map
 		for range 800 { // 200 a second
 			go func() {
-				ex := &exchange.Exchange{Deadline: time.Now().Add(sec), Redials: 1}
+				ex := &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(sec), Redials: 1}}
 				place, err := p.Acquire(ex)
 				if err == nil {
 					err = place.Do(ex)
@@ -253,7 +253,7 @@ func TestRequestsSentAgainComeFirstInOrderOfTheirDeadlines(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle, o.PendingTimeout = 1, 1, 50*msec }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		held := acquire(t, p)
 		wait := func(deadline time.Duration, resent bool) *request {
-			return askFor(t, p, &exchange.Exchange{Deadline: time.Now().Add(deadline), Resent: resent})
+			return askFor(t, p, &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(deadline), Resent: resent}})
 		}
 		fresh := wait(sec, false)
 		third, first, second := wait(900*msec, true), wait(700*msec, true), wait(800*msec, true)
@@ -272,7 +272,7 @@ func TestRequestsSentAgainComeFirstInOrderOfTheirDeadlines(t *testing.T) {
 func TestRequestSentAgainWaitsUntilItsDeadline(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxPending = 1, 1, 0 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		acquire(t, p)
-		ex := &exchange.Exchange{Deadline: time.Now().Add(300 * msec), Resent: true, Context: context.Background()}
+		ex := &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(300 * msec), Resent: true, Context: context.Background()}}
 		_, err := p.Acquire(ex)
 		testsupport.True(t, err == exchange.ErrDeadlineNotSent && !time.Now().Before(ex.Deadline), "got %v, %v before the deadline", err, time.Until(ex.Deadline))
 	})

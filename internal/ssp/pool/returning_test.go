@@ -122,7 +122,7 @@ func TestSecondAttemptsGoToAnotherEndpoint(t *testing.T) {
 // serveOne acquires a place for a request that avoids an endpoint. It returns the endpoint of the
 // place.
 func serveOne(t *testing.T, p *Pool, avoid string) string {
-	ex := &exchange.Exchange{Deadline: time.Now().Add(sec), Avoid: avoid}
+	ex := &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(sec), Avoid: avoid}}
 	place, err := p.Acquire(ex)
 	testsupport.NoError(t, err)
 	place.Release(ex)
@@ -201,7 +201,7 @@ func fullPool(t *testing.T, protocol exchange.Protocol) (*Pool, map[string]*requ
 
 // askAvoiding starts a request that avoids an endpoint, and waits until it has a place or waits.
 func askAvoiding(t testing.TB, p *Pool, name string) *request {
-	return askFor(t, p, &exchange.Exchange{Deadline: time.Now().Add(sec), Avoid: name})
+	return askFor(t, p, &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(sec), Avoid: name}})
 }
 
 // wantEndpoint checks that the request got a place at an endpoint.

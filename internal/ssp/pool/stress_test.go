@@ -136,7 +136,7 @@ func (c stress) burst(t *testing.T, p *Pool, s *fakeSSP, given, back *atomic.Int
 	for range 320 {
 		clients.Go(func() {
 			for range 25 {
-				ex := &exchange.Exchange{Deadline: time.Now().Add(time.Duration(1+rand.IntN(60)) * msec), FairKey: rand.Uint64N(20)}
+				ex := &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(time.Duration(1+rand.IntN(60)) * msec)}, FairKey: rand.Uint64N(20)}
 				cancel := context.CancelFunc(func() {})
 				if rand.IntN(8) == 0 {
 					ex.Context, cancel = context.WithTimeout(t.Context(), time.Duration(rand.IntN(5000))*time.Microsecond)

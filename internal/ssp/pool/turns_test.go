@@ -33,7 +33,7 @@ func shares(t testing.TB, s *fakeSSP, p *Pool, clients, n int, pause time.Durati
 	for range clients {
 		wg.Go(func() {
 			for left.Add(-1) >= 0 {
-				ex := &exchange.Exchange{Deadline: time.Now().Add(10 * sec), Redials: 1}
+				ex := &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(10 * sec), Redials: 1}}
 				place, err := p.Acquire(ex)
 				if err != nil {
 					t.Errorf("no place: %v", err)

@@ -41,14 +41,14 @@ func (p *Pool) settleWaitLocked(w *waiter) {
 func (p *Pool) wait(w *waiter, ex *exchange.Exchange) (*lease, acquireOutcome, error) {
 	defer p.waiters.Put(w)
 	r := p.await(w, ex.Context)
-	ex.Redials = w.redials
+	ex.Redialed = ex.Redials - w.redials
 	if r.lease == nil && r.err == nil {
 		r.err = r.full.error()
 	}
 	if r.err != nil {
 		return nil, timedOut, r.err
 	}
-	ex.Times.Acquired, ex.Payer = time.Now(), r.by
+	ex.Times.Acquired, ex.Ticket = time.Now(), r.ticket
 	if !r.dialed {
 		return r.lease, waited, nil
 	}
@@ -121,7 +121,7 @@ func (p *Pool) giveLocked(to choice, r waitResult, now time.Time) {
 
 // giveToLocked gives a place of to.m to w, which has left its queue.
 func (p *Pool) giveToLocked(w *waiter, to choice, r waitResult, now time.Time) {
-	r.lease, r.by = p.conns.acquire(to, w.alone, now), p.queueOf(w.isolated).pay(w)
+	r.lease, r.ticket = p.conns.acquire(to, w.alone, now), p.queueOf(w.isolated).pay(w)
 	w.ready <- r
 }
 

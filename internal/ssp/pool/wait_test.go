@@ -172,7 +172,7 @@ func TestRequestAfterItsDeadlineCausesNoDial(t *testing.T) {
 func TestEarlierTimesQueuedDoesNotMoveTheDeadline(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxConns, o.PendingTimeout = 1, sec }, func(t *testing.T, _ *fakeSSP, p *Pool) {
 		acquire(t, p)
-		ex := &exchange.Exchange{Deadline: time.Now().Add(100 * time.Millisecond)}
+		ex := &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(100 * time.Millisecond)}}
 		ex.Times.Queued = time.Now()
 		pass(60 * time.Millisecond)
 		began := time.Now()
@@ -258,7 +258,7 @@ func TestWaitingRequestIsDialledForAfterEachBackOff(t *testing.T) {
 			}
 			return dialResult{after: 150 * msec}
 		})
-		r := askFor(t, p, &exchange.Exchange{Deadline: time.Now().Add(10 * sec), Resent: true})
+		r := askFor(t, p, &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(10 * sec), Resent: true}})
 		for s.dialCount() < 5 {
 			pass(10 * msec)
 		}

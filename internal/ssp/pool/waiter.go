@@ -43,7 +43,7 @@ type waiter struct {
 // waitResult is the result of a wait. If it holds neither a place nor an error, full says why.
 type waitResult struct {
 	lease  *lease
-	by     exchange.Payer // of the lease
+	ticket exchange.Ticket // of the place
 	err    error
 	full   queueFull
 	dialed bool // the pool just opened the connection
@@ -61,7 +61,7 @@ func newWaiter() *waiter {
 // begin prepares w for the wait of ex. again says that ex had a place on a stale connection.
 func (w *waiter) begin(ex *exchange.Exchange, again bool, o *Options, now time.Time) {
 	w.deadline, w.since, w.armed = ex.Deadline, o.Lag.Begin(now), false
-	w.alone, w.isolated, w.resent, w.redials = ex.Alone || ex.Isolated, false, ex.Resent, ex.Redials
+	w.alone, w.isolated, w.resent, w.redials = ex.Alone || ex.Isolated, false, ex.Resent, ex.Redials-ex.Redialed
 	w.avoid, w.yields, w.key = ex.Avoid, 0, ex.FairKey
 	w.front = again || ex.Resent
 	w.dialLeft, w.pendingLeft = o.waitForDial(), o.PendingTimeout

@@ -29,7 +29,7 @@ func (c *quietConn) Do(ex *exchange.Exchange) error {
 	ex.Response.Body = append(ex.Response.Body, `{"seatbid":[{"bid":[{}]}]}`...)
 	ex.Times.FirstByte = ex.Times.Acquired
 	ex.Times.Done = ex.Times.Acquired
-	c.owner.Freed(0, ex.Payer)
+	c.owner.Freed(0, ex.Ticket)
 	return nil
 }
 

@@ -208,12 +208,10 @@ func (s *SSP) acquireAndSend(r *Request, ex *exchange.Exchange, c *call, why ret
 	// pipeline_methods: a request with side effects waits for no other response, and no other
 	// request waits for its response.
 	ex.Alone = !s.opts.PipelineAll && !r.Method.Idempotent()
-	before := s.opts.RetryMax - c.retries.limited
-	ex.Resent, ex.Refused, ex.Redials = c.retries.resent, c.retries.refused && why != retryHedge, before
+	ex.Resent, ex.Refused, ex.Redials = c.retries.resent, c.retries.refused && why != retryHedge, s.opts.RetryMax-c.retries.limited
 	ex.OverHTTP1, ex.Isolated, ex.Client, ex.Keyer = c.retries.overHTTP1, c.retries.isolated, c.client, r.keyer()
 	place, err := s.lender.Acquire(ex)
-	redials := before - ex.Redials
-	c.retries.limited += redials
+	c.retries.limited += ex.Redialed
 	switch {
 	case err != nil:
 		return err
@@ -231,8 +229,8 @@ func (s *SSP) acquireAndSend(r *Request, ex *exchange.Exchange, c *call, why ret
 	if why != firstAttempt {
 		s.stats.retries[why].Add(1)
 	}
-	if redials > 0 {
-		s.stats.retries[retryNotSent].Add(uint64(redials))
+	if ex.Redialed > 0 {
+		s.stats.retries[retryNotSent].Add(uint64(ex.Redialed))
 	}
 	if h != nil {
 		h.arm()

@@ -60,7 +60,7 @@ func (p *fakePool) Acquire(ex *exchange.Exchange) (place, error) {
 	n := p.acquired
 	p.acquired++
 	p.mu.Unlock()
-	ex.Times.Acquired = time.Time{}
+	ex.Times.Acquired, ex.Redialed = time.Time{}, 0
 	if p.acquire != nil {
 		if err := p.acquire(n, ex); err != nil {
 			return nil, err

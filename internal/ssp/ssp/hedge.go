@@ -108,11 +108,11 @@ func (h *hedge) stop() {
 	}
 }
 
-// exchange returns a new exchange with the limits of the caller's.
+// exchange returns a new exchange that wants what the caller's wants, and ends with ctx.
 func (h *hedge) exchange(ctx context.Context) *exchange.Exchange {
 	ex := exchange.AcquireExchange()
-	ex.Deadline, ex.UsualTimeout, ex.Span, ex.Budget, ex.Share = h.caller.Deadline, h.caller.UsualTimeout, h.caller.Span, h.caller.Budget, h.caller.Share
-	ex.Context, ex.Avoid = ctx, h.caller.Avoid
+	ex.Wanted = h.caller.Wanted
+	ex.Context = ctx
 	return ex
 }
 

@@ -238,7 +238,7 @@ func TestRetryIsMarkedForThePool(t *testing.T) {
 		acquire: func(n int, ex *exchange.Exchange) error {
 			got = append(got, terms{ex.Resent, ex.Redials})
 			if n == 0 {
-				ex.Redials-- // it waited through a failed dial
+				ex.Redialed = 1 // it waited through a failed dial
 			}
 			return nil
 		},

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"adbuffer/internal/machine/rates"
-	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/fairqueue"
 )
 
@@ -180,7 +179,7 @@ type Turn struct {
 	start   time.Duration // when the turn began, or its last pause ended; since share.epoch
 	held    time.Duration // time computed before start
 	advance float64       // tokens that start has paid in advance
-	payer   exchange.Payer
+	payer   fairqueue.Payer
 	work    Work
 }
 
@@ -235,7 +234,7 @@ func (s *Share) canStart(w Work) bool {
 
 // start begins a turn. The turn pays the usual cost in advance, so that works that start at the same time do not use
 // the same tokens.
-func (s *Share) start(w Work, payer exchange.Payer, now time.Time) Turn {
+func (s *Share) start(w Work, payer fairqueue.Payer, now time.Time) Turn {
 	t := Turn{share: s, start: now.Sub(s.epoch), advance: s.counts[w].usualCost, payer: payer, work: w}
 	s.tokens -= t.advance
 	if w.needsPlace() {

@@ -52,10 +52,10 @@ const NoIdleLimit = time.Duration(math.MaxInt64)
 // so a connection must hold none of its locks when it calls its Owner.
 type Owner interface {
 	// Freed reports that a place is free again, and that Places may have changed. held is the time from
-	// Times.Acquired until the response was read, dropped or abandoned, and by is the exchange's Payer. It
+	// Times.Acquired until the response was read, dropped or abandoned, and t is the exchange's Ticket. It
 	// is called exactly once for each Do. If the connection can carry no more requests, Places returns 0
 	// before this call.
-	Freed(held time.Duration, by Payer)
+	Freed(held time.Duration, t Ticket)
 
 	// Changed reports that Places or CloseReason has changed. It is not called for changes that
 	// Freed, Idle or Close report.

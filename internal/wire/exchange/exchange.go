@@ -91,21 +91,46 @@ type Keyer interface {
 	FairKey() uint64
 }
 
-// Payer is the fair queue that pays for the place of an exchange; 0 = none. See package fairqueue.
-type Payer uint8
+// Ticket is what a pool gives with a place, and gets back when the place is free again: after Do, or later if a
+// connection still reads an abandoned response. Only the pool knows its meaning.
+type Ticket uint8
 
-// Exchange is one attempt: a request, its deadline, and memory for the response.
+// Exchange is one attempt: a request, what its caller wants, and what it got, with memory for the response.
 //
 // The caller owns it from AcquireExchange to Release. A connection reads and writes it only during
 // Do.
 type Exchange struct {
-	// The caller sets these fields before Do.
-
+	Wanted
+	// Request is the request. The caller builds it for the place that it got, before Do.
 	Request Request
+	Got
+
+	// The following fields belong to the call, and stay from one attempt to the next.
+
+	// FairKey caches the result of Keyer; 0 means that Keyer has not been asked. Package pool writes it.
+	FairKey uint64
+	// LostAfter is set if an earlier attempt ended because the SSP closed its reused connection: the idle
+	// time of the connection, at least 1 ns. Package pool writes and reads it.
+	LostAfter time.Duration
+	// Attempts is how often the request was sent to the SSP. Package ssp writes it when the call ends.
+	Attempts int
+
+	// Block is scratch memory of the caller for the slices of Request; it is kept between uses.
+	// Connections do not use it.
+	Block []byte
+
+	done     chan error // see Done
+	reserved int64      // bytes taken from Share and Budget for Response.Body
+	acquired bool       // from AcquireExchange to Release
+}
+
+// Wanted is what the caller wants of an exchange. The caller sets it before it asks the pool for a place. Pools
+// and connections do not change it.
+type Wanted struct {
 	// Deadline ends the exchange at any point. It is never zero.
 	Deadline time.Time
 	// UsualTimeout is how long the SSP usually has for a response, from Times.Acquired on. If an
-	// exchange is abandoned earlier, its response is not overdue yet. 0 = it is overdue at once.
+	// exchange is abandoned earlier, its response is not overdue yet. 0 means that it is overdue at once.
 	UsualTimeout time.Duration
 	// Span began with the call of package ssp, with all its attempts.
 	Span lag.Span
@@ -115,8 +140,7 @@ type Exchange struct {
 	// Isolated says that no other exchange may share the connection with this one, since the SSP may end the
 	// connection because of this request. The pool ensures it for all protocols.
 	Isolated bool
-	// Redials is how many failed dials the exchange may survive while it waits for a place. Acquire
-	// subtracts the failed dials that it survived.
+	// Redials is how many failed dials the exchange may survive while it waits for a place.
 	Redials int
 	// Resent says that the request was sent before, and that the SSP provably did not process it.
 	// It waits in front of other requests, until its deadline.
@@ -131,8 +155,8 @@ type Exchange struct {
 	OverHTTP1 bool
 	// Client is the group of the client that sent the request.
 	Client rates.Group
-	// Keyer tells whose share of the places the request uses while requests wait for them; nil = fair
-	// queueing knows no key of it. Acquire uses it.
+	// Keyer tells the key of the request for fair queueing: whose share of the places it uses while requests
+	// wait for them. Nil means that the request has no key.
 	Keyer Keyer
 	// Context, if not nil, ends the exchange early (ErrCancelled). It has no deadline of its own.
 	// For a request to a single SSP it is the client's Cancel.
@@ -141,13 +165,26 @@ type Exchange struct {
 	// responses. Response.Body counts in both. Nil means no bound. Neither may change while
 	// Response.Body is not empty.
 	Budget, Share *Budget
+}
 
-	// Do writes these fields.
+// Got is what an exchange got. The pool writes the first fields when it gives the exchange a place, and the
+// connection writes the other ones during Do. Of Times, the pool writes Acquired and the parts of a dial, the
+// connection FirstByte and Done.
+type Got struct {
+	// Endpoint and Peer are the destination of the connection: the endpoint's host:port in the
+	// configuration, and its IP address.
+	Endpoint string
+	Peer     netip.AddrPort
+	// Redialed is how many failed dials the exchange survived, at most Redials. The pool writes it for an
+	// exchange without a place too.
+	Redialed int
+	// Ticket belongs to the place. The connection returns it to its Owner.
+	Ticket Ticket
 
-	// Response is valid after Do returned nil. Connections append to its slices, which are empty at
-	// first and keep their memory between uses.
-	Response Response
-	Times    Times
+	Times Times
+
+	// Protocol is the connection's protocol.
+	Protocol Protocol
 	// Reused says that the connection carried a request before this one.
 	Reused bool
 	// Served is the number of responses per request on a reused HTTP/1 connection: the carried
@@ -155,33 +192,13 @@ type Exchange struct {
 	// GOAWAY without an error: the requests up to the last one that the SSP processes, divided by the
 	// later ones. Package ssp pays retries with them.
 	Served int
-	// Protocol is the connection's protocol.
-	Protocol Protocol
-	// Endpoint and Peer are the destination of the connection: the endpoint's host:port in the
-	// configuration, and its IP address.
-	Endpoint string
-	Peer     netip.AddrPort
-	// FairKey is what Keyer has told, 0 as long as no request waited. Payer pays for the place: the
-	// connection returns it with the place. Acquire writes both.
-	FairKey uint64
-	Payer   Payer
-	// LostAfter is set if an earlier attempt ended because the SSP closed its reused connection: the idle
-	// time of the connection, at least 1 ns. Package pool uses it.
-	LostAfter time.Duration
-	// Attempts is how often the request was sent to the SSP. Package ssp writes it.
-	Attempts int
-
-	// Block is scratch memory of the caller for the slices of Request; it is kept between uses.
-	// Connections do not use it.
-	Block []byte
-
-	done     chan error // see Done
-	reserved int64      // bytes taken from Share and Budget for Response.Body
-	acquired bool       // from AcquireExchange to Release
+	// Response is valid after Do returned nil. Connections append to its slices, which are empty at
+	// first and keep their memory between uses.
+	Response Response
 }
 
 var exchanges = sync.Pool{New: func() any {
-	return &Exchange{Response: Response{ContentLength: -1}, done: make(chan error, 1)}
+	return &Exchange{Got: Got{Response: Response{ContentLength: -1}}, done: make(chan error, 1)}
 }}
 
 // AcquireExchange returns an empty exchange. The caller releases it once.

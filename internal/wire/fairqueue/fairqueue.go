@@ -15,8 +15,6 @@ import (
 	"math"
 	"math/bits"
 	"time"
-
-	"adbuffer/internal/wire/exchange"
 )
 
 const (
@@ -31,6 +29,9 @@ const (
 	// costSamples is the number of requests over which the usual cost is averaged.
 	costSamples = 8
 )
+
+// Payer is the queue that pays for a place; 0 = none.
+type Payer uint8
 
 // Queues holds the waiting requests, and what their queues have paid. The zero value is empty. It is not safe for
 // concurrent use.
@@ -60,8 +61,8 @@ type Item[T any] struct {
 	Value T
 
 	prev, next *Item[T]
-	number     uint64         // the value of Queues.pushes at Push; newer requests have higher numbers
-	queue      exchange.Payer // the queue that Push chose; 0 = none
+	number     uint64 // the value of Queues.pushes at Push; newer requests have higher numbers
+	queue      Payer  // the queue that Push chose; 0 = none
 	waiting    bool
 	links      keyLinks[T]
 }
@@ -74,7 +75,7 @@ func (q *Queues[T]) Push(item *Item[T], key uint64, now time.Time) {
 	q.lastPush = now
 	q.pushes++
 	i := q.shortest(key)
-	item.number, item.queue, item.waiting = q.pushes, exchange.Payer(i+1), true
+	item.number, item.queue, item.waiting = q.pushes, Payer(i+1), true
 	s := &q.queues[i]
 	if s.waiting == 0 {
 		q.active |= 1 << i
@@ -178,16 +179,16 @@ func (q *Queues[T]) First() *Item[T] {
 func (q *Queues[T]) NewestOfLargest() *Item[T] { return q.byKey.largest(&q.paid) }
 
 // Lend pays in advance for the place of item, which Remove has just removed. The result must be given to Return.
-func (q *Queues[T]) Lend(item *Item[T]) exchange.Payer { return q.lend(int(item.queue) - 1) }
+func (q *Queues[T]) Lend(item *Item[T]) Payer { return q.lend(int(item.queue) - 1) }
 
 // LendTo is Lend for a request of key that did not wait in q. The shortest queue of key pays.
-func (q *Queues[T]) LendTo(key uint64) exchange.Payer {
+func (q *Queues[T]) LendTo(key uint64) Payer {
 	i := q.shortest(key)
 	q.paid[i] = max(q.paid[i], q.virtualTime)
 	return q.lend(i)
 }
 
-func (q *Queues[T]) lend(i int) exchange.Payer {
+func (q *Queues[T]) lend(i int) Payer {
 	_, lowest := q.nextQueue() // the lowest payment; the request may have got its place out of turn
 	q.virtualTime = max(q.virtualTime, min(q.paid[i], lowest))
 	s := &q.queues[i]
@@ -195,12 +196,12 @@ func (q *Queues[T]) lend(i int) exchange.Payer {
 	q.paid[i] += cost
 	s.paidInAdvance += cost
 	s.placesHeld++
-	return exchange.Payer(i + 1)
+	return Payer(i + 1)
 }
 
 // Return replaces payer's payment in advance by the real cost: held is how long the request held its place. A
 // negative held means that the place was not used, which costs nothing. The zero Payer has no effect.
-func (q *Queues[T]) Return(payer exchange.Payer, held time.Duration) {
+func (q *Queues[T]) Return(payer Payer, held time.Duration) {
 	if payer == 0 || q.queues[payer-1].placesHeld == 0 { // the place was lent by Queues that q has replaced
 		return
 	}

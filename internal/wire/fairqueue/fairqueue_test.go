@@ -9,7 +9,6 @@ import (
 	"unsafe"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/exchange"
 )
 
 // sim is an SSP with some places, a full queue of limited length, and requests that give up.
@@ -33,7 +32,7 @@ type request struct {
 }
 
 type lent struct {
-	by    exchange.Payer
+	by    Payer
 	of    request
 	since time.Time
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/exchange"
 )
 
 // model is fair queueing over slices. It keeps each payment on its own.
@@ -194,7 +193,7 @@ func TestQueuesAgreeWithAModel(t *testing.T) {
 		var q Queues[int]
 		m := model{keys: make(map[*Item[int]]uint64)}
 		var all []*Item[int] // that wait
-		var lent []exchange.Payer
+		var lent []Payer
 		keys, now := 1+r.Uint64N(200), time.Unix(1e9, 0)
 		for range 1500 {
 			switch n := r.IntN(10); {
