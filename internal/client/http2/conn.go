@@ -130,16 +130,14 @@ type Conn struct {
 	encoder  http2codec.Encoder
 	out      writer
 	waiting  queue // streams that have a body to send and room in their own window
-	window   int64 // for sending
+	windows  http2codec.SendWindows
 	// inPieces: the connection's last WINDOW_UPDATE allowed less than a frame, see hasWindowLocked.
 	inPieces bool
-	// initialWindow is the client's SETTINGS_INITIAL_WINDOW_SIZE.
-	initialWindow int64
-	received      http2codec.ReceiveWindow
-	flood         http2codec.Flood
-	drain         drain
-	alarm         alarm.Alarm // see watchLocked
-	idleAt        time.Time   // when the connection became idle; zero while it is not
+	received http2codec.ReceiveWindow
+	flood    http2codec.Flood
+	drain    drain
+	alarm    alarm.Alarm // see watchLocked
+	idleAt   time.Time   // when the connection became idle; zero while it is not
 }
 
 // New returns a connection that reads and writes rw. Serve runs it.
@@ -147,8 +145,8 @@ func New(rw io.ReadWriter, owner Owner, opts Options) *Conn {
 	opts.StreamWindow = max(opts.StreamWindow, http2codec.InitialWindow)
 	c := &Conn{
 		rw: rw, owner: owner, opts: opts,
-		encoder: http2codec.NewResponseEncoder(),
-		window:  http2codec.InitialWindow, initialWindow: http2codec.InitialWindow,
+		encoder:  http2codec.NewResponseEncoder(),
+		windows:  http2codec.NewSendWindows(),
 		received: http2codec.NewReceiveWindow(connWindow),
 	}
 	c.written.L = &c.mu

@@ -72,14 +72,10 @@ func (c *Conn) onResetLocked(f http2codec.Frame) *http2codec.Error {
 
 // onWindowUpdateLocked enlarges a send window. RFC 9113, section 6.9.
 func (c *Conn) onWindowUpdateLocked(f http2codec.Frame) *http2codec.Error {
-	n := int64(binary.BigEndian.Uint32(f.Payload) & http2codec.MaxWindow)
+	n := http2codec.IncrementOf(f)
 	if f.ID == 0 {
-		c.window += n
-		switch {
-		case n == 0:
-			return http2codec.ProtocolError("WINDOW_UPDATE by 0")
-		case c.window > http2codec.MaxWindow:
-			return http2codec.FlowError("WINDOW_UPDATE makes the connection's window overflow")
+		if err := c.windows.Grow(n); err != nil {
+			return err
 		}
 		c.inPieces = n < http2codec.MaxFrameSize
 		needed := n >= smallUpdate && c.waiting.first() != nil
@@ -93,12 +89,8 @@ func (c *Conn) onWindowUpdateLocked(f http2codec.Frame) *http2codec.Error {
 	if s == nil {
 		return c.flood.Caused()
 	}
-	s.credit += n
-	switch {
-	case n == 0:
-		return c.resetLocked(s, h2.ErrCodeProtocol, "WINDOW_UPDATE by 0")
-	case c.windowLocked(s) > http2codec.MaxWindow:
-		return c.resetLocked(s, h2.ErrCodeFlowControl, "WINDOW_UPDATE makes the stream's window overflow")
+	if err := c.windows.GrowStream(&s.credit, n); err != nil {
+		return c.resetLocked(s, err.Code, err.Text)
 	}
 	needed := n >= smallUpdate && len(s.toSend) > 0
 	c.windowGrewLocked(s)
@@ -116,7 +108,7 @@ func (c *Conn) countUpdateLocked(needed bool) *http2codec.Error {
 
 // windowGrewLocked is called when the window for s may have grown.
 func (c *Conn) windowGrewLocked(s *Stream) {
-	if len(s.toSend) > 0 && c.windowLocked(s) > 0 {
+	if len(s.toSend) > 0 && c.windows.Of(s.credit) > 0 {
 		c.waiting.push(s)
 	}
 }
@@ -152,9 +144,9 @@ func (c *Conn) onSettingsLocked(f http2codec.Frame) *http2codec.Error {
 // setInitialWindowLocked changes the windows of all streams by the same amount as the initial
 // window: RFC 9113, section 6.9.2.
 func (c *Conn) setInitialWindowLocked(initial int64) *http2codec.Error {
-	c.initialWindow = initial
+	c.windows.Initial = initial
 	for _, s := range c.streams.open {
-		if c.windowLocked(s) > http2codec.MaxWindow {
+		if c.windows.Overflows(s.credit) {
 			return http2codec.FlowError("SETTINGS_INITIAL_WINDOW_SIZE makes a window overflow")
 		}
 		c.windowGrewLocked(s)

@@ -63,10 +63,6 @@ func (c *Conn) appendHeaderLocked(s *Stream, status int, lines []byte, flags h2.
 
 var frameHeader [http2codec.FrameHeaderLen]byte
 
-// windowLocked returns how many bytes the client accepts on s. It may be negative: RFC 9113,
-// section 6.9.2.
-func (c *Conn) windowLocked(s *Stream) int64 { return c.initialWindow + s.credit }
-
 // gatherFor is how long adbuffer gathers small pieces of credit before it uses them.
 const gatherFor = 10 * time.Millisecond
 
@@ -74,8 +70,8 @@ const gatherFor = 10 * time.Millisecond
 // the credit is gathered until it allows a whole frame. Otherwise each end of a body would split a piece of credit,
 // and the pieces would become ever smaller.
 func (c *Conn) hasWindowLocked() bool {
-	if c.window <= 0 || c.window >= http2codec.MaxFrameSize || !c.inPieces {
-		return c.window > 0
+	if w := c.windows.Conn; w <= 0 || w >= http2codec.MaxFrameSize || !c.inPieces {
+		return w > 0
 	}
 	c.watchLocked(time.Now().Add(gatherFor)) // the client may return nothing before it gets more
 	return false
@@ -104,7 +100,7 @@ func (c *Conn) bodyLocked(s *Stream) {
 		}
 	}
 	for len(s.toSend) > 0 {
-		n := int(min(int64(len(s.toSend)), c.windowLocked(s), c.window, http2codec.MaxFrameSize, int64(maxBuffered-len(c.out.buf))))
+		n := int(min(int64(len(s.toSend)), c.windows.Of(s.credit), c.windows.Conn, http2codec.MaxFrameSize, int64(maxBuffered-len(c.out.buf))))
 		if n <= 0 || !c.hasWindowLocked() {
 			c.stalledLocked(s)
 			return
@@ -116,8 +112,7 @@ func (c *Conn) bodyLocked(s *Stream) {
 		c.out.buf = http2codec.AppendFrameHeader(c.out.buf, n, h2.FrameData, flags, s.id)
 		c.out.buf = append(c.out.buf, s.toSend[:n]...)
 		s.toSend = s.toSend[n:]
-		s.credit -= int64(n)
-		c.window -= int64(n)
+		c.windows.Sent(&s.credit, n)
 		c.flood.Sent(n, len(s.toSend) == 0)
 	}
 	if len(s.trailers) > 0 {
@@ -140,7 +135,7 @@ func (c *Conn) stalledLocked(s *Stream) {
 		c.watchLocked(s.sendBy)
 		s.req.Unread()
 	}
-	if s.needsNoWindow() || c.windowLocked(s) > 0 {
+	if s.needsNoWindow() || c.windows.Of(s.credit) > 0 {
 		c.waiting.push(s)
 	}
 }

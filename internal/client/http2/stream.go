@@ -39,7 +39,7 @@ type Stream struct {
 	bodyBegun bool      // a part of the body has arrived
 	awaits100 bool      // the client waits for 100 Continue
 
-	credit   int64  // send window beyond the client's initial window
+	credit   http2codec.Credit
 	status   int    // of the response, while its header waits for room in the buffer; otherwise 0
 	fields   []byte // of that header
 	toSend   []byte // the unsent part of the response's body

@@ -51,10 +51,10 @@ type Conn struct {
 	sendBuffer sendBuffer
 	uploads    uploads
 
-	peer       peerSettings
-	sendWindow int64 // of the connection
-	maxCredit  int64 // the largest stream.credit since it was last computed
-	received   http2codec.ReceiveWindow
+	peer      peerSettings
+	windows   http2codec.SendWindows
+	maxCredit http2codec.Credit // the largest stream.credit since it was last computed
+	received  http2codec.ReceiveWindow
 
 	// lastProcessed is the last stream in the peer's GOAWAY, NoLimit before the first GOAWAY.
 	lastProcessed uint32
@@ -93,7 +93,7 @@ func newConn(conn net.Conn, sock kernelSocket, owner exchange.Owner, opts Option
 		streams:       newTable(opts.MaxStreams),
 		encoder:       http2codec.NewEncoder(),
 		peer:          defaultPeerSettings,
-		sendWindow:    http2codec.InitialWindow,
+		windows:       http2codec.NewSendWindows(),
 		received:      http2codec.NewReceiveWindow(connWindow),
 		lastProcessed: http2codec.NoLimit,
 	}

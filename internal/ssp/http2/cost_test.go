@@ -236,12 +236,12 @@ var hostilities = []hostility{
 		return repeat(5000, http2codec.AppendWindowUpdate(nil, 0, 1))
 	}},
 	{name: "WINDOW_UPDATE of the connection, for which many wait", frames: func(f *fed) []byte {
-		f.conn.sendWindow = 0
+		f.conn.windows.Conn = 0
 		f.open(10000, 1000)
 		return repeat(5000, http2codec.AppendWindowUpdate(nil, 0, 1))
 	}},
 	{name: "WINDOW_UPDATE of streams that wait for theirs", frames: func(f *fed) (b []byte) {
-		f.conn.sendWindow, f.conn.peer.initialWindow = 1<<20, 0
+		f.conn.windows = http2codec.SendWindows{Conn: 1 << 20}
 		for id, i := f.open(5000, 1000), uint32(0); i < 5000; i++ {
 			b = http2codec.AppendWindowUpdate(b, id+2*i, 1)
 		}

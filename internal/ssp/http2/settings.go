@@ -6,10 +6,9 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// peerSettings are the settings of the peer. RFC 9113, section 6.5.2.
+// peerSettings are the settings of the peer, without its initial window, which is in Conn.windows. RFC 9113, section 6.5.2.
 type peerSettings struct {
 	maxStreams    uint32
-	initialWindow uint32
 	maxFrame      uint32
 	maxHeaderList uint32
 }
@@ -18,7 +17,6 @@ type peerSettings struct {
 // may refuse streams beyond its own limit, which the RFC advises to be at least 100.
 var defaultPeerSettings = peerSettings{
 	maxStreams:    100,
-	initialWindow: http2codec.InitialWindow,
 	maxFrame:      http2codec.MaxFrameSize,
 	maxHeaderList: http2codec.NoLimit,
 }
@@ -80,19 +78,19 @@ func (c *Conn) applyLocked(s *http2codec.SettingsChange) *http2codec.Error {
 	set(h2.SettingMaxHeaderListSize, &c.peer.maxHeaderList)
 	c.encoder.Apply(s)
 	if s.Has[h2.SettingInitialWindowSize] {
-		return c.setInitialWindowLocked(s.Value[h2.SettingInitialWindowSize])
+		return c.setInitialWindowLocked(int64(s.Value[h2.SettingInitialWindowSize]))
 	}
 	return nil
 }
 
 // setInitialWindowLocked changes the windows of all open streams by the change of the initial
 // window: RFC 9113, section 6.9.2. A stream counts its credit relative to the initial window (see
-// windowLocked), so most changes visit no stream. A change that may continue uploads, or make a window
+// http2codec.Credit), so most changes visit no stream. A change that may continue uploads, or make a window
 // overflow, visits all streams once; flood counts the cost of that visit.
-func (c *Conn) setInitialWindowLocked(initial uint32) *http2codec.Error {
-	grew := initial > c.peer.initialWindow
-	c.peer.initialWindow = initial
-	mayContinue, mayOverflow := grew && c.uploads.n > 0, int64(initial)+c.maxCredit > http2codec.MaxWindow
+func (c *Conn) setInitialWindowLocked(initial int64) *http2codec.Error {
+	grew := initial > c.windows.Initial
+	c.windows.Initial = initial
+	mayContinue, mayOverflow := grew && c.uploads.n > 0, c.windows.Overflows(c.maxCredit)
 	if !mayContinue && !mayOverflow {
 		return nil
 	}
@@ -105,7 +103,7 @@ func (c *Conn) setInitialWindowLocked(initial uint32) *http2codec.Error {
 		c.maxCredit = max(c.maxCredit, s.credit)
 		c.windowGrewLocked(s)
 	}
-	if int64(initial)+c.maxCredit > http2codec.MaxWindow {
+	if c.windows.Overflows(c.maxCredit) {
 		return http2codec.FlowError("SETTINGS_INITIAL_WINDOW_SIZE makes a window overflow")
 	}
 	return c.flood.Spend(len(c.streams.slots) / slotsPerFrame)

@@ -20,8 +20,8 @@ type stream struct {
 	ex *exchange.Exchange // nil after the stream is closed
 
 	// credit is the send window beyond the peer's initial one: the sum of its WINDOW_UPDATEs, minus
-	// the bytes sent. See windowLocked.
-	credit int64
+	// the bytes sent. See http2codec.SendWindows.
+	credit http2codec.Credit
 	// body is the part of the request's body that is not in the buffer yet. Its bytes belong to the
 	// caller, which waits while the stream is open.
 	body    []byte

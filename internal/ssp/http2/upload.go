@@ -28,14 +28,11 @@ func (u *uploads) push(s *stream) {
 	}
 }
 
-// windowLocked is the send window of s. It may be negative: RFC 9113, section 6.9.2.
-func (c *Conn) windowLocked(s *stream) int64 { return int64(c.peer.initialWindow) + s.credit }
-
 // sendBodiesLocked appends the bodies in the queue to the buffer, as far as the windows and the buffer allow. A body
 // of which more remains goes to the end of the queue.
 func (c *Conn) sendBodiesLocked() {
 	u := &c.uploads
-	for len(u.queue) > 0 && c.sendWindow > 0 && len(c.out.buf) < maxBuffered {
+	for len(u.queue) > 0 && c.windows.Conn > 0 && len(c.out.buf) < maxBuffered {
 		s := c.streams.get(u.queue[0])
 		u.queue = u.queue[1:]
 		if s == nil {
@@ -54,7 +51,7 @@ func (c *Conn) sendBodiesLocked() {
 // appendBodyLocked appends as much of the body of s to the buffer as the windows and the buffer allow.
 func (c *Conn) appendBodyLocked(s *stream) {
 	for len(s.body) > 0 {
-		n := min(int64(len(s.body)), c.sendWindow, c.windowLocked(s), int64(c.peer.maxFrame), maxDataFrame,
+		n := min(int64(len(s.body)), c.windows.Conn, c.windows.Of(s.credit), int64(c.peer.maxFrame), maxDataFrame,
 			int64(maxBuffered-len(c.out.buf)))
 		if n <= 0 {
 			return
@@ -66,8 +63,7 @@ func (c *Conn) appendBodyLocked(s *stream) {
 		c.out.buf = http2codec.AppendFrameHeader(c.out.buf, int(n), h2.FrameData, flags, s.id)
 		c.out.buf = append(c.out.buf, s.body[:n]...)
 		s.body = s.body[n:]
-		c.sendWindow -= n
-		s.credit -= n
+		c.windows.Sent(&s.credit, int(n))
 	}
 }
 
@@ -86,7 +82,7 @@ func (c *Conn) startBodyLocked(s *stream) {
 
 // windowGrewLocked queues s if it uploads and has a window. The caller then calls sendBodiesLocked.
 func (c *Conn) windowGrewLocked(s *stream) {
-	if len(s.body) > 0 && c.windowLocked(s) > 0 {
+	if len(s.body) > 0 && c.windows.Of(s.credit) > 0 {
 		c.uploads.push(s)
 	}
 }

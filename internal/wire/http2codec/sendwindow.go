@@ -1,0 +1,56 @@
+package http2codec
+
+import "encoding/binary"
+
+// SendWindows say how many bytes of DATA the peer accepts: on the connection, and on each stream. A stream holds
+// its own Credit. RFC 9113, section 6.9.
+type SendWindows struct {
+	Conn    int64 // of the connection
+	Initial int64 // the peer's SETTINGS_INITIAL_WINDOW_SIZE
+}
+
+// Credit is by how much the window of a stream is larger than the initial window. A change of the initial window
+// changes the windows of all streams by the same amount, and so no Credit: section 6.9.2.
+type Credit int64
+
+// NewSendWindows returns the windows before any SETTINGS frame.
+func NewSendWindows() SendWindows { return SendWindows{Conn: InitialWindow, Initial: InitialWindow} }
+
+// Of returns the window of a stream. It may be negative.
+func (w *SendWindows) Of(c Credit) int64 { return w.Initial + int64(c) }
+
+// Overflows reports whether the window of a stream is too large.
+func (w *SendWindows) Overflows(c Credit) bool { return w.Of(c) > MaxWindow }
+
+// Sent takes n bytes of DATA on the stream of c from both windows.
+func (w *SendWindows) Sent(c *Credit, n int) {
+	w.Conn -= int64(n)
+	*c -= Credit(n)
+}
+
+// IncrementOf returns the increment in the payload of a WINDOW_UPDATE.
+func IncrementOf(f Frame) int64 { return int64(binary.BigEndian.Uint32(f.Payload) & MaxWindow) }
+
+// Grow enlarges the connection's window by n, the increment of a WINDOW_UPDATE.
+func (w *SendWindows) Grow(n int64) *Error {
+	w.Conn += n
+	switch {
+	case n == 0:
+		return ProtocolError("WINDOW_UPDATE by 0")
+	case w.Conn > MaxWindow:
+		return FlowError("WINDOW_UPDATE makes the connection's window overflow")
+	}
+	return nil
+}
+
+// GrowStream enlarges the window of the stream of c by n. Its error resets the stream.
+func (w *SendWindows) GrowStream(c *Credit, n int64) *Error {
+	*c += Credit(n)
+	switch {
+	case n == 0:
+		return ProtocolError("WINDOW_UPDATE by 0")
+	case w.Overflows(*c):
+		return FlowError("WINDOW_UPDATE makes the stream's window overflow")
+	}
+	return nil
+}
