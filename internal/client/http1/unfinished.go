@@ -70,9 +70,22 @@ const (
 // It prefers to close an unfinished connection, since the clients of idle connections have made requests; see
 // unfinished.take. But a client that has just connected is about to make a request. So if at most a quarter of
 // maxConnections are unfinished, and all of these are young, makeRoom prefers to close the connection that has been
-// idle for longest.
+// idle for longest. A group of clients with more than a quarter of maxConnections unfinished closes no idle connection
+// of another group: otherwise a client that completes one handshake after the other would push out all idle clients.
 func (s *Server) makeRoom(maxConnections int, peer netip.Addr) bool {
-	return s.dropUnfinished(peer, maxConnections/4, unfinishedFor) || s.dropIdle() || s.dropUnfinished(peer, 0, 0)
+	quarter := maxConnections / 4
+	return s.dropUnfinished(peer, quarter, unfinishedFor) ||
+		s.clients.mayCloseIdle(peer, quarter) && s.dropIdle() ||
+		s.dropUnfinished(peer, 0, 0)
+}
+
+// mayCloseIdle reports whether the connection that has been idle for longest may be closed for a new connection of a
+// client at peer: the client's group has at most limit unfinished connections, or the idle connection is of that group.
+func (c *clients) mayCloseIdle(peer netip.Addr, limit int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	group := c.unfinished.groupOf(peer)
+	return group.Len() <= limit || len(c.parked) > 0 && c.unfinished.groupOf(c.parked[0].peer) == group
 }
 
 // dropUnfinished closes an unfinished connection to make room for a new connection of a client at peer. It returns

@@ -205,11 +205,11 @@ func TestAClientOutlivesConnectionsOfAnotherNetwork(t *testing.T) {
 	for i := 2; group(attacker) == group(honest); i++ {
 		attacker = fmt.Sprintf("198.51.%d.1", i)
 	}
-	// With pauses of 5 ms all connections of the attacker may still be about to send a request when the next one
-	// comes, with pauses of 600 ms only the last one may. A client that is silent for longer than 24 pauses of 5 ms
-	// is parked, and counts as idle.
-	for _, pause := range []time.Duration{0, 5 * time.Millisecond, 600 * time.Millisecond} {
-		for _, stage := range []string{"silent", "handshake", "new"} {
+	// With pauses of at most 20 ms all connections of the attacker may still be about to send a request when the next
+	// one comes, with pauses of 600 ms only the last one may. A client that is silent for 24 pauses of 20 ms is parked,
+	// and counts as idle.
+	for _, pause := range []time.Duration{0, 5 * time.Millisecond, 20 * time.Millisecond, 600 * time.Millisecond} {
+		for _, stage := range []string{"silent", "handshake", "idle", "new"} {
 			t.Run(fmt.Sprint(stage, " ", pause), func(t *testing.T) {
 				simBubble(t, func(t *testing.T) {
 					s := newSimProxy(t, func(o *proxy.Options) {
@@ -227,8 +227,13 @@ func TestAClientOutlivesConnectionsOfAnotherNetwork(t *testing.T) {
 					if stage != "new" {
 						client = connect(honest)
 					}
-					if stage == "handshake" {
+					if stage == "handshake" || stage == "idle" {
 						client.shakeHands()
+					}
+					if stage == "idle" {
+						client.say(getFill)
+						time.Sleep(simPark + tick)
+						client.wantOK()
 					}
 					var all []*simClient
 					for range 3 * places {
@@ -242,7 +247,7 @@ func TestAClientOutlivesConnectionsOfAnotherNetwork(t *testing.T) {
 					if stage == "new" {
 						client = connect(honest)
 					}
-					if stage != "handshake" {
+					if stage == "silent" || stage == "new" {
 						client.shakeHands()
 					}
 					client.say(getFill)
