@@ -57,7 +57,7 @@ func TestAnAdbufferWithoutCPURefusesAndSaysSo(t *testing.T) {
 	}
 	x := v.app.explain([]byte("GET /last HTTP/1.1\r\nHost: a\r\n\r\n"), netip.MustParseAddr("127.0.0.1"))
 	text := x.String()
-	testsupport.True(t, strings.Contains(text, "adbuffer is overloaded since ") && x.Priority == "sheddable", "explain says:\n%s", text)
+	testsupport.True(t, strings.Contains(text, "adbuffer has been overloaded since ") && x.Priority == "sheddable", "explain says:\n%s", text)
 	idle.Store(true)
 	spinning.Wait()
 	v.await("all requests are served again", func() bool { return v.get("/last").status == 200 && !v.app.overload.State().Overloaded })

@@ -30,10 +30,10 @@ type captured struct {
 	Protocol string       `json:"protocol"`
 	Reused   bool         `json:"reused"` // the connection had carried a request before
 	TotalMs  float64      `json:"total_ms"`
-	Pending  float64      `json:"pending_ms"`              // until the request acquired a place
-	First    float64      `json:"first_byte_ms,omitempty"` // after that
+	Pending  float64      `json:"pending_ms"`              // from At until the request acquired a place
+	First    float64      `json:"first_byte_ms,omitempty"` // from there until the first byte of the response
 	Request  *capturedMsg `json:"request,omitempty"`       // missing if nothing was sent, or the request was hedged
-	Response *capturedMsg `json:"response,omitempty"`      // missing if no response came
+	Response *capturedMsg `json:"response,omitempty"`      // missing if there was no response
 }
 
 // capturedMsg is a request or a response, with its secrets hidden.
@@ -42,18 +42,17 @@ type capturedMsg struct {
 	URL    string      `json:"url,omitempty"`
 	Status int         `json:"status,omitempty"`
 	Fields [][2]string `json:"fields"`
-	// Body is the beginning of the body if that is text, BodyBinary if it is not.
+	// The beginning of the body is in Body if it is text, and otherwise in BodyBinary.
 	Body       string `json:"body,omitempty"`
 	BodyBinary []byte `json:"body_base64,omitempty"`
-	BodyBytes  int    `json:"body_bytes"` // of the whole body
+	BodyBytes  int    `json:"body_bytes"` // length of the whole body
 }
 
 // maxCapturedBody bounds how much of each body is kept.
 const maxCapturedBody = 4 << 10
 
-// Capture returns the next n exchanges with an SSP, or
-// as many as ended before ctx did. A capture of an SSP that a reload removes does not continue on
-// another SSP of that name.
+// Capture returns the next n exchanges with an SSP, or fewer if ctx ends first. If a reload removes the
+// SSP, the capture does not continue with a later SSP of the same name.
 func (v *Views) Capture(ctx context.Context, name string, n int) (any, error) {
 	current := v.versions.Current()
 	if !current.Config.Admin.Capture {
@@ -81,7 +80,7 @@ func (v *Views) Capture(ctx context.Context, name string, n int) (any, error) {
 	return view, nil
 }
 
-// capturing takes exchanges until its buffer is full.
+// capturing is a channel that takes exchanges until its buffer is full.
 type capturing chan captured
 
 func (c capturing) note(s *ssp.SSP, r *ssp.Request, ex *exchange.Exchange, o exchange.Outcome, err *exchange.Error) {
@@ -94,7 +93,7 @@ func (c capturing) note(s *ssp.SSP, r *ssp.Request, ex *exchange.Exchange, o exc
 	}
 }
 
-// capturedOf describes an exchange. policy is the SSP's.
+// capturedOf describes an exchange with the SSP that has the given policy.
 func capturedOf(policy *header.Policy, req *ssp.Request, ex *exchange.Exchange, o exchange.Outcome, err *exchange.Error) captured {
 	t := &ex.Times
 	e := captured{
@@ -119,25 +118,25 @@ func capturedOf(policy *header.Policy, req *ssp.Request, ex *exchange.Exchange, 
 	return e
 }
 
-// sent shows a request to an SSP. clients is the query of the client's request.
-func sent(r *exchange.Request, policy *header.Policy, clients []byte) *capturedMsg {
+// sent describes a request to an SSP. clientQuery is the query of the client's request.
+func sent(r *exchange.Request, policy *header.Policy, clientQuery []byte) *capturedMsg {
 	m := message(r.Fields, r.Body, policy.Sets)
 	m.Method = r.Method.String()
-	m.URL = r.Scheme + "://" + string(r.Authority) + targetView(r.Target, clients)
+	m.URL = r.Scheme + "://" + string(r.Authority) + targetView(r.Target, clientQuery)
 	return m
 }
 
 func milliseconds(d time.Duration) float64 { return round(float64(d) / float64(time.Millisecond)) }
 
-// targetView is a request's target with possible secrets hidden. It hides all values of the
-// endpoint's own query. In the client's query behind it, it hides a value if its name suggests a
-// secret.
-func targetView(target, clients []byte) string {
+// targetView returns the target of a request with possible secrets hidden. The target's query consists of
+// the endpoint's own query, of which all values are hidden, and the client's query, of which those values
+// are hidden whose names suggest a secret.
+func targetView(target, clientQuery []byte) string {
 	path, query, ok := strings.Cut(string(target), "?")
 	if !ok {
 		return path
 	}
-	own := strings.TrimSuffix(query, string(clients))
+	own := strings.TrimSuffix(query, string(clientQuery))
 	params := strings.Split(query[len(own):], "&")
 	for i, p := range params {
 		if name, _, has := strings.Cut(p, "="); has && config.NamesSecret(name) {
@@ -147,8 +146,8 @@ func targetView(target, clients []byte) string {
 	return path + "?" + config.HideQuery(own) + strings.Join(params, "&")
 }
 
-// message copies fields and body, whose memory belongs to the exchange. sets reports
-// whether the configuration sets a field; nil = it sets none.
+// message copies fields and body, whose memory belongs to the exchange. sets reports whether the
+// configuration sets a field; nil = the configuration sets no field.
 func message(fields, body []byte, sets func(name []byte) bool) *capturedMsg {
 	m := &capturedMsg{Fields: [][2]string{}, BodyBytes: len(body)}
 	for name, value := range syntax.Fields(fields) {
@@ -163,7 +162,7 @@ func message(fields, body []byte, sets func(name []byte) bool) *capturedMsg {
 	}
 	cut := body[:min(len(body), maxCapturedBody)]
 	for n := 1; n < utf8.UTFMax && len(cut) < len(body) && !utf8.RuneStart(body[len(cut)]); n++ {
-		cut = cut[:len(cut)-1] // a part of a character
+		cut = cut[:len(cut)-1] // drops an incomplete character
 	}
 	if utf8.Valid(cut) {
 		m.Body = string(cut)

@@ -28,7 +28,7 @@ const (
 	unresolved
 )
 
-// conditionMessages are the lines of the log when a condition begins and ends.
+// conditionMessages are the messages that are logged when a condition begins and when it ends.
 var conditionMessages = [...]struct{ began, ended string }{
 	shedding:    {"the breaker sheds requests because the SSP fails; see breaker", "the breaker sheds no more requests"},
 	unreachable: {"no connection to an endpoint can be opened", "connections to an endpoint can be opened again"},
@@ -37,11 +37,11 @@ var conditionMessages = [...]struct{ began, ended string }{
 	paused:      {"the SSP asked for a pause with Retry-After; see qps.limit", "the pause that the SSP asked for is over"},
 }
 
-// conditionEnds is the number of looks without a condition after which the log says that it ended.
-// So a condition that comes and goes is one in the log.
+// conditionEnds is how many looks in a row must not find a condition before its end is logged. So a
+// condition that comes and goes is logged once.
 const conditionEnds = 15
 
-// condition is a state of an SSP now, or of one of its endpoints.
+// condition is a condition that an SSP, or one of its endpoints, is in.
 type condition struct {
 	conditionID
 	why string
@@ -61,18 +61,19 @@ func (c condition) String() string {
 	return text + ": " + c.why
 }
 
-// conditionsOf returns the conditions of an SSP. recent counts its outcomes of the last looks.
+// conditionsOf returns the current conditions of an SSP. recent counts its requests of the last looks, by
+// outcome.
 func conditionsOf(p *pool.Snapshot, s *ssp.Snapshot, lookups []dial.FailedLookup, recent map[string]uint64) (all []condition) {
 	add := func(kind conditionKind, endpoint, format string, args ...any) {
 		all = append(all, condition{conditionID{kind, endpoint}, fmt.Sprintf(format, args...)})
 	}
 	if s.BreakerShedRatio > 0 {
-		most := mostFailed(recent, blamesSSP)
-		if most != "" {
-			most = ", most of them as " + most
+		outcome := commonestFailure(recent, blamesSSP)
+		if outcome != "" {
+			outcome = ", most of them as " + outcome
 		}
 		add(shedding, "", "%.0f %% of the requests are shed; of the last %d that were sent, %d failed%s",
-			100*s.BreakerShedRatio, s.BreakerRequests, s.BreakerFailures, most)
+			100*s.BreakerShedRatio, s.BreakerRequests, s.BreakerFailures, outcome)
 	}
 	for i := range p.Endpoints {
 		if e := &p.Endpoints[i]; e.Connections == 0 && e.LastDialError != "" {
@@ -82,7 +83,7 @@ func conditionsOf(p *pool.Snapshot, s *ssp.Snapshot, lookups []dial.FailedLookup
 	for _, l := range lookups {
 		text := "since %s: %s"
 		if l.Kept {
-			text += "; the addresses of its last good look-up stay in use"
+			text += "; the addresses of the last successful look-up stay in use"
 		}
 		add(unresolved, l.Host, text, l.Since.UTC().Format(time.RFC3339), logs.Cut(l.Err.Error()))
 	}
@@ -96,7 +97,7 @@ func conditionsOf(p *pool.Snapshot, s *ssp.Snapshot, lookups []dial.FailedLookup
 		add(noPlace, "", "in the last seconds %s; see adbuffer plan --admin", strings.Join(refused, ", "))
 	}
 	if s.BackoffSeconds > 0 {
-		add(paused, "", "%.1f s are left; see retry_after_max and retry_after_share", s.BackoffSeconds)
+		add(paused, "", "for %.1f s more; see retry_after_max and retry_after_share", s.BackoffSeconds)
 	}
 	return all
 }
@@ -107,8 +108,8 @@ type conditionLog struct {
 }
 
 type openCondition struct {
-	since time.Time
-	gone  int // looks in a row without the condition
+	since  time.Time
+	absent int // looks in a row without the condition
 }
 
 func (c *conditionLog) look(log *zap.Logger, now time.Time, all []condition) {
@@ -116,21 +117,21 @@ func (c *conditionLog) look(log *zap.Logger, now time.Time, all []condition) {
 		c.open = make(map[conditionID]*openCondition)
 	}
 	for _, found := range all {
-		if one := c.open[found.conditionID]; one != nil {
-			one.gone = 0
+		if known := c.open[found.conditionID]; known != nil {
+			known.absent = 0
 			continue
 		}
 		c.open[found.conditionID] = &openCondition{since: now}
 		found.line(log).Warn(conditionMessages[found.kind].began, zap.String("why", found.why))
 	}
-	for id, one := range c.open {
+	for id, known := range c.open {
 		if slices.ContainsFunc(all, func(found condition) bool { return found.conditionID == id }) {
 			continue
 		}
-		one.gone++
-		if one.gone >= conditionEnds {
+		known.absent++
+		if known.absent >= conditionEnds {
 			delete(c.open, id)
-			id.line(log).Info(conditionMessages[id.kind].ended, zap.Duration("lasted", now.Sub(one.since)))
+			id.line(log).Info(conditionMessages[id.kind].ended, zap.Duration("lasted", now.Sub(known.since)))
 		}
 	}
 }
@@ -142,7 +143,7 @@ func (id conditionID) line(log *zap.Logger) *zap.Logger {
 	return log.With(zap.String("endpoint", id.endpoint))
 }
 
-// stateOf says why requests to an SSP may be refused or delayed now, for explain.
+// stateOf says, for explain, why requests to an SSP may be refused or delayed at this moment.
 func (h *histories) stateOf(part *reload.Part) []string {
 	s, all := part.SSP, []string{}
 	p, r := s.Pool().Snapshot(), s.Snapshot()
@@ -164,7 +165,7 @@ func (h *histories) stateOf(part *reload.Part) []string {
 	return all
 }
 
-// whyNot says why an endpoint that is not enabled, or is ejected, gets no requests.
+// whyNot says why an endpoint that is ejected or not enabled gets no requests.
 func whyNot(e *pool.EndpointSnapshot) string {
 	switch {
 	case e.EjectedSeconds > 0:

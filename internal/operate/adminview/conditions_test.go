@@ -33,9 +33,9 @@ func TestConditionsSayWhyRequestsFail(t *testing.T) {
 	want := []string{
 		"the breaker sheds requests because the SSP fails; see breaker: 90 % of the requests are shed; of the last 20 that were sent, 19 failed, most of them as conn_lost",
 		"no connection to an endpoint can be opened, a:80: connect_failed: refused",
-		"the name of an endpoint cannot be looked up, a.example: since 2026-01-02T03:04:05Z: no such host; the addresses of its last good look-up stay in use",
+		"the name of an endpoint cannot be looked up, a.example: since 2026-01-02T03:04:05Z: no such host; the addresses of the last successful look-up stay in use",
 		"requests found no place on a connection: in the last seconds 4 as pending_full, 2 as pending_timeout; see adbuffer plan --admin",
-		"the SSP asked for a pause with Retry-After; see qps.limit: 1.5 s are left; see retry_after_max and retry_after_share",
+		"the SSP asked for a pause with Retry-After; see qps.limit: for 1.5 s more; see retry_after_max and retry_after_share",
 	}
 	got := conditionsOf(p, s, lookups, recent)
 	testsupport.MustTrue(t, len(got) == len(want), "the conditions are %v", got)

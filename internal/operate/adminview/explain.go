@@ -21,24 +21,24 @@ import (
 	"adbuffer/internal/wire/openrtb"
 )
 
-// Explained says how adbuffer would handle a request, with secrets hidden. No SSP got the request.
+// Explained says how adbuffer would handle a request, with secrets hidden. The request is sent to no SSP.
 type Explained struct {
 	ID     string   `json:"id,omitempty"`
 	Client string   `json:"client,omitempty"` // after the route's privacy
 	Route  string   `json:"route,omitempty"`
-	Why    []string `json:"why"` // why the route is this one
-	// Passed are routes before it that match but for their conditions on the body.
+	Why    []string `json:"why"` // why this route was chosen
+	// Passed are earlier routes that would match if their conditions on the body held.
 	Passed     []passedRoute `json:"passed,omitempty"`
 	Mode       string        `json:"mode,omitempty"`
-	BudgetMs   float64       `json:"budget_ms,omitempty"`   // what SSPs have, after deadline.reserve
-	BudgetFrom string        `json:"budget_from,omitempty"` // the field or setting that it follows from
-	Fairness   string        `json:"fairness,omitempty"`    // whose share of the places it uses if it waits
-	Priority   string        `json:"priority,omitempty"`    // of the route
-	Refused    *refused      `json:"refused,omitempty"`     // adbuffer would respond by itself
+	BudgetMs   float64       `json:"budget_ms,omitempty"`   // the time that SSPs have, after deadline.reserve
+	BudgetFrom string        `json:"budget_from,omitempty"` // the field or setting that sets this time
+	Fairness   string        `json:"fairness,omitempty"`    // the party whose share of the places the request uses
+	Priority   string        `json:"priority,omitempty"`    // the route's priority
+	Refused    *refused      `json:"refused,omitempty"`     // adbuffer's own response, without asking an SSP
 	Machine    []string      `json:"machine"`               // settings that this machine lowers, and why
 	// Now says why a running adbuffer may refuse the request at this moment, whatever the SSPs do.
 	Now  []string       `json:"now"`
-	SSPs []explainedSSP `json:"ssps"` // in the route's order
+	SSPs []explainedSSP `json:"ssps"` // the route's SSPs, in their order
 }
 
 type refused struct {
@@ -47,23 +47,23 @@ type refused struct {
 	Detail  string `json:"detail"`
 }
 
-// explainedSSP is an SSP that would be asked, or may be.
+// explainedSSP is an SSP that would or might be asked.
 type explainedSSP struct {
 	SSP       string       `json:"ssp"`
 	Weight    int          `json:"weight,omitempty"`
 	TimeoutMs float64      `json:"timeout_ms,omitempty"`
 	Secondary bool         `json:"secondary,omitempty"`
-	Request   *capturedMsg `json:"request,omitempty"`  // at its first endpoint
+	Request   *capturedMsg `json:"request,omitempty"`  // the request as its first endpoint would get it
 	Error     string       `json:"error,omitempty"`    // why there is no request
 	Filtered  []string     `json:"filtered,omitempty"` // the conditions on the body that do not hold
 	Limits    []string     `json:"limits"`
 	// Now says why a running adbuffer may refuse or delay the request at this moment.
 	Now []string `json:"now"`
-	// Spares says of each endpoint of a later priority why it gets no requests.
+	// Spares says why each endpoint of a later priority gets no requests.
 	Spares []string `json:"spares,omitempty"`
 }
 
-// Explain says how p, whose version is current, would handle message: one HTTP/1.1 request from a
+// Explain says how p, which uses the version current, would handle message: an HTTP/1.1 request from a
 // client at peer.
 func (v *Views) Explain(p *proxy.Proxy, current *reload.Version, message []byte, peer netip.Addr) *Explained {
 	e := p.Explain(message, peer, func(name string) string { return current.Part(name).Host() })
@@ -110,7 +110,7 @@ func (v *Views) Explain(p *proxy.Proxy, current *reload.Version, message []byte,
 // passedRoute is a route whose conditions on the body do not hold.
 type passedRoute struct {
 	Route  string   `json:"route"`
-	Failed []string `json:"failed"` // with the values that they saw
+	Failed []string `json:"failed"` // the conditions that do not hold, with the values of the body
 }
 
 // whenOf returns the conditions of an SSP in a route.
@@ -119,7 +119,7 @@ func whenOf(c *config.Route, ssp string) []config.BodyCondition {
 	return c.SSPs[i].When
 }
 
-// failed describes the conditions that do not hold, with the values that they see.
+// failed describes the conditions that do not hold, with the values that the body has.
 func failed(conditions []config.BodyCondition, e *proxy.Explanation) (all []string) {
 	if e.Unreadable != openrtb.Readable {
 		return []string{fmt.Sprintf("the body matches no condition, since %s (%v)", e.Unreadable.Text(), e.Unreadable)}
@@ -132,7 +132,7 @@ func failed(conditions []config.BodyCondition, e *proxy.Explanation) (all []stri
 	return all
 }
 
-// sees describes the values that a condition sees.
+// sees describes the values that the body has at the path of a condition.
 func sees(path string, seen *openrtb.Seen) string {
 	if len(seen.Values) == 0 {
 		return "it is missing"
@@ -177,7 +177,7 @@ func bodyCondition(c *config.BodyCondition) string {
 	return c.Path + " must not exist"
 }
 
-// fairness says whose share of the places a request uses.
+// fairness names the party whose share of the places a request uses.
 func fairness(key, client, value string) string {
 	_, name, _ := strings.Cut(key, ":")
 	switch {
@@ -198,7 +198,7 @@ func overloadOf(rt *route.Route, s overload.State) []string {
 	if !s.Overloaded {
 		return nil
 	}
-	text := fmt.Sprintf("adbuffer is overloaded since %s: all requests wait %v ms for CPU, and server.overload.target is %v ms; ",
+	text := fmt.Sprintf("adbuffer has been overloaded since %s: all requests wait %v ms for CPU, and server.overload.target is %v ms; ",
 		s.Since.UTC().Format(time.RFC3339), s.LagMs, s.TargetMs)
 	share := math.Ceil(100 * s.Refusing[rt.Priority.String()])
 	if s.DryRun {
@@ -207,7 +207,8 @@ func overloadOf(rt *route.Route, s overload.State) []string {
 	return []string{text + fmt.Sprintf("it refuses %v %% of the requests with priority %v", share, rt.Priority)}
 }
 
-// adviceOf returns what the pool has decided about its size, and the advice if it is too small for its load.
+// adviceOf returns what a pool that sizes itself has decided, and the advice to enlarge a pool that is too
+// small for its load.
 func adviceOf(s *ssp.SSP) []string {
 	p, o := s.Pool().Snapshot(), s.Pool().Options()
 	all := advice.OwnSize(&p, &o)
@@ -232,15 +233,15 @@ func sparesOf(s *ssp.SSP) (all []string) {
 		}
 	}
 	for i := range endpoints {
-		// Of the others, "now" says why they get none.
+		// For other endpoints, stateOf says why they get no requests.
 		if e := &endpoints[i]; serving > 0 && e.Priority > priority && e.State == balancer.Enabled.String() {
-			all = append(all, fmt.Sprintf("%s has priority %d, and gets requests once no endpoint of priority %d serves; now %d of %d do", e.Endpoint, e.Priority, priority, serving, of))
+			all = append(all, fmt.Sprintf("%s has priority %d, and gets requests once no endpoint of priority %d works; now %d of %d work", e.Endpoint, e.Priority, priority, serving, of))
 		}
 	}
 	return all
 }
 
-// lowered lists the settings that are not in force as they are, since this machine allows less.
+// lowered lists the limits that are lower than their settings, since this machine does not allow more.
 func lowered(c *config.Config) []string {
 	all := []string{}
 	for _, l := range []config.Limit{c.MaxConnections(), c.MaxBufferedBytes()} {
@@ -264,7 +265,7 @@ func why(cfg *config.Config, e *proxy.Explanation) []string {
 		all = append(all, "body: "+bodyCondition(&c.Match.OpenRTB[i]))
 	}
 	if c.Match.Holdback > 0 {
-		all = append(all, fmt.Sprintf("a share of %v of such requests goes on to the next route (holdback)", c.Match.Holdback))
+		all = append(all, fmt.Sprintf("a share of %v of such requests is left to later routes (holdback)", c.Match.Holdback))
 	}
 	if e.Chosen != nil {
 		all = append(all, "the client chose "+e.Chosen.SSP.Name())

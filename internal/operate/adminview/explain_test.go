@@ -20,7 +20,7 @@ func TestExplainSaysWhyASpareIsNotUsed(t *testing.T) {
 	}{
 		{`"http://127.0.0.1:1/"`, nil},
 		{`"http://127.0.0.1:1/", "http://127.0.0.1:2/", {url: "http://127.0.0.1:3/", priority: 2}`,
-			[]string{"127.0.0.1:3 has priority 2, and gets requests once no endpoint of priority 0 serves; now 2 of 2 do"}},
+			[]string{"127.0.0.1:3 has priority 2, and gets requests once no endpoint of priority 0 works; now 2 of 2 work"}},
 	} {
 		versions := versionsOf(t, text(row.endpoints))
 		if got := sparesOf(versions.Current().SSPs[0]); !slices.Equal(got, row.want) {
@@ -30,7 +30,7 @@ func TestExplainSaysWhyASpareIsNotUsed(t *testing.T) {
 	versions := versionsOf(t, text(`"http://127.0.0.1:1/", "http://127.0.0.1:2/", {url: "http://127.0.0.1:3/", priority: 1}`))
 	s := versions.Current().SSPs[0]
 	s.Pool().SetEndpointState("127.0.0.1:1", balancer.Disabled)
-	if got := sparesOf(s); len(got) != 1 || !strings.HasSuffix(got[0], "; now 1 of 2 do") {
+	if got := sparesOf(s); len(got) != 1 || !strings.HasSuffix(got[0], "; now 1 of 2 work") {
 		t.Errorf("one of two is disabled: %q", got)
 	}
 }

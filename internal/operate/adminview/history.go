@@ -21,24 +21,25 @@ const (
 	historyPoints = 150
 )
 
-// history is the charts of one SSP, oldest point first.
+// history holds the points of one SSP's charts, oldest first.
 type history struct {
 	Rate       []float64 `json:"rate"`       // requests per second that asked for a place
-	Saturation []float64 `json:"saturation"` // 0 to 1, now
-	HoldMillis []float64 `json:"hold_ms"`    // mean time that a place was held; 0 if no place was released
-	Waiting    []int     `json:"waiting"`    // now
-	// AutoLimit and AutoNeed are the places that a pool which sizes itself allows, and those that its load
-	// needs. They are absent while it has its configured size, and shorter if that was so before.
+	Saturation []float64 `json:"saturation"` // at the moment of the look, from 0 to 1
+	HoldMillis []float64 `json:"hold_ms"`    // mean time for which a place was held; 0 if no place was released
+	Waiting    []int     `json:"waiting"`    // requests that waited at the moment of the look
+	// For a pool that sizes itself, AutoLimit is the number of places that it allows, and AutoNeed the
+	// number that its load needs. They have points only since the pool began to size itself, and are
+	// absent for other pools.
 	AutoLimit []int `json:"auto_limit,omitempty"`
 	AutoNeed  []int `json:"auto_need,omitempty"`
 
 	pool   *pool.Pool     // the pool that the points describe
-	before *pool.Snapshot // of the last look; nil before the first look at this pool
-	at     time.Time      // of the last look
+	before *pool.Snapshot // snapshot at the last look; nil before the first look at this pool
+	at     time.Time      // time of the last look
 
 	minute     minute
 	trend      trend
-	outcomes   []map[string]uint64 // since start, at the last recentLooks looks, oldest first
+	outcomes   []map[string]uint64 // requests since start by outcome, at each of the last recentLooks looks, oldest first
 	conditions conditionLog
 }
 
@@ -52,7 +53,7 @@ type histories struct {
 	mu      sync.Mutex // guards the fields below
 	bySSP   map[string]*history
 	byRoute map[string]*minute
-	advised map[string]time.Duration // idle_timeout that was last logged
+	advised map[string]time.Duration // the idle_timeout last advised in the log, by SSP
 }
 
 func newHistories(log *zap.Logger) *histories {
@@ -69,21 +70,21 @@ func (h *histories) look(now time.Time, parts []*reload.Part, routes []proxy.Rou
 		s := p.SSP
 		snap, opts := s.Pool().Snapshot(), s.Pool().Options()
 		present[s.Name()] = true
-		one := h.historyLocked(s.Name())
-		if !one.minute.describes(s.Latency()) { // two reloads removed the SSP and added it again, with new counters
-			*one = *newHistory()
+		charts := h.historyLocked(s.Name())
+		if !charts.minute.describes(s.Latency()) { // two reloads removed the SSP and added it again, with new counters
+			*charts = *newHistory()
 		}
-		if one.pool != s.Pool() { // a new pool counts from 0 and has no learned state
-			one.pool, one.before = s.Pool(), nil
+		if charts.pool != s.Pool() { // a new pool counts from 0 and has no learned state
+			charts.pool, charts.before = s.Pool(), nil
 			delete(h.advised, s.Name())
 		}
-		one.note(now, &snap)
+		charts.addPoint(now, &snap)
 		h.adviseLocked(s.Name(), &snap, &opts)
 		state := s.Snapshot()
-		one.minute.look(s.Latency(), state.Outcomes, 0)
-		one.trend.look(snap.Saturation, state.Outcomes)
-		one.conditions.look(h.log.With(zap.String("ssp", s.Name())), now, conditionsOf(&snap, &state, p.FailedLookups(), one.recent(state.Outcomes)))
-		one.outcomes = push(one.outcomes, recentLooks, state.Outcomes)
+		charts.minute.look(s.Latency(), state.Outcomes, 0)
+		charts.trend.look(snap.Saturation, state.Outcomes)
+		charts.conditions.look(h.log.With(zap.String("ssp", s.Name())), now, conditionsOf(&snap, &state, p.FailedLookups(), charts.recent(state.Outcomes)))
+		charts.outcomes = push(charts.outcomes, recentLooks, state.Outcomes)
 	}
 	for name := range h.bySSP {
 		if !present[name] { // a reload removed the SSP
@@ -93,7 +94,7 @@ func (h *histories) look(now time.Time, parts []*reload.Part, routes []proxy.Rou
 	}
 }
 
-// newHistory returns charts without points. JSON would show nil as null.
+// newHistory returns charts without points. Its lists are not nil, which JSON would show as null.
 func newHistory() *history {
 	return &history{Rate: []float64{}, Saturation: []float64{}, HoldMillis: []float64{}, Waiting: []int{}}
 }
@@ -105,7 +106,7 @@ func (h *histories) historyLocked(name string) *history {
 	return h.bySSP[name]
 }
 
-func (h *history) note(now time.Time, s *pool.Snapshot) {
+func (h *history) addPoint(now time.Time, s *pool.Snapshot) {
 	if b := h.before; b != nil {
 		hold := 0.0
 		if n := s.Holds - b.Holds; n > 0 {
@@ -137,9 +138,9 @@ func (h *histories) lookAtRoutesLocked(routes []proxy.RouteCounts) {
 	maps.DeleteFunc(h.byRoute, func(name string, _ *minute) bool { return !present[name] })
 }
 
-// ofSSP returns what the SSP's requests of the last minute came to, or since its start if that is more
-// recent, its trend, and how many requests ended with each outcome since the oldest of the last looks.
-// outcomes are since start.
+// ofSSP returns the results of the SSP's requests in the last minute, or since the SSP was added if that
+// is more recent; the trend; and the number of recent requests by outcome. outcomes counts all requests
+// since start.
 func (h *histories) ofSSP(s *ssp.SSP, outcomes map[string]uint64) (m lastMinute, t trend, recent map[string]uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -157,7 +158,8 @@ func (h *histories) lastMinuteOfRoute(r *proxy.RouteCounts) lastMinute {
 	return one.last(r.Latency, r.Outcomes, r.Masked)
 }
 
-// recent returns how many requests ended with each outcome since the oldest of the last looks.
+// recent returns the number of requests in the last recentLooks looks, by outcome. outcomes counts all
+// requests since start.
 func (h *history) recent(outcomes map[string]uint64) map[string]uint64 {
 	if len(h.outcomes) == 0 {
 		return outcomes
@@ -165,17 +167,17 @@ func (h *history) recent(outcomes map[string]uint64) map[string]uint64 {
 	return since(h.outcomes[0], outcomes)
 }
 
-// push appends p to the last points, of which most are kept. It changes no point, so a reader needs no
-// copy of them.
-func push[T any](points []T, most int, p T) []T {
-	return append(points[max(0, len(points)-most+1):], p)
+// push appends p to points, and keeps the last limit points. It overwrites no point, so readers need no
+// copy of points.
+func push[T any](points []T, limit int, p T) []T {
+	return append(points[max(0, len(points)-limit+1):], p)
 }
 
-// round keeps three decimals: a chart shows no more.
+// round rounds to three decimals; charts do not show more.
 func round(v float64) float64 { return math.Round(v*1000) / 1000 }
 
-// adviseLocked logs an idle_timeout to set: once, and again when the advice changed
-// by more than a tenth.
+// adviseLocked logs the idle_timeout to set, once, and again each time the advice has changed by more
+// than a tenth.
 func (h *histories) adviseLocked(name string, s *pool.Snapshot, o *pool.Options) {
 	advised := advice.IdleTimeout(s, o)
 	before := h.advised[name]

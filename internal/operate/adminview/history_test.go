@@ -18,10 +18,10 @@ import (
 
 func TestHistoryIsRatesBetweenLooks(t *testing.T) {
 	h, now := new(history), time.Now()
-	h.note(now, &pool.Snapshot{Arrivals: 1000, Holds: 900, HoldSeconds: 90})
+	h.addPoint(now, &pool.Snapshot{Arrivals: 1000, Holds: 900, HoldSeconds: 90})
 	testsupport.MustTrue(t, len(h.Rate) == 0, "one look gives %v", h.Rate)
-	h.note(now.Add(2*time.Second), &pool.Snapshot{Arrivals: 1300, Holds: 1100, HoldSeconds: 100, Saturation: 0.25, Pending: 3})
-	h.note(now.Add(4*time.Second), &pool.Snapshot{Arrivals: 1300, Holds: 1100, HoldSeconds: 100})
+	h.addPoint(now.Add(2*time.Second), &pool.Snapshot{Arrivals: 1300, Holds: 1100, HoldSeconds: 100, Saturation: 0.25, Pending: 3})
+	h.addPoint(now.Add(4*time.Second), &pool.Snapshot{Arrivals: 1300, Holds: 1100, HoldSeconds: 100})
 	if h.Rate[0] != 150 || h.HoldMillis[0] != 50 || h.Saturation[0] != 0.25 || h.Waiting[0] != 3 || h.Rate[1] != 0 || h.HoldMillis[1] != 0 {
 		t.Errorf("history %+v", h)
 	}
@@ -31,7 +31,7 @@ func TestHistoryHasTheLimitOfAPoolThatSizesItself(t *testing.T) {
 	h, now := new(history), time.Now()
 	look := func(auto *pool.AutoSnapshot) (text string) {
 		now = now.Add(historyStep)
-		h.note(now, &pool.Snapshot{Auto: auto})
+		h.addPoint(now, &pool.Snapshot{Auto: auto})
 		all := histories{bySSP: map[string]*history{"a": h}}
 		out, err := json.Marshal(all.view(""))
 		testsupport.NoError(t, err)
@@ -83,7 +83,7 @@ func TestHistoryKeepsTheLastFiveMinutes(t *testing.T) {
 	testsupport.Equal(t, historyStep, 2*time.Second, "a point every %v")
 	h, now := new(history), time.Now()
 	for i := range 400 {
-		h.note(now.Add(time.Duration(i)*historyStep), &pool.Snapshot{Arrivals: uint64(i * i), Auto: new(pool.AutoSnapshot)})
+		h.addPoint(now.Add(time.Duration(i)*historyStep), &pool.Snapshot{Arrivals: uint64(i * i), Auto: new(pool.AutoSnapshot)})
 	}
 	for name, n := range map[string]int{"rate": len(h.Rate), "saturation": len(h.Saturation), "hold": len(h.HoldMillis), "waiting": len(h.Waiting), "limit": len(h.AutoLimit), "need": len(h.AutoNeed)} {
 		testsupport.Equal(t, n, 150, "%[2]s: %[1]d points", name)

@@ -8,18 +8,18 @@ import (
 	"adbuffer/internal/request/proxy"
 )
 
-// limitEvery is how often the log says that a limit of the service is reached, while it is.
+// limitEvery is the shortest time between two log lines about the same limit.
 const limitEvery = time.Minute
 
-// limitLog logs that limits of the whole service are reached: at once, and then once a minute. So the log
-// names the setting without the access log.
+// limitLog logs when a limit of the whole service is reached: at once, and then at most once a minute
+// while requests reach it. The line names the setting, even if the access log is off.
 type limitLog struct {
 	limits []limitCount // in the order of proxy.Limits; nil before the first look
 }
 
 type limitCount struct {
-	counted uint64    // LimitState.Reached at the last line
-	at      time.Time // of the last line
+	counted uint64    // LimitState.Reached when the last line was logged
+	at      time.Time // when the last line was logged
 }
 
 func (l *limitLog) look(log *zap.Logger, now time.Time, all []proxy.LimitState) {

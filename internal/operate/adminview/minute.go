@@ -8,26 +8,27 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// lastMinute is what requests of the last 60 to 70 s came to.
+// lastMinute holds the results of the requests of the last 60 to 70 s, to one SSP or on one route.
 type lastMinute struct {
 	Requests uint64 `json:"requests"` // without Filtered
-	// Filtered are requests whose conditions on the body did not hold. Of a route, no SSP was left to ask.
+	// Filtered counts the requests for which an SSP was not asked because of its conditions on the body;
+	// for a route, the requests for which no SSP remained.
 	Filtered uint64 `json:"filtered,omitempty"`
-	// Masked are errors of SSPs that a route replaced by its no_ad (on_error_status).
+	// Masked counts the errors of SSPs that the route replaced by its no_ad (on_error_status).
 	Masked uint64 `json:"masked,omitempty"`
-	// Seconds is the time that it covers.
+	// Seconds is the length of the covered time.
 	Seconds    float64 `json:"seconds"`
 	Fills      uint64  `json:"fills"`
-	Failed     uint64  `json:"failed"`      // by the SSP or by adbuffer; cancelled requests are none
+	Failed     uint64  `json:"failed"`      // failures of the SSP or of adbuffer, without cancelled requests
 	P50Seconds float64 `json:"p50_seconds"` // 0 without requests
 	P99Seconds float64 `json:"p99_seconds"`
 
-	byHand    uint64 // of Failed: an operator has taken the SSP out
-	howFailed string // how most of the other failed requests ended, with their numbers
+	byHand    uint64 // how many of Failed were refused because an operator disabled the SSP
+	howFailed string // the commonest outcomes of the other failed requests, with their numbers
 }
 
-// The last minute is the time since the oldest of minuteMarks marks. A mark is made every markEvery
-// looks, so that time is 60 to 70 s.
+// The last minute is the time since the oldest of the last minuteMarks marks. A mark is made every
+// markEvery looks, so the oldest mark is 60 to 70 s old.
 const (
 	minuteMarks = 7
 	markEvery   = 5
@@ -35,7 +36,7 @@ const (
 
 // minute keeps the counters of the last minute.
 type minute struct {
-	latency *metrics.Histogram // that marks describe; nil before the first look
+	latency *metrics.Histogram // the histogram that the marks were read from; nil before the first look
 	looks   int
 	marks   []mark // oldest first
 }
@@ -46,7 +47,7 @@ type mark struct {
 	masked   uint64
 }
 
-// describes reports whether the marks are of this histogram, or of none.
+// describes reports whether the marks were read from h, or there are no marks yet.
 func (m *minute) describes(h *metrics.Histogram) bool { return m.latency == nil || m.latency == h }
 
 // look is called every historyStep. outcomes and masked are since start.
@@ -58,8 +59,8 @@ func (m *minute) look(h *metrics.Histogram, outcomes map[string]uint64, masked u
 	m.looks++
 }
 
-// last returns what requests came to since the oldest mark. Before there are minuteMarks of them, it
-// is since start. outcomes and masked are since start.
+// last returns the results of the requests since the oldest mark, or since start while there are fewer
+// than minuteMarks marks. outcomes and masked are since start.
 func (m *minute) last(h *metrics.Histogram, outcomes map[string]uint64, masked uint64) lastMinute {
 	counts, before := h.Counts(), mark{}
 	l := lastMinute{Seconds: float64(m.looks) * historyStep.Seconds()}
@@ -76,7 +77,7 @@ func (m *minute) last(h *metrics.Histogram, outcomes map[string]uint64, masked u
 	return l
 }
 
-// since returns how many requests ended with each outcome since before. Both are since start.
+// since returns the difference of two counts of requests by outcome.
 func since(before, outcomes map[string]uint64) map[string]uint64 {
 	recent := make(map[string]uint64, len(outcomes))
 	for name, n := range outcomes {
@@ -85,23 +86,24 @@ func since(before, outcomes map[string]uint64) map[string]uint64 {
 	return recent
 }
 
-// mostFailed names the outcome of most of the failed requests that pick accepts, "" if none failed. An
-// operator's choice is no failure.
-func mostFailed(outcomes map[string]uint64, pick func(exchange.Outcome) bool) string {
-	most := ""
+// commonestFailure returns the failure that most requests ended with, among the outcomes that pick
+// accepts, or "" if no request failed. An SSP that an operator disabled is no failure.
+func commonestFailure(outcomes map[string]uint64, pick func(exchange.Outcome) bool) string {
+	commonest := ""
 	for o := range exchange.Outcomes {
-		if name := o.String(); o.IsFailure() && o != exchange.SSPDisabled && pick(o) && outcomes[name] > outcomes[most] {
-			most = name
+		if name := o.String(); o.IsFailure() && o != exchange.SSPDisabled && pick(o) && outcomes[name] > outcomes[commonest] {
+			commonest = name
 		}
 	}
-	return most
+	return commonest
 }
 
-// howFailed names the SSP's own failure first: a breaker that sheds is an effect of it.
+// howFailed names the commonest failure of the SSP, and then the commonest refusal by adbuffer, such as
+// one by the breaker, since refusals are often the effect of the SSP's failures.
 func howFailed(outcomes map[string]uint64) string {
 	var all []string
 	for _, pick := range []func(exchange.Outcome) bool{blamesSSP, func(o exchange.Outcome) bool { return !blamesSSP(o) }} {
-		if name := mostFailed(outcomes, pick); name != "" {
+		if name := commonestFailure(outcomes, pick); name != "" {
 			all = append(all, fmt.Sprintf("%d as %s", outcomes[name], name))
 		}
 	}
@@ -112,7 +114,7 @@ func blamesSSP(o exchange.Outcome) bool { return o.Row().Blame == exchange.Blame
 
 var filtered = exchange.Filtered.String()
 
-// askedOf returns the number of requests that conditions on the body did not leave out.
+// askedOf returns the number of requests without those that conditions on the body filtered.
 func askedOf(outcomes map[string]uint64) (n uint64) {
 	for name, c := range outcomes {
 		if name != filtered {
@@ -145,19 +147,19 @@ const (
 	trendEvery  = 10
 )
 
-// trend is the small line of an SSP's row, in whole percent, oldest point first.
+// trend holds the points of the small chart in an SSP's row, in whole percent, oldest first.
 type trend struct {
-	Saturation []int `json:"saturation"` // the highest of each point's time
-	Failed     []int `json:"failed"`     // share of the requests that ended then
+	Saturation []int `json:"saturation"` // the highest saturation in each point's interval
+	Failed     []int `json:"failed"`     // the share of failures among the requests that ended in the interval
 
 	looks    int
-	most     float64
-	outcomes map[string]uint64 // when the point began
+	highest  float64           // the highest saturation in the current interval
+	outcomes map[string]uint64 // counts since start, at the beginning of the current interval
 }
 
 // look is called every historyStep. outcomes are since start.
 func (t *trend) look(saturation float64, outcomes map[string]uint64) {
-	t.most = max(t.most, saturation)
+	t.highest = max(t.highest, saturation)
 	t.looks++
 	if t.looks%trendEvery != 0 {
 		return
@@ -167,7 +169,7 @@ func (t *trend) look(saturation float64, outcomes map[string]uint64) {
 	if n > 0 {
 		share = int(100 * (countFailed(outcomes) - countFailed(t.outcomes)) / n)
 	}
-	t.Saturation = push(t.Saturation, trendPoints, int(100*min(t.most, 1)))
+	t.Saturation = push(t.Saturation, trendPoints, int(100*min(t.highest, 1)))
 	t.Failed = push(t.Failed, trendPoints, share)
-	t.most, t.outcomes = saturation, outcomes
+	t.highest, t.outcomes = saturation, outcomes
 }

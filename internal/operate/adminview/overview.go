@@ -15,17 +15,17 @@ import (
 	"adbuffer/internal/wire/logs"
 )
 
-// urgency orders the troubles of SSPs, the worst last.
+// urgency orders the troubles of SSPs from harmless to worst.
 type urgency int
 
 const (
 	calm     urgency = iota
-	byHand           // an operator has taken it out
+	byHand           // an operator has drained or disabled the SSP
 	late             // some of its requests fail or end at their deadline
-	waits            // requests wait for a place, or found none
-	degraded         // an endpoint is out, a look-up fails, or the SSP asked for a pause
+	waits            // requests wait for a place, or found no place
+	degraded         // an endpoint gets no requests, a look-up fails, or the SSP asked for a pause
 	failing          // most of its requests fail
-	down             // no request can be sent to it
+	down             // no request can be sent to the SSP
 )
 
 var urgencyNames = [...]string{calm: "", byHand: "by hand", late: "late", waits: "waiting", degraded: "degraded", failing: "failing", down: "down"}
@@ -39,9 +39,9 @@ type trouble struct {
 // sspRow is an SSP in the overview.
 type sspRow struct {
 	SSP     string   `json:"ssp"`
-	Urgency int      `json:"urgency"`       // the higher, the worse; 0 = no trouble
+	Urgency int      `json:"urgency"`       // higher is worse; 0 = no trouble
 	Trouble string   `json:"trouble"`       // the name of the urgency; "" = no trouble
-	Why     []string `json:"why,omitempty"` // the worst first
+	Why     []string `json:"why,omitempty"` // the troubles, worst first
 
 	Saturation    float64    `json:"saturation"`
 	SaturationMax float64    `json:"saturation_max"`
@@ -59,7 +59,7 @@ type routeRow struct {
 }
 
 // Overview returns the response to GET /overview: a row for each SSP and route, the worst SSPs first. The
-// caller fills in service without ConfigHash, and what is wrong with the whole service.
+// caller gives service without ConfigHash, and notices about what is wrong with the whole service.
 func (v *Views) Overview(service Service, routes []proxy.RouteCounts, notices []string, totals any) any {
 	var rows []sspRow
 	lower := []string{}
@@ -93,7 +93,7 @@ func (v *Views) rowOf(part *reload.Part) sspRow {
 	}
 	all := troublesOf(&p, &s, &row.LastMinute)
 	for _, c := range conditionsOf(&p, &s, part.FailedLookups(), recent) {
-		if c.kind != unreachable { // troublesOf has it
+		if c.kind != unreachable { // troublesOf reports unreachable endpoints
 			all = append(all, trouble{conditionUrgency[c.kind], c.String()})
 		}
 	}
@@ -108,13 +108,13 @@ func (v *Views) rowOf(part *reload.Part) sspRow {
 
 var conditionUrgency = [...]urgency{shedding: failing, unreachable: degraded, noPlace: waits, unresolved: degraded, paused: degraded}
 
-// Shares of the last minute's requests from which an SSP is in trouble.
+// The shares of failed requests in the last minute from which an SSP is failing, and late.
 const (
 	failingShare = 0.5
 	lateShare    = 0.01
 )
 
-// troublesOf returns what endpoints and the last minute say of an SSP.
+// troublesOf returns the troubles that show in an SSP's state, endpoints, queue and last minute.
 func troublesOf(p *pool.Snapshot, s *ssp.Snapshot, m *lastMinute) (all []trouble) {
 	if p.State != balancer.Enabled.String() {
 		all = append(all, trouble{byHand, "an operator has set it to " + p.State})
@@ -122,7 +122,7 @@ func troublesOf(p *pool.Snapshot, s *ssp.Snapshot, m *lastMinute) (all []trouble
 	if t, any := endpointTrouble(p.Endpoints); any {
 		all = append(all, t)
 	}
-	// An operator's choice is no failure of the SSP.
+	// Requests that were refused because an operator disabled the SSP are no failures of the SSP.
 	if failed, asked := m.Failed-m.byHand, m.Requests-m.byHand; failed > 0 {
 		share := float64(failed) / float64(asked)
 		u := calm
@@ -175,14 +175,14 @@ func endpointTrouble(endpoints []pool.EndpointSnapshot) (t trouble, any bool) {
 	return t, true
 }
 
-// whyOut says why an endpoint gets no requests, "" if it may get some. An operator's own choice is no
-// trouble.
+// whyOut says why an endpoint gets no requests. It returns "" if the endpoint may get requests, or if an
+// operator has drained or disabled it, which is no trouble.
 func whyOut(e *pool.EndpointSnapshot) string {
 	switch {
 	case e.EjectedSeconds > 0 && e.LastDialError != "":
 		return "ejected: " + lastPart(e.LastDialError)
 	case e.EjectedSeconds > 0:
-		return "ejected: most of its failures are " + cmp.Or(mostFailed(e.Requests, func(exchange.Outcome) bool { return true }), "of its SSP")
+		return "ejected: most of its failures are " + cmp.Or(commonestFailure(e.Requests, func(exchange.Outcome) bool { return true }), "of its SSP")
 	case e.State == "unhealthy":
 		if e.LastCheckError == "" {
 			return "unhealthy"
@@ -194,8 +194,8 @@ func whyOut(e *pool.EndpointSnapshot) string {
 	return ""
 }
 
-// lastPart returns the cause at the end of an error, such as "connection refused". The parts before it
-// name the address and the operation, which the card shows.
+// lastPart returns the cause at the end of an error's text, such as "connection refused". The parts before
+// the cause name the address and the operation, which the page shows elsewhere.
 func lastPart(text string) string {
 	if _, fault, ok := strings.Cut(text, "x509: "); ok {
 		text, _, _ = strings.Cut(fault, ": ")

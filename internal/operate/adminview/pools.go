@@ -20,11 +20,11 @@ type poolView struct {
 	Requests    ssp.Snapshot              `json:"requests"`
 	LastMinute  lastMinute                `json:"last_minute"`
 	URLs        []string                  `json:"urls"`
-	ReuseRatio  float64                   `json:"reuse_ratio"` // share of acquired places that needed no new connection; 0 before the first
+	ReuseRatio  float64                   `json:"reuse_ratio"` // share of acquired places that needed no new connection; 0 before the first request
 	Advice      string                    `json:"advice"`
 	// Now says why requests may be refused or delayed at this moment.
 	Now []string `json:"now"`
-	// IdleAdvice names a better idle_timeout than the one in force; "" = there is none.
+	// IdleAdvice names a better idle_timeout than the one in force; "" = no better one is known.
 	IdleAdvice string `json:"idle_advice,omitempty"`
 }
 
@@ -41,8 +41,8 @@ type Service struct {
 	Via           string    `json:"via"` // the name of this process in Via
 }
 
-// Pools returns the response to GET /pools: all SSPs, or the one named only. The caller fills in totals,
-// and service without ConfigHash.
+// Pools returns the response to GET /pools: the SSP named only, or all SSPs if only is "". The caller gives
+// totals, and service without ConfigHash.
 func (v *Views) Pools(service Service, totals any, only string) any {
 	views := []poolView{}
 	v.versions.Look(func(current *reload.Version) {
@@ -77,8 +77,8 @@ func (v *Views) viewOf(p *reload.Part) poolView {
 	}
 }
 
-// reuseRatio counts as the recording rules do. It is 0 if warm-up has opened more connections than
-// requests have acquired places.
+// reuseRatio computes the same ratio as the recording rules. It is 0 while warm-up has opened more
+// connections than requests have acquired places.
 func reuseRatio(s *pool.Snapshot) float64 {
 	if s.Lent == 0 {
 		return 0

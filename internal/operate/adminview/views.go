@@ -12,13 +12,13 @@ import (
 	"adbuffer/internal/setup/reload"
 )
 
-// Views are the views of the admin listener. Make them with New.
+// Views makes the views of the admin listener. Create it with New.
 type Views struct {
 	versions *reload.Versions
 	history  *histories
 }
 
-// New returns views of the versions. log is for events that SSPs cause.
+// New returns views of the config versions. log is for events that SSPs cause.
 func New(versions *reload.Versions, log *zap.Logger) *Views {
 	return &Views{versions: versions, history: newHistories(log)}
 }
@@ -40,5 +40,5 @@ func (v *Views) Watch(ctx context.Context, p *proxy.Proxy) {
 	}
 }
 
-// History is what GET /history shows: all SSPs, or the one named only.
+// History returns the response to GET /history: the SSP named only, or all SSPs if only is "".
 func (v *Views) History(only string) any { return v.history.view(only) }

@@ -18,15 +18,16 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// dialer connects dialling with the protocols, since the pool knows neither.
+// dialer implements pool.Dialer. It dials a connection, and starts the protocol that TLS negotiated,
+// since the pool knows neither dialling nor protocols.
 type dialer struct {
 	dial  *dial.Dialer
-	conns atomic.Pointer[connOptions] // of the connections that are opened from now on
+	conns atomic.Pointer[connOptions] // the options of connections that are opened from now on
 
-	headWait *metrics.Histogram // of all its pipelined connections
+	headWait *metrics.Histogram // observations of all pipelined connections
 }
 
-// dialOptions are the settings of the SSP's dials.
+// dialOptions returns the settings for dials to the SSP.
 func dialOptions(c *config.SSP) dial.Options {
 	return dial.Options{
 		Endpoints: c.Parsed, Mode: c.Protocol,

@@ -10,17 +10,17 @@ import (
 	"adbuffer/internal/setup/config"
 )
 
-// Check is the result of a dry run. The admin listener responds with it, and check --json prints it.
+// Check is the result of a dry run: the JSON of the admin listener's response, and of check --json.
 type Check struct {
 	Valid    bool             `json:"valid"`
-	Hash     string           `json:"hash,omitempty"` // of the effective configuration, as in the metric config_info
+	Hash     string           `json:"hash,omitempty"` // hash of the effective configuration, as in adbuffer_config_info
 	Faults   config.Errors    `json:"faults"`
 	Warnings []config.Warning `json:"warnings"`
-	Against  *Difference      `json:"against,omitempty"` // nil if the configuration has errors, or is compared with none
+	Against  *Difference      `json:"against,omitempty"` // nil if the configuration has errors, or no adbuffer was asked
 }
 
-// NewCheck returns the result for cfg. It is without errors if err is nil. An error that is not
-// config.Errors is an error of the whole configuration.
+// NewCheck returns the result for cfg, which is valid if err is nil. An error that is not of type
+// config.Errors becomes an error of the whole configuration.
 func NewCheck(cfg *config.Config, warnings []config.Warning, err error) *Check {
 	c := &Check{Valid: err == nil, Faults: config.Errors{}, Warnings: append([]config.Warning{}, warnings...)}
 	if err != nil && !errors.As(err, &c.Faults) {
@@ -32,7 +32,7 @@ func NewCheck(cfg *config.Config, warnings []config.Warning, err error) *Check {
 	return c
 }
 
-// Hide replaces these values wherever the result shows them.
+// Hide replaces the given values by config.Hidden wherever the result shows them.
 func (c *Check) Hide(values []string) {
 	var pairs []string
 	for _, value := range values {
@@ -59,26 +59,26 @@ func (c *Check) Hide(values []string) {
 
 // Difference is the effect that a reload of a configuration would have on a running adbuffer.
 type Difference struct {
-	URL     string          `json:"url"`     // of the admin listener; only a client knows it
-	Version string          `json:"version"` // of the running adbuffer
-	Hash    string          `json:"hash"`    // of the configuration in force
+	URL     string          `json:"url"`     // URL of the admin listener; set by the client that asked it
+	Version string          `json:"version"` // version of the running adbuffer
+	Hash    string          `json:"hash"`    // hash of the configuration in force
 	Verdict Verdict         `json:"verdict"`
 	Changes []config.Change `json:"changes"`
 }
 
-// Verdict is the result that a reload would have.
+// Verdict says what a reload would do.
 type Verdict string
 
-// The verdicts. A reload that needs a restart is refused and changes nothing.
+// The verdicts. With NeedsRestart, a reload would be refused and change nothing.
 const (
 	Unchanged    Verdict = "unchanged"
 	Applies      Verdict = "reload"
 	NeedsRestart Verdict = "restart"
 )
 
-// DryRun returns what Replace(cfg) would do, with the content of the files that cfg names. It changes
-// nothing and opens no connection. Its errors are those of Replace, except that a change which needs
-// a restart is a verdict.
+// DryRun returns what Replace(cfg) would do, given the current content of the files that cfg names. It
+// changes nothing and opens no connection. It returns the errors that Replace would return, except that
+// a change which needs a restart is a verdict and no error.
 func (v *Versions) DryRun(cfg *config.Config) (*Difference, error) {
 	v.reloading.Lock()
 	defer v.reloading.Unlock()
@@ -102,8 +102,8 @@ func (v *Versions) DryRun(cfg *config.Config) (*Difference, error) {
 	return d, nil
 }
 
-// Write prints the verdict on the file and, unless quiet, a table of the changes before it. own is
-// the version of this binary.
+// Write prints a table of the changes, unless quiet, and then the verdict on the file. own is the version
+// of this binary.
 func (d *Difference) Write(w io.Writer, file, own string, quiet bool) {
 	if len(d.Changes) > 0 && !quiet {
 		table := tabwriter.NewWriter(w, 0, 8, 3, ' ', 0)
@@ -115,7 +115,7 @@ func (d *Difference) Write(w io.Writer, file, own string, quiet bool) {
 		table.Flush()
 	}
 	if d.Version != own {
-		fmt.Fprintf(w, "# %s runs version %s, and this is %s: the former has checked the file\n", d.URL, d.Version, own)
+		fmt.Fprintf(w, "# %s runs version %s and has checked the file; this binary is version %s\n", d.URL, d.Version, own)
 	}
 	switch d.Verdict {
 	case Unchanged:
@@ -127,7 +127,7 @@ func (d *Difference) Write(w io.Writer, file, own string, quiet bool) {
 	}
 }
 
-// needRestart are the settings that a reload cannot change.
+// needRestart returns the changed settings that need a restart.
 func (d *Difference) needRestart() (paths []string) {
 	for _, ch := range d.Changes {
 		if ch.Effect == config.Restart {
@@ -137,7 +137,7 @@ func (d *Difference) needRestart() (paths []string) {
 	return paths
 }
 
-// counts returns the number of changes with each effect, in the order of the table.
+// counts says how many changes have each effect, in the order of the table.
 func (d *Difference) counts() string {
 	var order []string
 	n := map[string]int{}
@@ -173,14 +173,14 @@ func effectText(ch *config.Change) string {
 	}
 }
 
-// A cell of the table is at most cellWidth characters wide. If two long values begin in the same
-// way, it shows only the last cellContext characters of that beginning.
+// A cell of the table is at most cellWidth characters wide. Of a prefix that two long values share, it
+// shows only the last cellContext characters.
 const (
 	cellWidth   = 60
 	cellContext = 20
 )
 
-// cells cuts two values for the table. It keeps the part in which they differ.
+// cells shortens two values for the table, so that the first difference between them stays visible.
 func cells(was, is string) (string, string) {
 	a, b := []rune(was), []rune(is)
 	if max(len(a), len(b)) > cellWidth {

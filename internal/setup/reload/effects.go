@@ -6,7 +6,7 @@ import (
 	"adbuffer/internal/setup/config"
 )
 
-// strength orders the effects of changes to one SSP.
+// strength orders the effects that changes to an SSP can have.
 var strength = map[config.Effect]int{config.InPlace: 1, config.NewConnections: 2, config.NewPool: 3}
 
 func stronger(a, b config.Effect) config.Effect {

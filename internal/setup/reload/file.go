@@ -28,7 +28,7 @@ type service interface {
 }
 
 // File is the configuration file of a running service. It is read again on SIGHUP,
-// on POST /reload, and when it or a file that it names changes.
+// on POST /reload, and when its content or that of a file that it names changes.
 type File struct {
 	path string
 
@@ -38,28 +38,28 @@ type File struct {
 	watch   configfile.Watcher
 
 	mu   sync.Mutex // guards next; never held while a file is read
-	next *reading   // waits to begin; nil = no reading waits
+	next *reading   // the reading that waits for turn; nil = no reading waits
 
-	turn    sync.Mutex         // held by the reading in progress; guards the fields below
-	content configfile.Content // of all files, as they were just before they were last read
-	unread  string             // why the file could not be read, or its errors; "" = no error
+	turn    sync.Mutex         // held during a reading; guards the fields below
+	content configfile.Content // content of all files just before they were last read
+	failure string             // the error of the last reading, or the errors in the file; "" = no error
 }
 
-// reading is one reading of the file, for all requests that arrived before it began.
+// reading is one reading of the file, on behalf of all requests that arrived before it began.
 type reading struct {
 	by     []string
 	done   chan struct{} // closed when report is complete
 	report Report
 }
 
-// NewFile returns the file at path. Make it before the file is first read: it
-// notices changes from then on.
+// NewFile returns the file at path. Call NewFile before the file is read for the first time, since it
+// detects changes from then on.
 func NewFile(path string) *File {
 	return &File{path: path, content: configfile.Look([]string{path})}
 }
 
-// Names notes the content of the files that cfg names. Call it before they are read for the service,
-// so that a change during its start is noticed.
+// Names remembers the content of the files that cfg names. Call it before the service reads these files,
+// so that a change during the start of the service is detected.
 func (f *File) Names(cfg *config.Config) { f.content = f.contentOf(cfg) }
 
 // Start sets the service, which was made from cfg. Call it before Run, and before the service runs.
@@ -84,8 +84,8 @@ func (f *File) Run(ctx context.Context, hangups <-chan os.Signal) {
 // Post serves POST /reload.
 func (f *File) Post() (status int, body any) { return f.reload(byAdmin).response() }
 
-// contentOf returns the content of the files of cfg: as they were last read, or as they are now if cfg
-// is the first to name them.
+// contentOf returns the content of the files that cfg names: as of the last reading or, for a file that no
+// configuration has named before, the current content.
 func (f *File) contentOf(cfg *config.Config) configfile.Content {
 	content := configfile.Look(append(cfg.Files(), f.path))
 	for name := range content {
@@ -96,27 +96,26 @@ func (f *File) contentOf(cfg *config.Config) configfile.Content {
 	return content
 }
 
-// follow watches the files of cfg, the current configuration. content is what its files were before
-// the service read them.
+// follow watches the files of cfg, the current configuration. content is the content that these files had
+// before the service read them.
 func (f *File) follow(cfg *config.Config, content configfile.Content) {
 	f.content = content
 	f.watch.Watch(append(cfg.Files(), f.path))
 }
 
-// look reloads if a file changed since it was last read. A configuration with
-// errors is read again in any case: it may name a missing file, which is not watched.
+// look reloads if a file changed since it was last read. It always reloads after a failed reading, since
+// the configuration may name a missing file, which cannot be watched.
 func (f *File) look() {
 	f.turn.Lock()
 	_, changed := f.content.Update()
-	again := changed || f.unread != ""
+	again := changed || f.failure != ""
 	f.turn.Unlock()
 	if again {
 		f.reload(byFile)
 	}
 }
 
-// reload reads the file and applies it. All calls during one reading share the next
-// reading.
+// reload reads the file and applies it. All calls that arrive during a reading share the next one.
 func (f *File) reload(by string) *Report {
 	f.mu.Lock()
 	if r := f.next; r != nil {
@@ -132,7 +131,7 @@ func (f *File) reload(by string) *Report {
 	f.turn.Lock()
 	defer f.turn.Unlock()
 	f.mu.Lock()
-	f.next = nil // calls from now on need another reading
+	f.next = nil // the file may change after it was read, so calls from now on need another reading
 	f.mu.Unlock()
 	f.readLocked(r)
 	close(r.done)
@@ -148,14 +147,14 @@ func (f *File) readLocked(r *reading) {
 	cfg, warnings, err := f.load()
 	if err != nil {
 		r.report = failed(err)
-		if !slices.Equal(r.by, []string{byFile}) || err.Error() != f.unread {
+		if !slices.Equal(r.by, []string{byFile}) || err.Error() != f.failure {
 			f.log.Info("reading the configuration again", by)
 			f.service.ReloadFailed(err)
 		}
-		f.unread = err.Error()
+		f.failure = err.Error()
 		return
 	}
-	f.unread = ""
+	f.failure = ""
 	f.log.Info("reading the configuration again", by)
 	content := f.contentOf(cfg) // before the service reads the files, which may take long
 	report, err := f.service.Reload(cfg)

@@ -157,5 +157,5 @@ func TestAnErrorIsLoggedOnceHoweverOftenTheFileIsRead(t *testing.T) {
 	testsupport.Equal(t, s.failures, 3, "%d failures reported: the last error is another one")
 	write(t, r, to("http://127.0.0.1:1/bid"))
 	r.look()
-	testsupport.True(t, s.reloads == 1 && r.unread == "", "%d reloads of the file that is good again, want 1", s.reloads)
+	testsupport.True(t, s.reloads == 1 && r.failure == "", "%d reloads of the file that is good again, want 1", s.reloads)
 }

@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	// aboutToAsk is how long idle connections stay after the swap. It is longer than
-	// any request takes from choosing its route until it counts as in flight.
-	aboutToAsk = time.Second
-	drainPoll  = 10 * time.Millisecond
+	// idleGrace is how long idle connections stay open after the swap. It is longer than any
+	// request takes from the choice of its route until it counts as in flight.
+	idleGrace = time.Second
+	drainPoll = 10 * time.Millisecond
 )
 
 // drainLeftover closes, in the background, the parts of was that next does not have.
 //
-// A request that began before the swap may need its SSP later: its body still arrives, or a
-// waterfall has not reached that SSP. So an old pool stays open until no request can need a place.
-// Then it is closed, and no request fails.
+// A request that began before the swap may still need a place of an old pool: its body is still
+// arriving, or a waterfall has not reached the pool's SSP yet. So an old pool stays open until no such
+// request is left, and no request fails because of the reload.
 //
-//	swap ──aboutToAsk──▶ idle connections close ──no older request──▶ closed
-//	                                            ──server.drain.timeout──▶ cut
+//	swap ──idleGrace──▶ idle connections close ──no older request──▶ closed
+//	                                           ──server.drain.timeout──▶ cut
 func (v *Versions) drainLeftover(was, next *Version) {
 	parts, tracer := was.without(next), was.Tracer
 	if tracer == next.Tracer {
@@ -32,8 +32,8 @@ func (v *Versions) drainLeftover(was, next *Version) {
 	if len(parts) == 0 && tracer == nil {
 		return
 	}
-	// A request that has begun may take this long until it last asks an SSP: the wait for its body, the body,
-	// and its deadline. A wait for a body that begins now uses the current timeout.
+	// A request that has begun asks its last SSP within this time: the wait for its body, the body itself,
+	// and its deadline. A wait for a body that begins after the swap has the new timeout.
 	longest := 2*max(was.Config.Server.ReadTimeout, next.Config.Server.ReadTimeout) + was.Config.Deadline.Max
 	pauseChecks(parts)
 	ctx, cancel := context.WithTimeout(v.alive, next.Config.Server.Drain.Timeout)
@@ -48,13 +48,13 @@ func (v *Versions) drainLeftover(was, next *Version) {
 
 func (v *Versions) drain(ctx context.Context, parts []*Part, longest time.Duration) {
 	swapped := time.Now()
-	sleep(ctx, aboutToAsk)
+	sleep(ctx, idleGrace)
 	for _, p := range parts {
 		o := p.SSP.Pool().Options()
 		o.MinIdle, o.MaxIdle = 0, 0
 		p.SSP.Pool().SetOptions(o)
 	}
-	// When no request is in progress, all requests from before the swap have ended.
+	// At a moment with no request in progress, all requests from before the swap have ended.
 	for v.opts.InProgress() > 0 && time.Since(swapped) < longest && ctx.Err() == nil {
 		sleep(ctx, drainPoll)
 	}
@@ -67,8 +67,7 @@ func (v *Versions) drain(ctx context.Context, parts []*Part, longest time.Durati
 	}
 }
 
-// closeParts closes the pools at the same time, and then their dialers. It returns how many places
-// were in use when they were cut.
+// closeParts closes the pools in parallel, and then their dialers. It returns how many requests were cut.
 func closeParts(ctx context.Context, parts []*Part) (cut int) {
 	var wg sync.WaitGroup
 	var sum atomic.Int64

@@ -20,8 +20,8 @@ var (
 	descHeadWait = descs.New("adbuffer_pipeline_head_wait_seconds", "How long a pipelined response waited for the responses before it, in seconds.", "ssp")
 )
 
-// Metrics returns a collector of v's metrics. Counters of connections begin at 0 with each new pool,
-// and counters of spans with each new tracer.
+// Metrics returns a collector of v's metrics. A new pool starts its counters of connections at 0, and a
+// new tracer its counters of spans.
 func (v *Versions) Metrics() prometheus.Collector {
 	return metrics.NewSource(slices.Concat(descs, dial.Descs, tracing.Descs), v.collect)
 }

@@ -17,8 +17,8 @@ import (
 	"adbuffer/internal/wire/tracing"
 )
 
-// prepared is the next version before the swap. Every step that can fail is done, and no request
-// uses it.
+// prepared is the next version before the swap. Every step that can fail has been done, and no request
+// uses the version yet.
 type prepared struct {
 	was     *Version
 	cfg     *config.Config
@@ -32,22 +32,22 @@ type prepared struct {
 // preparedSSP is an SSP of the next version.
 type preparedSSP struct {
 	cfg    *config.SSP
-	files  configfile.Content // of the TLS files
+	files  configfile.Content // content of the TLS files
 	was    *Part              // the part in force; nil for a new SSP
-	effect config.Effect      // the strongest of its changes; "" = nothing changes
-	dialer *dialer            // was's, or a new one for a new pool
-	pool   *pool.Pool         // the new pool if it replaces another one; see prewarm
+	effect config.Effect      // the strongest effect of the SSP's changes; "" = nothing changes
+	dialer *dialer            // the dialer of was, or a new dialer for a new pool
+	pool   *pool.Pool         // the new pool if replaces() is true; set by prewarm
 	events func(balancer.Event)
 	lag    *lag.Meter
 }
 
-// replaces reports whether the SSP gets a pool in place of another.
+// replaces reports whether a new pool replaces the SSP's pool.
 func (s *preparedSSP) replaces() bool { return s.was != nil && s.was.dialer != s.dialer }
 
 func (s *preparedSSP) encrypted() bool { return s.cfg.Parsed.Scheme == "https" }
 
-// prepare prepares the version of cfg that follows was. Its error is config.Errors with all errors;
-// in that case nothing has changed.
+// prepare prepares the version of cfg that follows was. Its error is of type config.Errors and holds all
+// errors; after an error, nothing has changed.
 func (v *Versions) prepare(was *Version, cfg *config.Config, changes []config.Change) (*prepared, error) {
 	p := &prepared{was: was, cfg: cfg, hash: cfg.Hash(), common: commonOf(cfg, v.opts.Via), changes: changes, tracer: was.Tracer}
 	effects := effectsBySSP(changes)
@@ -76,7 +76,8 @@ func (v *Versions) prepare(was *Version, cfg *config.Config, changes []config.Ch
 }
 
 func (v *Versions) prepareSSP(p *prepared, s *preparedSSP) (err error) {
-	// The content is read first, so that the next reload sees a change made meanwhile.
+	// The content is remembered before the dialer reads the files, so that the next reload sees a change in
+	// between.
 	if s.encrypted() {
 		s.files = configfile.Look(slices.Collect(maps.Values(tlsFiles(s.cfg))))
 	}
@@ -100,12 +101,12 @@ func (p *prepared) drop() {
 		}
 	}
 	if p.tracer != p.was.Tracer {
-		closeTracer(p.tracer, zap.NewNop()) // it has no spans
+		closeTracer(p.tracer, zap.NewNop()) // a tracer that was never used has no spans to lose
 	}
 }
 
-// build makes the prepared version. From then on its settings apply to all parts that it shares
-// with the previous version.
+// build makes the prepared version. It applies the new settings to the parts that the version shares with
+// the previous one.
 func (p *prepared) build(f *fleet.Fleet) *Version {
 	next := &Version{Config: p.cfg, Hash: p.hash, common: p.common, Tracer: p.tracer}
 	byName := make(map[string]*ssp.SSP, len(p.ssps))
@@ -125,16 +126,16 @@ func (s *preparedSSP) build(before, common common, f *fleet.Fleet) *Part {
 	case s.was == nil:
 		next.SSP = ssp.New(o, pool.New(po, s.dialer))
 	case s.replaces():
-		// The SSP's counters continue. The counters of pool and dialer begin at 0: they count
-		// connections that the new pool never had. So opened minus closed stays the number of open
+		// The counters of the SSP continue. The counters of pool and dialer start at 0, so that the number
+		// of opened connections minus that of closed connections stays the number of the pool's own open
 		// connections.
 		s.pool.SetOptions(po)
-		s.pool.Inherit(s.was.SSP.Pool()) // once more: an operator may have changed something since
+		s.pool.Inherit(s.was.SSP.Pool()) // again, since an operator may have changed a state after prewarm
 		next.SSP = s.was.SSP.MovedTo(o, s.pool)
 	case s.effect == "" && before == common:
 		next.SSP = s.was.SSP
 	default:
-		// The dialer first: the pool counts connections that it dials from then on as new.
+		// The dialer comes first, so that every connection that the pool counts as new has the new settings.
 		p := s.was.SSP.Pool()
 		s.dialer.set(s.cfg)
 		s.dialer.dial.SetEndpoints(s.cfg.Parsed)
@@ -148,12 +149,12 @@ func (s *preparedSSP) build(before, common common, f *fleet.Fleet) *Part {
 	return next
 }
 
-// tlsFiles are the TLS files of an SSP, by their settings.
+// tlsFiles returns the TLS files of an SSP, by the names of their keys.
 func tlsFiles(c *config.SSP) map[string]string {
 	return map[string]string{"ca_file": c.TLS.CAFile, "cert_file": c.TLS.CertFile, "key_file": c.TLS.KeyFile}
 }
 
-// contentChanges are the TLS files that keep their names and have another content.
+// contentChanges returns a change for each TLS file whose content changed while its name stayed.
 func (s *preparedSSP) contentChanges() (changes []config.Change) {
 	if s.was == nil || !s.encrypted() {
 		return nil

@@ -8,15 +8,14 @@ import (
 	"adbuffer/internal/ssp/pool"
 )
 
-// prewarmLimit bounds how long a reload waits for the connections of pools that replace
-// old ones.
+// prewarmLimit bounds how long a reload waits for the connections of new pools that replace old pools.
 const prewarmLimit = 2 * time.Second
 
-// prewarm makes the pools that replace old ones, and opens as many connections as the old pools
-// have. Otherwise all requests of a busy SSP would wait for dials at once. An SSP that cannot be
-// reached delays a reload by prewarmLimit, and does not delay a drain. Until the old pool closes
-// its idle connections (after aboutToAsk), the SSP may have twice max_conns if both pools lead to
-// it.
+// prewarm makes the pools that replace old pools, and opens as many connections in each as the old pool
+// has. Otherwise all requests to a busy SSP would have to wait for dials after the swap. An SSP that
+// cannot be reached delays a reload by prewarmLimit, but does not delay a drain. Until the old pool closes
+// its idle connections (after idleGrace), an SSP that both pools lead to may have twice max_conns
+// connections.
 func (p *prepared) prewarm(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, prewarmLimit)
 	defer cancel()
@@ -27,9 +26,9 @@ func (p *prepared) prewarm(ctx context.Context) {
 			continue
 		}
 		o := s.poolOptions(p.common)
-		// This stays within max_idle: the pool would close further connections at once.
+		// The pool would at once close connections beyond max_idle.
 		o.MinIdle = max(o.MinIdle, min(openConnections(s.was.SSP.Pool()), o.MaxIdle))
-		o.HealthCheck.Paused = true // the old pool still checks
+		o.HealthCheck.Paused = true // until the swap, only the old pool checks the endpoints
 		s.pool = pool.New(o, s.dialer)
 		s.pool.Inherit(s.was.SSP.Pool())
 		wg.Go(func() { s.pool.Warm(ctx) }) //nolint:errcheck // the pool is used even if it is cold

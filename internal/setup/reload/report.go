@@ -9,8 +9,7 @@ import (
 	"adbuffer/internal/setup/config"
 )
 
-// The results of a reload. After refused and draining the old configuration stays
-// in force.
+// The results of a reload. After refused and draining, the old configuration stays in force.
 const (
 	applied   = "applied"
 	unchanged = "unchanged"
@@ -21,16 +20,17 @@ const (
 // Report is the body of the response to POST /reload.
 type Report struct {
 	Result   string           `json:"result"`
-	Hash     string           `json:"hash,omitempty"` // of the new configuration in force; empty if the old one is
+	Hash     string           `json:"hash,omitempty"` // hash of the new configuration; empty if the old one stays in force
 	Changes  []config.Change  `json:"changes"`
 	Faults   config.Errors    `json:"faults"`
-	Warnings []config.Warning `json:"warnings"` // about the configuration, and about the present load
-	// Error is the reason why the file could not be read or applied, if that is not an error of its
-	// values.
+	Warnings []config.Warning `json:"warnings"` // about the configuration, and about the current load
+	// Error says why the file could not be read or applied, if the reason is no error in the values of
+	// the file. Those are in Faults.
 	Error string `json:"error,omitempty"`
 }
 
-// Err returns why no configuration was applied, or nil. It is config.Errors if the file has errors.
+// Err returns why no configuration was applied, or nil. The error is of type config.Errors if the file has
+// errors.
 func (r *Report) Err() error {
 	switch {
 	case r.Result == applied || r.Result == unchanged:
@@ -41,7 +41,7 @@ func (r *Report) Err() error {
 	return errors.New(r.Error)
 }
 
-// failed is the report of a reload that changed nothing, since err.
+// failed returns the report of a reload that changed nothing because of err.
 func failed(err error) Report {
 	r := Report{Result: refused}
 	switch {
@@ -53,8 +53,8 @@ func failed(err error) Report {
 	return r
 }
 
-// maxLoggedChanges bounds the logged changes of one reload. A change of ssp_defaults is a change of
-// every SSP.
+// maxLoggedChanges bounds the changes that one reload logs, since a change of ssp_defaults counts as a
+// change of every SSP.
 const maxLoggedChanges = 100
 
 func (r *Report) log(log *zap.Logger) {
@@ -68,7 +68,7 @@ func (r *Report) log(log *zap.Logger) {
 	}
 }
 
-// response is the report with [] in place of JSON's null for an empty list.
+// response returns the status and the body of the response. Empty lists become [] and not null in JSON.
 func (r Report) response() (status int, body any) {
 	r.Changes = append([]config.Change{}, r.Changes...)
 	r.Faults = append(config.Errors{}, r.Faults...)

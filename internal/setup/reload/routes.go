@@ -11,10 +11,10 @@ import (
 	"adbuffer/internal/wire/openrtb"
 )
 
-// mirrorShare is the divisor of server.max_buffered_bytes that gives each mirror's own budget.
-const mirrorShare = 8
+// mirrorDivisor makes the byte budget of each mirror an eighth of server.max_buffered_bytes.
+const mirrorDivisor = 8
 
-// newTable returns the routes. It keeps the counters of mirrors that was also has.
+// newTable returns the table of routes. Mirrors that was has too keep their counters.
 func newTable(cfg *config.Config, ssps map[string]*ssp.SSP, was *route.Table) *route.Table {
 	routes := cfg.Routes
 	table := make([]*route.Route, len(routes))
@@ -27,7 +27,7 @@ func newTable(cfg *config.Config, ssps map[string]*ssp.SSP, was *route.Table) *r
 			TruncateIP:   c.Privacy == config.PrivacyTruncateIP, Priority: priorities[c.Priority],
 			Match: route.Match{
 				Path: c.Match.Path, Host: c.Match.Host,
-				Query: slices.Clone(c.Match.Query), Header: c.Match.Header, // the table changes those of the query
+				Query: slices.Clone(c.Match.Query), Header: c.Match.Header, // a clone, since the table modifies Query
 				OpenRTB: BodyConditions(c.Match.OpenRTB), Holdback: c.Match.Holdback,
 			},
 		}
@@ -36,7 +36,7 @@ func newTable(cfg *config.Config, ssps map[string]*ssp.SSP, was *route.Table) *r
 		}
 		if m := c.Mirror; m.SSP != "" {
 			r.Mirror = &route.Mirror{SSP: ssps[m.SSP], Share: m.Share, Budget: new(exchange.Budget), Stats: mirrorStats(was, c.Name, m.SSP)}
-			r.Mirror.Budget.SetLimit(int64(max(1, cfg.MaxBufferedBytes().Value/mirrorShare)))
+			r.Mirror.Budget.SetLimit(int64(max(1, cfg.MaxBufferedBytes().Value/mirrorDivisor)))
 		}
 		table[i] = r
 	}
@@ -54,7 +54,7 @@ func mirrorStats(was *route.Table, name, ssp string) *route.MirrorStats {
 	return new(route.MirrorStats)
 }
 
-// BodyConditions returns conditions on bodies, which validation has checked.
+// BodyConditions converts conditions on bodies, which validation has checked.
 func BodyConditions(cs []config.BodyCondition) []openrtb.Condition {
 	all := make([]openrtb.Condition, len(cs))
 	for i, c := range cs {
@@ -78,7 +78,7 @@ func bodyValues(list []config.JSONValue) []openrtb.Value {
 	return all
 }
 
-// priorities are the words of the configuration.
+// priorities translates the words of the configuration.
 var priorities = map[config.Priority]overload.Priority{
 	config.PriorityCritical: overload.Critical, config.PriorityNormal: overload.Normal, config.PrioritySheddable: overload.Sheddable,
 }

@@ -10,8 +10,8 @@ import (
 	"adbuffer/internal/wire/openrtb"
 )
 
-// sspOptions are the settings of the SSP. If a fleet shares the SSP's limit on requests a
-// second, sspOptions also makes or changes the fleet's bucket.
+// sspOptions returns the settings of the SSP. If replicas share the SSP's qps limit, it also creates or
+// changes the SSP's bucket in f.
 func (s *preparedSSP) sspOptions(common common, f *fleet.Fleet) ssp.Options {
 	c := s.cfg
 	o := ssp.Options{

@@ -17,7 +17,7 @@ import (
 // builds the next version, which shares the unchanged parts with this one.
 type Version struct {
 	Config *config.Config
-	Hash   string    // of Config
+	Hash   string    // hash of Config
 	Loaded time.Time // when the version came into force
 	Parts  []*Part   // one for each SSP, in the configuration's order
 	Table  *route.Table
@@ -35,8 +35,8 @@ type Part struct {
 	Config *config.SSP
 	SSP    *ssp.SSP
 
-	dialer *dialer            // of the SSP's pool
-	files  configfile.Content // of the TLS files, when the dialer was made
+	dialer *dialer            // dialer of the SSP's pool
+	files  configfile.Content // content of the TLS files when the dialer was made
 }
 
 // Part returns the SSP of that name, or nil.
@@ -54,12 +54,11 @@ func (v *Version) without(next *Version) []*Part {
 	return slices.DeleteFunc(slices.Clone(v.Parts), func(p *Part) bool { return slices.Contains(next.Pools, p.SSP.Pool()) })
 }
 
-// common are the settings from other sections that every SSP needs.
+// common holds the settings from other sections of the configuration that every SSP needs.
 type common struct {
-	patience time.Duration // how long a request without a deadline gives an SSP
-	via      string        // the name of this process in Via; "" = none is sent
-	// maxBufferedBytes is config.Config.MaxBufferedBytes.
-	maxBufferedBytes int
+	patience         time.Duration // the time that a request without a deadline of its own gives an SSP
+	via              string        // the name of this process in Via; "" = requests get no Via
+	maxBufferedBytes int           // the limit in force of server.max_buffered_bytes
 	requestID        config.RequestID
 	fair             bool // server.fairness.key is set
 }
@@ -75,7 +74,7 @@ func commonOf(cfg *config.Config, via string) common {
 // Host returns the Host field of requests to the SSP's first endpoint.
 func (p *Part) Host() string { return p.Config.Parsed.All[0].Authority }
 
-// FailedLookups returns the names of the SSP's endpoints whose last look-up failed.
+// FailedLookups returns the hosts of the SSP's endpoints whose last DNS look-up failed.
 func (p *Part) FailedLookups() []dial.FailedLookup {
 	return p.dialer.dial.FailedLookups()
 }

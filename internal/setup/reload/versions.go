@@ -21,19 +21,19 @@ import (
 
 // Options are the values that all config versions of a process share.
 type Options struct {
-	Log        *zap.Logger     // of events that operators cause
-	Peers      *zap.Logger     // of events that SSPs cause
+	Log        *zap.Logger     // for events that operators cause
+	Peers      *zap.Logger     // for events that SSPs cause
 	Via        string          // the name of this process in Via
-	AppVersion string          // for spans
+	AppVersion string          // the version of adbuffer, for spans
 	Fleet      *fleet.Fleet    // nil = no Redis is configured
-	Lag        *lag.Meter      // of this process; nil = none is measured
-	CPU        *cpushare.Share // bounds the TLS handshakes with SSPs; nil for no bound
-	// FreeFile is that of dial.Options.
+	Lag        *lag.Meter      // the lag of this process; nil = lag is not measured
+	CPU        *cpushare.Share // bounds the CPU of TLS handshakes with SSPs; nil = no bound
+	// FreeFile is dial.Options.FreeFile.
 	FreeFile func(error) bool
 	// InProgress returns how many requests have begun and not ended.
 	InProgress func() int
-	// Apply makes next the version of all requests that begin from then on. The caller holds the
-	// swap lock, so Apply must not block.
+	// Apply makes next the version of all requests that begin after the call. It is called with swapLock
+	// held, so it must not block.
 	Apply func(next *Version)
 	// Applied is called after a reload, before the next reload begins.
 	Applied func(next *Version)
@@ -43,14 +43,14 @@ type Options struct {
 type Versions struct {
 	opts    Options
 	current atomic.Pointer[Version]
-	failed  atomic.Pointer[FailedReload] // the last reload; nil = it succeeded
-	// A change of versions holds swapLock for writing. Goroutines that read several parts of one
-	// version, such as a scrape, hold it for reading.
+	failed  atomic.Pointer[FailedReload] // the last reload, if it failed; nil = it succeeded
+	// A swap of versions holds swapLock for writing. A goroutine that reads several parts of one
+	// version, such as a scrape, holds it for reading.
 	swapLock sync.RWMutex
 
 	reloading sync.Mutex // held by Replace and DryRun
 
-	serving    context.Context // ends when the drain begins; no other version may follow then
+	serving    context.Context // ends when the drain begins, after which no other version may follow
 	stop       context.CancelFunc
 	alive      context.Context // ends when the pools are closed
 	die        context.CancelFunc
@@ -78,7 +78,7 @@ func New(cfg *config.Config, opts Options) (*Versions, error) {
 // Current returns the current version. Two calls may return different versions.
 func (v *Versions) Current() *Version { return v.current.Load() }
 
-// Look calls f while no swap happens, so that f sees the parts of one version.
+// Look calls f while no swap can happen, so that all parts that f sees belong to one version.
 func (v *Versions) Look(f func(current *Version)) {
 	v.swapLock.RLock()
 	defer v.swapLock.RUnlock()
@@ -86,16 +86,16 @@ func (v *Versions) Look(f func(current *Version)) {
 }
 
 // ErrStopping is the error of Replace once the drain has begun.
-var ErrStopping = errors.New("adbuffer is stopping, and accepts no other configuration")
+var ErrStopping = errors.New("adbuffer is stopping, and accepts no new configuration")
 
-// Replace makes cfg current for every request that begins from then on. Requests that have begun
-// keep their SSP, its settings and its connections to their end.
+// Replace makes cfg the configuration of every request that begins after the swap. Requests that began
+// earlier keep their SSP, its settings and its connections until they end.
 //
-// Steps that can fail come first. If one fails, or if a changed setting needs a restart, nothing
-// changes. The error is then config.Errors, and has been logged and counted.
+// Steps that can fail come first. If a step fails, or if a changed setting needs a restart, nothing
+// changes, and Replace logs, counts and returns the errors as config.Errors.
 //
-// Calls wait for one another. A call waits up to prewarmLimit for pools that replace old ones, and
-// never for old pools to drain.
+// Calls run one after the other. A call waits up to prewarmLimit for the connections of new pools that
+// replace old pools. It does not wait until old pools have drained.
 func (v *Versions) Replace(cfg *config.Config) (*Report, error) {
 	v.reloading.Lock()
 	defer v.reloading.Unlock()
@@ -112,7 +112,7 @@ func (v *Versions) Replace(cfg *config.Config) (*Report, error) {
 	next := v.swap(p)
 	v.warmAdded(was, next)
 	v.drainLeftover(was, next)
-	if v.serving.Err() != nil { // a drain began meanwhile, and has not seen next
+	if v.serving.Err() != nil { // a drain began before the swap, and paused only the checks of was
 		pauseChecks(next.Parts)
 	}
 	v.opts.Applied(next)
@@ -132,20 +132,20 @@ func (v *Versions) prepareReload(was *Version, cfg *config.Config) (*prepared, e
 	return v.prepare(was, cfg, changes)
 }
 
-// restartErrors returns the errors for changes that need a restart.
+// restartErrors returns an error for each change that needs a restart.
 func restartErrors(changes []config.Change) (faults config.Errors) {
 	for _, c := range changes {
 		if c.Effect == config.Restart {
 			faults = append(faults, config.Error{
-				Path: c.Path, Value: cmp.Or(c.New, "none"), Rule: "is " + cmp.Or(c.Old, "none") + " in the running process and cannot change there: restart it",
+				Path: c.Path, Value: cmp.Or(c.New, "none"), Rule: "is " + cmp.Or(c.Old, "none") + " in the running process, and needs a restart to change",
 			})
 		}
 	}
 	return faults
 }
 
-// swap makes the prepared version the current one. A goroutine in Look sees all of
-// the old version or all of the new one.
+// swap makes the prepared version the current one. A function called by Look sees either the old version
+// or the new version, never parts of both.
 func (v *Versions) swap(p *prepared) *Version {
 	v.swapLock.Lock()
 	defer v.swapLock.Unlock()
@@ -158,7 +158,7 @@ func (v *Versions) swap(p *prepared) *Version {
 	return next
 }
 
-// keepBuckets ends the leases of limits that no SSP of cfg shares any more.
+// keepBuckets ends the leases of limits that replicas no longer share in cfg.
 func (v *Versions) keepBuckets(cfg *config.Config) {
 	if v.opts.Fleet == nil {
 		return
@@ -173,7 +173,8 @@ func (v *Versions) keepBuckets(cfg *config.Config) {
 	v.opts.Fleet.Keep(shared)
 }
 
-// FailedReload is a reload that changed nothing. The configuration differs from its file since then.
+// FailedReload is a reload that changed nothing, so that the configuration in force may differ from the
+// file.
 type FailedReload struct {
 	At  time.Time
 	Err error // config.Errors if the file has errors
@@ -197,13 +198,13 @@ func (v *Versions) Failed(err error) {
 	}
 }
 
-// Warm opens min_idle connections of the current version, as far as time allows.
+// Warm opens the min_idle connections of the current version's pools, within admin.warmup_timeout.
 func (v *Versions) Warm(ctx context.Context) {
 	current := v.Current()
 	v.warm(ctx, current.Parts, current.Config.Admin.WarmupTimeout)
 }
 
-// warmAdded opens min_idle connections of new pools, in the background.
+// warmAdded opens the min_idle connections of new pools, in the background.
 func (v *Versions) warmAdded(was, next *Version) {
 	if added := next.without(was); len(added) > 0 {
 		v.background.Go(func() { v.warm(v.alive, added, next.Config.Admin.WarmupTimeout) })
@@ -225,13 +226,14 @@ func (v *Versions) warm(ctx context.Context, parts []*Part, limit time.Duration)
 	wg.Wait()
 }
 
-// BeginDrain refuses further versions, ends a wait for new pools, and stops all health checks.
+// BeginDrain makes Replace refuse further versions, ends its wait for new pools, and stops all health
+// checks.
 func (v *Versions) BeginDrain() {
 	v.stop()
 	pauseChecks(v.Current().Parts)
 }
 
-// pauseChecks stops the health checks of the pools. Their endpoints stay in their states.
+// pauseChecks stops the health checks of the pools. The endpoints keep their states.
 func pauseChecks(parts []*Part) {
 	for _, p := range parts {
 		o := p.SSP.Pool().Options()
@@ -244,7 +246,7 @@ func pauseChecks(parts []*Part) {
 // tracer. It waits for a reload in progress first.
 func (v *Versions) Close(ctx context.Context) {
 	v.stop()
-	v.reloading.Lock() // until a reload in progress has ended
+	v.reloading.Lock() // waits for a reload in progress
 	defer v.reloading.Unlock()
 	v.die()
 	current := v.Current()
