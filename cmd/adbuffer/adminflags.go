@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// adminVariable names the admin listener where the flag is absent.
+	// adminVariable is the environment variable that names the admin listener if the flag is absent.
 	adminVariable = "ADBUFFER_ADMIN"
 	adminFlag     = "admin"
 )
@@ -34,8 +34,8 @@ func addAdminFlags(cmd *cobra.Command, at *admin.ClientOptions, help string) {
 	fl.BoolVar(&at.Insecure, "insecure", false, "accept any certificate of that listener; for tests only")
 }
 
-// ofRunning is the help of --admin for a command that always needs a running adbuffer.
-const ofRunning = "URL of the admin listener (default: $" + adminVariable + ", or http://" + defaultAdmin + ")"
+// runningHelp is the help of --admin for a command that always needs a running adbuffer.
+const runningHelp = "URL of the admin listener (default: $" + adminVariable + ", or http://" + defaultAdmin + ")"
 
 // runningClient returns a client of the running adbuffer that the flag or the variable names, or else
 // of the one on this machine.
@@ -53,8 +53,8 @@ func newClient(at *admin.ClientOptions) (*admin.Client, error) {
 	return client, failed(err)
 }
 
-// ask sends a request to the admin listener, and decodes its response into v within timeout. A response
-// whose status is one of also is decoded like a 200.
+// ask sends a request to the admin listener, and decodes the response into v. Both must end within timeout.
+// Responses with a status of also are decoded like those with 200.
 func ask(ctx context.Context, client *admin.Client, timeout time.Duration, method, path string, content []byte, v any, also ...int) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -17,10 +17,10 @@ import (
 // part is a file of a bundle.
 type part struct {
 	file, path string
-	takes      time.Duration // how long the listener collects it
+	takes      time.Duration // how long the listener takes to collect the part
 }
 
-// bundled are the parts of every bundle beside the CPU profile and the trace.
+// bundled holds the parts of every bundle in addition to the CPU profile and the trace.
 var bundled = []part{
 	{"config.yaml", "/config", 0}, // secrets are hidden
 	{"pools.json", "/pools", 0},
@@ -48,8 +48,9 @@ profiles and an execution trace of a running adbuffer, to attach to a ticket. Se
 the configuration are hidden. With --capture the file also has the next exchanges
 with an SSP; they hold bodies and query values of requests.
 
-Parts that cannot be collected are printed and named in errors.txt. The exit status is 0 if the
-file has any part, otherwise 1, with the first error, and there is no file.`,
+Parts that cannot be collected are printed, and named in errors.txt. The exit status is 0 if at
+least one part was collected. Otherwise it is 1, the first error is printed, and no file is
+written.`,
 		Example: `  adbuffer bundle
   adbuffer bundle --admin http://10.0.0.7:9090 --token-file token --capture openx --out ticket-42.zip`,
 		Args: cobra.NoArgs,
@@ -82,9 +83,9 @@ file has any part, otherwise 1, with the first error, and there is no file.`,
 	fl := cmd.Flags()
 	fl.StringVar(&out, "out", "", "file to write (default: adbuffer-<time>.zip)")
 	fl.IntVar(&seconds, "seconds", 5, "length of the CPU profile")
-	fl.DurationVar(&timeout, "timeout", 15*time.Second, "for each part, beside the time of its capture, profile or trace")
+	fl.DurationVar(&timeout, "timeout", 15*time.Second, "timeout of each part, in addition to the length of its capture, profile or trace")
 	fl.StringArrayVar(&capture, "capture", nil, "SSP whose next exchanges are captured, for 5 s at most; needs admin.capture")
-	addAdminFlags(cmd, &at, ofRunning)
+	addAdminFlags(cmd, &at, runningHelp)
 	return cmd
 }
 
@@ -98,8 +99,8 @@ func partsOf(profile time.Duration, capture []string) []part {
 	return append(all, part{"cpu.pprof", fmt.Sprintf("/debug/pprof/profile?seconds=%.0f", profile.Seconds()), profile})
 }
 
-// writeBundle writes the file, and returns how many parts it has, and why others are missing. Without
-// any part there is no file.
+// writeBundle writes the file. It returns how many parts the file has, and why others are missing. If no part
+// can be collected, it writes no file.
 func writeBundle(ctx context.Context, client *admin.Client, out string, timeout time.Duration, parts []part) (n int, missing, err error) {
 	f, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -37,9 +37,9 @@ query of an endpoint, the values of headers.set except for a few harmless fields
 values of routes' conditions with names such as token or key. --show-secrets prints them.
 
 With --admin, or with $` + adminVariable + ` and without --effective, it sends the file to a
-running adbuffer. That validates it with its own variables and files, and compares it with
-the configuration in force. Nothing changes. check prints the changes, and how a reload
-would apply them:
+running adbuffer, which validates the file with its own variables and files, and compares
+it with the configuration in force. This changes nothing. check prints the differences, and
+how a reload would apply them:
 
   in place                      from the next request on; pools, sockets, counters stay
   new connections               in place, and open connections are replaced soon
@@ -47,13 +47,13 @@ would apply them:
   added, with a pool of its own / removed, its pool drains
   needs a restart               a reload would be refused, and change nothing
 
-The exit status is 0 if a reload would apply the file or there is no difference. It is 1
-after errors, if a restart is needed, or if the running adbuffer does not respond. Another
-secret, and another content of a certificate or token file, is a change too; no secret is
-shown. Relative paths in the file are those of the running adbuffer.
+The exit status is 0 if a reload would apply the file, or if there is no difference. It is 1
+after errors, if a restart is needed, or if the running adbuffer does not respond. A changed
+secret is a difference too, as is changed content of a certificate or token file; no secret
+is shown. Relative paths in the file are relative to the running adbuffer's directory.
 
-Warnings about "this machine" are about the machine, cgroup and ulimits of check itself:
-its open files, memory and addresses. With --admin, they are about the service's.
+Warnings about "this machine" are about the open files, memory and addresses of check's own
+machine, cgroup and ulimits. With --admin, they are about those of the running adbuffer.
 
 With --admin, check also warns of spare endpoints (those with a higher priority number)
 that could not carry the load of the last minute if all endpoints with lower numbers failed.`,
@@ -79,7 +79,7 @@ that could not carry the load of the last minute if all endpoints with lower num
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print errors, warnings and changes as JSON")
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print only warnings and the result")
 	cmd.Flags().BoolVar(&f.effective, "effective", false, "print the effective configuration")
-	cmd.Flags().BoolVar(&f.reveal, "show-secrets", false, "as --effective, with possible secrets, but no content of files")
+	cmd.Flags().BoolVar(&f.reveal, "show-secrets", false, "like --effective, but with possible secrets; the content of files is not printed")
 	addAdminFlags(cmd, &f.against, "compare with a running adbuffer: URL of its admin listener (default: $"+adminVariable+")")
 	return cmd
 }
@@ -109,7 +109,7 @@ func (f *checkFlags) run(ctx context.Context, stdout *os.File) error {
 		err = f.print(stdout, path, cfg, res)
 	}
 	if err == nil && (!res.Valid || res.Against != nil && res.Against.Verdict == reload.NeedsRestart) {
-		err = errSaid
+		err = errPrinted
 	}
 	return failed(err)
 }
@@ -138,7 +138,7 @@ func dryRun(ctx context.Context, client *admin.Client, path string) (*reload.Che
 	return res, nil
 }
 
-// dryRunTimeout is longer than a reload in progress, for which a dry run waits.
+// dryRunTimeout is longer than a reload takes, since a dry run waits for a reload in progress.
 const dryRunTimeout = 15 * time.Second
 
 // checkHere validates the file at path with the variables and files of this machine.
@@ -176,8 +176,8 @@ func (f *checkFlags) print(stdout *os.File, path string, cfg *config.Config, res
 	return nil
 }
 
-// client returns the client of the running adbuffer to compare with, nil for none. It refuses flags
-// that do not go together.
+// client returns a client for the running adbuffer to compare with, or nil if there is none. It refuses flags
+// that exclude each other.
 func (f *checkFlags) client() (*admin.Client, error) {
 	prints := f.effective || f.reveal
 	if prints && (f.asJSON || f.quiet || f.against.URL != "") {
@@ -195,8 +195,8 @@ func (f *checkFlags) client() (*admin.Client, error) {
 	return nil, nil
 }
 
-// errSaid fails a command that has printed its error already.
-var errSaid = failed(errors.New(""))
+// errPrinted is the error of a command that has already printed what is wrong.
+var errPrinted = failed(errors.New(""))
 
 // yamlFiles completes the name of a configuration.
 func yamlFiles(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

@@ -34,7 +34,7 @@ func newExplain(stdout *os.File) *cobra.Command {
 		Short: "Say how a request would be handled, and send nothing",
 		Long: `Says how adbuffer would handle a request: the route and the reason for it, the SSPs in
 order, the deadline and its source, the request that each SSP would get, and the limits
-in force. No SSP gets a request. The same code reads the request as for real requests.
+in force. No SSP gets a request. The request is read by the same code as real requests.
 
 With --config it uses a configuration file, with --admin the current configuration of a
 running adbuffer. URL is the URL of the request, or only its path and query. Secrets are

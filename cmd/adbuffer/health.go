@@ -32,13 +32,13 @@ func newHealth(stdout *os.File) *cobra.Command {
 		Use:   "health [--admin URL | --config FILE]",
 		Short: "Ask a running adbuffer whether it is ready",
 		Long: `Requests /readyz from the adbuffer that --admin or $` + adminVariable + ` names, or else from the
-one on this machine, at admin.listen of the configuration (` + defaultAdmin + ` without a
-configuration). A URL with a path is requested as it is. The exit status is 0 if it is
-ready and 1 if not, with the reason. For health checks of images without a shell, and for
-exec probes.
+adbuffer on this machine, at the configuration's admin.listen (` + defaultAdmin + ` without a
+configuration). A URL that has a path is requested unchanged. The exit status is 0 if
+adbuffer is ready; otherwise it is 1, and the reason is printed. For health checks of
+images without a shell, and for exec probes.
 
-It reads only admin.listen and admin.tls of the configuration, variables included. So a
-file with errors, which a running service refuses, does not make the service look dead.`,
+health reads only admin.listen and admin.tls of the configuration, and their variables. So a
+file with errors, which a running service ignores, does not make the service look dead.`,
 		Example: `  adbuffer health                                           with the file that ADBUFFER_CONFIG names
   adbuffer health --config /etc/adbuffer/adbuffer.yaml
   adbuffer health --admin http://127.0.0.1:9090/healthz     is it alive?
@@ -80,13 +80,13 @@ file with errors, which a running service refuses, does not make the service loo
 // health is the URL to request.
 type health struct {
 	url string
-	// here is true for an address of this machine. Only this machine can respond there, so a
-	// certificate would prove nothing. It seldom names 127.0.0.1.
+	// here is true for an address of this machine. A certificate is not verified there: only this machine
+	// can respond, and certificates rarely name 127.0.0.1.
 	here bool
 }
 
-// healthTarget returns the URL from, or the one that the configuration in file has. If both are "",
-// it returns the default.
+// healthTarget returns the URL from or, if from is "", the URL that follows from the configuration in file. If
+// file is "" too, it returns the default.
 func healthTarget(from, file string) (health, error) {
 	if from != "" {
 		u, err := url.Parse(from)
@@ -118,7 +118,7 @@ func healthTarget(from, file string) (health, error) {
 	return health{scheme + "://" + net.JoinHostPort(host, port) + "/readyz", true}, nil
 }
 
-// adminAddress is the part of a configuration that has the admin listener's URL.
+// adminAddress is the part of a configuration that determines the admin listener's URL.
 type adminAddress struct {
 	Listen string `yaml:"listen"`
 	TLS    struct {
@@ -126,8 +126,8 @@ type adminAddress struct {
 	} `yaml:"tls"`
 }
 
-// readAdmin reads only these keys, and returns the default if they cannot be read. config.Load
-// would fail for an error in any other key.
+// readAdmin reads the keys of adminAddress from a configuration. A key that is absent or cannot be read has
+// its default. config.Load would fail for an error in any other key.
 func readAdmin(file string) adminAddress {
 	var doc struct {
 		Admin adminAddress `yaml:"admin"`

@@ -33,7 +33,7 @@ func run(ctx context.Context, args []string, stdout, stderr *os.File) int {
 		return exitOK
 	case isFailure(err):
 		if text := err.Error(); text != "" && serves(cmd) {
-			sink := logs.NewSink(stderr, nil) // does not wait for a reader that reads nothing
+			sink := logs.NewSink(stderr, nil) // unlike stderr, does not block if nobody reads
 			fmt.Fprintln(sink, text)
 			sink.Sync() //nolint:errcheck // it never fails
 		} else if text != "" {

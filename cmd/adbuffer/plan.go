@@ -33,15 +33,14 @@ func newPlan(stdout *os.File) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan {--rps RATE --p50 TIME --p99 TIME | --admin URL}",
 		Short: "Size pools from rate and latency",
-		Long: `Says how many connections to an SSP each replica needs. Little's law gives the places
-in use on average (L = rate × time a place is held). Exact Erlang C gives the number of
-places with which at most --waiting of the requests wait. The mean latency is that of a
-lognormal distribution with the SSP's p50 and p99; it is above the median.
+		Long: `Says how many connections to an SSP each replica needs. Little's law gives the number of
+places in use on average (L = rate × time that a place is held). Exact Erlang C gives the
+number of places with which at most a share of --waiting of the requests must wait. The mean
+latency is that of a lognormal distribution with the SSP's p50 and p99, so it is above p50.
 
 With --admin it reads the load of every SSP from a running adbuffer's admin listener: the
-busiest 10 seconds of the last minutes. A
-pool is then at least 1.2 × as large as the most places that were in use at once, and
-none is made smaller.
+busiest 10 seconds of the last minutes. A planned pool then has at least 1.2 × as many places
+as were in use at once, and is never smaller than it is now.
 `,
 		Example: `  adbuffer plan --rps 20000 --p50 80ms --p99 250ms --replicas 12
   adbuffer plan --rps 5000 --p50 40ms --p99 180ms --protocol http2 --waiting 1% --json
@@ -73,7 +72,7 @@ none is made smaller.
 	fl.StringVar(&f.in.SSP, "ssp", "", "the SSP's name in the YAML; with --admin, only this one")
 	fl.IntVar(&f.in.FileDescriptors, "file-descriptors", f.in.FileDescriptors, "limit of one process (ulimit -Hn)")
 	fl.IntVar(&f.in.PortsPerAddress, "ports", f.in.PortsPerAddress, "ephemeral ports of one source address")
-	fl.IntVar(&f.in.SourceAddresses, "source-addresses", 0, "addresses that all replicas leave from (NAT); 0: each has its own")
+	fl.IntVar(&f.in.SourceAddresses, "source-addresses", 0, "source addresses that all replicas share (NAT); 0: each replica has its own")
 	fl.IntVar(&f.in.SSPAddresses, "ssp-addresses", f.in.SSPAddresses, "addresses of the SSP")
 	fl.IntVar(&f.in.LocalAddresses, "local-addresses", f.in.LocalAddresses, "addresses that each replica connects from, ssps[].source_addresses")
 	fl.DurationVar(&f.in.MaxAge, "max-age", f.in.MaxAge, "life of a connection, pool.max_age; 0: no limit")

@@ -18,7 +18,7 @@ import (
 // maxProbeBody bounds the file of --body.
 const maxProbeBody = 1 << 20
 
-// The most that a probe may be told to do, so that a slip of the finger is no attack.
+// Limits on --conns and --requests, so that a typing error does not become an attack.
 const (
 	maxProbeConns    = 64
 	maxProbeRequests = 10_000
@@ -36,9 +36,9 @@ versions, addresses, handshake and response times, requests per connection befor
 HTTP/2 streams, gzip, and what a no-bid looks like. Then it prints the YAML for the SSP.
 
 These are real requests, which the SSP may count: GET, or with --body a POST of the file as
-application/json. It has at most --conns connections open at once, and sends at most
---requests. With --idle it leaves a connection of each protocol idle for as long, to see
-when the SSP closes it.`,
+application/json. probe opens at most --conns connections at once, and sends at most
+--requests requests. With --idle it leaves a connection of each protocol idle for that
+time, to see when the SSP closes it.`,
 		Example: `  adbuffer probe https://rtb.openx.example/bid
   adbuffer probe https://rtb.openx.example/bid --body bid-request.json --idle 120s
   adbuffer probe http://127.0.0.1:9000/ --pipelining --json`,
@@ -71,7 +71,7 @@ when the SSP closes it.`,
 	fl.BoolVar(&o.Pipelining, "pipelining", false, "send several requests at once on a connection of HTTP/1.1")
 	fl.IntVar(&o.Conns, "conns", 4, "connections open at once, at most")
 	fl.IntVar(&o.Requests, "requests", 50, "requests in all, at most")
-	fl.DurationVar(&o.Timeout, "timeout", 5*time.Second, "of a dial, of a TLS handshake, and of a request")
+	fl.DurationVar(&o.Timeout, "timeout", 5*time.Second, "timeout of a dial, of a TLS handshake, and of a request")
 	fl.StringVar(&ca, "ca-file", "", "authority of the SSP's certificate, PEM (default: the system's)")
 	fl.BoolVar(&o.Insecure, "insecure", false, "accept any certificate of the SSP; for tests only")
 	fl.BoolVar(&asJSON, "json", false, "print JSON instead")

@@ -14,7 +14,7 @@ import (
 	"adbuffer/internal/setup/reload"
 )
 
-// reloadTimeout is longer than a reload takes that waits for another one.
+// reloadTimeout is longer than a reload takes, including its wait for a reload in progress.
 const reloadTimeout = time.Minute
 
 func newReload(stdout *os.File) *cobra.Command {
@@ -37,7 +37,7 @@ adbuffer check --admin says beforehand what a file would change.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	addAdminFlags(cmd, &at, ofRunning)
+	addAdminFlags(cmd, &at, runningHelp)
 	return cmd
 }
 
@@ -55,7 +55,7 @@ func askReload(ctx context.Context, client *admin.Client, stdout io.Writer, asJS
 		if err := printJSON(stdout, report); err != nil || refused == nil {
 			return err
 		}
-		return errSaid
+		return errPrinted
 	}
 	if refused != nil {
 		return fmt.Errorf("%s, nothing changed:\n%w", client.URL(), refused)

@@ -35,7 +35,7 @@ keep-alive connections, which it pools per SSP, within a deadline.`,
 		Version: app.Version,
 		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
 			if serves(cmd) {
-				// A write to a pipe without a reader then fails, and ends nothing.
+				// A write to a pipe without a reader must fail, and not kill the process.
 				signal.Ignore(syscall.SIGPIPE)
 			}
 		},
@@ -50,14 +50,14 @@ keep-alive connections, which it pools per SSP, within a deadline.`,
 	return root
 }
 
-// serves reports whether a command serves requests until a signal ends it. Its standard output and error may
-// fail or block before that.
+// serves reports whether a command serves requests until a signal ends it. Such a command must go on if its
+// standard output or standard error fails or blocks.
 func serves(cmd *cobra.Command) bool {
 	return slices.Contains([]string{"serve", "sim", "demo"}, cmd.Name())
 }
 
-// addCobraCommands adds cobra's commands help and completion, which refuse words that name no command.
-// By themselves they would end with success.
+// addCobraCommands adds cobra's commands help and completion, and makes them refuse words that name no
+// command. cobra's own versions would succeed.
 func addCobraCommands(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -79,7 +79,7 @@ func namesCommand(cmd *cobra.Command, words []string) error {
 	return cobra.NoArgs(named, rest)
 }
 
-// failure is an error of a command's work, not of its flags.
+// failure is an error in the work of a command, as opposed to an error in its arguments.
 type failure struct{ error }
 
 func (f failure) Unwrap() error { return f.error }

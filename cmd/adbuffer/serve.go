@@ -17,7 +17,7 @@ import (
 	"adbuffer/internal/setup/reload"
 )
 
-// configVariable names the configuration file where the flag is absent.
+// configVariable is the environment variable that names the configuration file if the flag is absent.
 const configVariable = "ADBUFFER_CONFIG"
 
 func newServe(stderr *os.File) *cobra.Command {
@@ -25,23 +25,23 @@ func newServe(stderr *os.File) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve --config FILE",
 		Short: "Run the service",
-		Long: `Runs the service until SIGTERM or SIGINT, and drains then: /readyz turns to 503 at
-once, requests are accepted for server.drain.delay more, and requests in flight have
+		Long: `Runs the service until SIGTERM or SIGINT, and then drains: /readyz turns to 503 at once,
+connections are accepted for server.drain.delay longer, and requests in flight have
 server.drain.timeout to end. A second signal ends the drain at once. The exit status is 0
 if no request was cut.
 
-The configuration is read again on SIGHUP, and on POST /reload of the admin listener. It
-is also read within two seconds after the file changes, or a file that it names, such as
-certificates, authorities and tokens. A rename and a swap of symbolic links, as in
-Kubernetes, count too. Changes take effect without a lost request. A file with errors
-changes nothing: the log has the errors, and the metric
-adbuffer_config_last_reload_successful is 0. A change that needs a restart, such as
-another server.listen, is an error too: see adbuffer check --admin.`,
+The configuration is read again on SIGHUP, on POST /reload of the admin listener, and within
+two seconds after a change of the file or of a file that it names, such as certificates,
+authorities and tokens. Renamed files and swapped symbolic links, as in Kubernetes, are
+detected as well. Changes take effect without a lost request. A file with errors changes
+nothing: the log has the errors, and the metric adbuffer_config_last_reload_successful is 0.
+A change that needs a restart, such as another server.listen, is also an error; see adbuffer
+check --admin.`,
 		Example: `  adbuffer serve --config config/adbuffer.yaml
   ADBUFFER_CONFIG=/etc/adbuffer.yaml ADBUFFER_SERVER_LISTEN=0.0.0.0:8080 adbuffer serve`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// This comes first: SIGHUP must never end the process.
+			// This comes first, since a SIGHUP without a handler would end the process.
 			hangups := make(chan os.Signal, 1)
 			signal.Notify(hangups, syscall.SIGHUP)
 			defer signal.Stop(hangups)
@@ -78,8 +78,8 @@ another server.listen, is an error too: see adbuffer check --admin.`,
 	return cmd
 }
 
-// limitMemory makes Go collect garbage more often before the heap reaches the cgroup's limit: it sets
-// GOMEMLIMIT to nine tenths of that, unless the environment sets it.
+// limitMemory sets GOMEMLIMIT to nine tenths of the cgroup's memory limit, unless the environment sets it, so
+// that Go collects garbage more often before the process reaches the cgroup's limit.
 func limitMemory(log *zap.Logger) {
 	limit, err := memlimit.Set()
 	switch {
@@ -104,8 +104,8 @@ func configPath(flag string) (string, error) {
 	return flag, nil
 }
 
-// runUntilSignal runs a until the first SIGTERM or SIGINT. The second signal ends the waiting of
-// the drain.
+// runUntilSignal runs a until the first SIGTERM or SIGINT, and then drains it. A second signal makes the drain
+// stop waiting.
 func runUntilSignal(parent context.Context, a *app.App) error {
 	ctx, stop := context.WithCancel(parent)
 	defer stop()

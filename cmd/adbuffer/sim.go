@@ -24,7 +24,7 @@ func newSim(stdout *os.File) *cobra.Command {
 		Short: "Run one simulated SSP, to try a configuration against",
 		Long: `Runs a simulated SSP until SIGTERM or Ctrl-C. It responds to every request with an
 OpenRTB bid, with the latency and faults of --behaviour. With --control, GET and PATCH /behaviour
-show and change the behaviour while it runs, and GET /counters shows its counts.
+show and change the behaviour of the running SSP, and GET /counters shows its counters.
 ` + behaviourKeys,
 		Example: `  adbuffer sim --listen 127.0.0.1:9000
 
@@ -67,38 +67,38 @@ latency
   constant                    the time until a response
   p50, p99, max               or a distribution, from its median and its 99th percentile
   slow, slow_share            a second latency, for this share of the requests
-  capacity                    of more requests at once, each takes longer
+  capacity                    beyond this concurrency, responses slow down
 response
   no_bid, no_bid_form         how often there is no bid, as "204", "empty" or "document"
-  bid_for                     a text; requests without it in their body get no bid
+  bid_for                     a text; requests whose body does not contain it get no bid
   kind, content_type          "openrtb", "vast" or "raw"; another Content-Type
   size                        bytes: constant, or p50, p95 and max
   echo                        the response has the ids of its request
   headers                     further fields: [{"name": "X-A", "value": "1"}]
-  cookies, interim            how often there are two Set-Cookie fields; a 103 first
+  cookies, interim            how often a response has two Set-Cookie fields; a 103 before it
   chunked, trailers, http10, read_to_eof
                               how often a response has this form
 connections
   max_requests, idle_timeout  close a connection after so many requests, or when idle for so long
-  announce                    with Connection: close, or GOAWAY
-  max_streams                 of HTTP/2; -1 allows none
-  max_field                   HTTP/2: bytes of a field; a longer one ends the connection
+  announce                    announce the close with Connection: close, or GOAWAY
+  max_streams                 HTTP/2: concurrent streams; -1 allows none
+  max_field                   HTTP/2: bytes of a field; a longer field ends the connection
   http1_only                  how often a connection of --protocol tls gets HTTP/1.1
-  pipeline_overlap            pipelined requests wait at the same time
+  pipeline_overlap            the latencies of pipelined requests run in parallel
 faults
   refuse, black_hole          true: dials are refused, or get no response
   hang                        how often a connection is accepted and never read
   stall, reset, cut_head, cut_body
-                              how often there is no response, a TCP reset, or a part of a response
+                              how often there is no response, a TCP reset, or a truncated response
   status                      how often, and code, retry_after, retry_after_date
-  drip                        how often the body comes slowly, in bytes with a pause
+  drip                        how often the body comes slowly, in pieces of so many bytes with pauses
   oversized_head, oversized_body
                               how often, and how many bytes
   refuse_stream               HTTP/2: how often a stream gets REFUSED_STREAM
   reset_stream                HTTP/2: how often, its code, and after_head
   goaway                      HTTP/2: how often, its code, and exclude for the request itself
-  leftover, unsolicited       how often there are bytes behind a response; after a delay
-  malformed                   how often a response violates HTTP, in one of these kinds
+  leftover, unsolicited       how often bytes follow a response, at once; after a delay
+  malformed                   how often a response violates HTTP, and in which way
 `
 
 func runSim(ctx context.Context, o sspsim.Options, stdout io.Writer) error {

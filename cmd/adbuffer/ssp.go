@@ -59,7 +59,7 @@ get its share. Changes survive a reload and end with the process.`,
 	fl := cmd.PersistentFlags()
 	fl.StringVar(&f.endpoint, "endpoint", "", "host:port of one endpoint of the SSP")
 	fl.BoolVar(&f.asJSON, "json", false, "print JSON")
-	addAdminFlags(cmd, &f.at, ofRunning)
+	addAdminFlags(cmd, &f.at, runningHelp)
 	cmd.AddCommand(&cobra.Command{
 		Use: "list [SSP]", Short: "List SSPs and their endpoints", Args: cobra.MaximumNArgs(1),
 		Example: "  adbuffer ssp list\n  adbuffer ssp list openx --json",

@@ -62,11 +62,11 @@ is a line of JSON with the fields of the access log.`,
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&ssp, "ssp", "", "only requests to this SSP")
-	fl.StringVar(&route, "route", "", "only requests of this route; none: of no route")
+	fl.StringVar(&route, "route", "", "only requests of this route; none: requests that match no route")
 	fl.StringVar(&outcome, "outcome", "", "only requests with this outcome, or with a leg that has it; for example deadline")
 	fl.StringVar(&id, "id", "", "only the request with this id")
-	fl.DurationVar(&slow, "slow", 0, "only requests that took longer")
-	addAdminFlags(cmd, &at, ofRunning)
+	fl.DurationVar(&slow, "slow", 0, "only requests that took longer than this")
+	addAdminFlags(cmd, &at, runningHelp)
 	return cmd
 }
 
@@ -83,7 +83,7 @@ const (
 	plain  = "\x1b[0m"
 )
 
-// printable replaces bytes that control a terminal.
+// printable replaces characters that could control the terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -93,7 +93,7 @@ func printable(s string) string {
 	}, s)
 }
 
-// tailLine is a line of /tail.
+// tailLine is a decoded line of /tail.
 type tailLine struct {
 	Time                                     time.Time
 	ID, Method, Path, Outcome, SSP, Endpoint string
@@ -131,8 +131,8 @@ func (l *tailLine) colour() string {
 	return green
 }
 
-// writeRequestLine writes a line for a terminal: time, status and outcome, duration, SSP, request,
-// id and error. Its texts may come from clients and SSPs.
+// writeRequestLine writes a line for a terminal: time, status and outcome, duration, SSP, request, id and
+// error. Texts that clients and SSPs control are made printable.
 func writeRequestLine(w io.Writer, line []byte) error {
 	var l tailLine
 	if err := json.Unmarshal(line, &l); err != nil {

@@ -26,10 +26,10 @@ import (
 	"adbuffer/internal/wire/logs"
 )
 
-// App is the whole service. Make one with New, run it once with Run.
+// App is the whole service. Create it with New, and run it once with Run.
 type App struct {
-	log      *zap.Logger   // of events that operators cause
-	peers    *logs.Limiter // of events that clients, SSPs and local processes cause
+	log      *zap.Logger   // for events that operators cause
+	peers    *logs.Limiter // limits the log of events that clients, SSPs and local processes cause
 	registry *prometheus.Registry
 	proxy    *proxy.Proxy
 	admin    *admin.Server
@@ -52,17 +52,17 @@ type App struct {
 	certificates certificates
 	accepting    chan struct{} // closed when adbuffer has stopped accepting client connections
 
-	background sync.WaitGroup // goroutines that end with alive
-	alive      context.Context
+	background sync.WaitGroup  // goroutines that end when alive ends
+	alive      context.Context // ends when the pools are closed
 	die        context.CancelFunc
 }
 
-// The states of the service, as /readyz reports them, in this order:
+// The states of the service, in their order, as /readyz reports them:
 //
 //	starting -> ready -> draining
 //
-// starting ends when min_idle connections are open or warmup_timeout has passed.
-// draining begins with the first signal. The state of an SSP has no influence.
+// starting ends when the min_idle connections are open or admin.warmup_timeout has passed. draining begins
+// with the first signal. Whether SSPs work has no influence on the state.
 const (
 	starting int32 = iota
 	ready
@@ -73,13 +73,13 @@ var stateNames = map[int32]string{starting: "starting", ready: "ready", draining
 
 // Process holds the parts of the process that an App uses. Each may be nil.
 type Process struct {
-	Level  *zap.AtomicLevel                // of New's log; operators and reloads change it
-	Sink   *logs.Sink                      // of New's log
+	Level  *zap.AtomicLevel                // level of the log given to New; operators and reloads change it
+	Sink   *logs.Sink                      // sink of the log given to New
 	Reload func() (status int, report any) // reads the configuration again and calls App.Reload, for POST /reload
 }
 
-// New builds the service from cfg and opens its listeners, so that a configuration that
-// cannot work fails here. Run serves. Without Run, Close releases what New opened.
+// New builds the service from cfg and opens its listeners, so that a configuration that cannot work fails
+// here. Call Run to serve, or else Close, which releases what New opened.
 func New(cfg *config.Config, log *zap.Logger, process Process) (*App, error) {
 	a, err := newApp(cfg, log, process)
 	if err != nil {
@@ -97,7 +97,7 @@ func New(cfg *config.Config, log *zap.Logger, process Process) (*App, error) {
 	return a, nil
 }
 
-// newApp makes every part of an App but its listeners.
+// newApp makes every part of an App except its listeners.
 func newApp(cfg *config.Config, log *zap.Logger, process Process) (*App, error) {
 	a := &App{log: log, configuredLevel: cfg.Log.Level, peers: logs.NewLimiter(log), process: process, started: time.Now(), via: newVia(), accepting: make(chan struct{})}
 	a.alive, a.die = context.WithCancel(context.Background())
@@ -109,7 +109,7 @@ func newApp(cfg *config.Config, log *zap.Logger, process Process) (*App, error) 
 	return a, nil
 }
 
-// Ready reports whether the service is warm and does not drain.
+// Ready reports whether the service is in the state ready: neither starting nor draining.
 func (a *App) Ready() bool { return a.state.Load() == ready }
 
 func (a *App) readiness() error {
@@ -133,12 +133,12 @@ func (a *App) Close() {
 	a.closePools(now)
 }
 
-// errCut is the error of Run if the end of the drain cut requests.
+// errCut is the error of Run if requests were still in flight at the end of the drain.
 var errCut = errors.New("requests were cut at the end of the drain")
 
-// Run serves until ctx ends, and then drains. /readyz fails at once, requests are accepted for
-// server.drain.delay more, and requests in flight have server.drain.timeout. The end of hurry ends
-// the waiting early. Run returns nil if no request was cut.
+// Run serves until ctx ends, and then drains: /readyz fails at once, connections are accepted for
+// server.drain.delay longer, and requests in flight have server.drain.timeout. If hurry ends, Run stops
+// waiting for both. Run returns nil if no request was cut.
 func (a *App) Run(ctx, hurry context.Context) error {
 	failed := make(chan error, 2)
 	go func() { failed <- a.admin.Serve(a.sockets.Admin) }()
@@ -164,7 +164,7 @@ func (a *App) Run(ctx, hurry context.Context) error {
 	return errors.Join(err, a.drain(hurry))
 }
 
-// warm opens min_idle connections, and makes the service ready, unless ctx ends before.
+// warm opens the min_idle connections, and then makes the service ready, unless ctx ends first.
 func (a *App) warm(ctx context.Context) {
 	a.versions.Warm(ctx)
 	if ctx.Err() == nil && a.state.CompareAndSwap(starting, ready) {
@@ -188,7 +188,7 @@ func (a *App) drain(hurry context.Context) error {
 	ctx, cancel := context.WithTimeout(hurry, d.Timeout)
 	defer cancel()
 	a.sockets.CloseTraffic()
-	<-a.accepting // connections that the kernel had queued are accepted too
+	<-a.accepting // until the connections that the kernel had queued have been accepted
 	cut := a.proxy.Drain(ctx)
 	a.closePools(ctx)
 

@@ -30,7 +30,7 @@ var (
 	descLinesLost = logDescs.New("adbuffer_log_dropped_total", "Log lines that were not written, because standard error was blocked or failed (blocked), or because clients, SSPs or local processes caused too many with the same message in one second (flood).", "reason")
 )
 
-// build makes every part but the listeners.
+// build makes every part except the listeners.
 func (a *App) build(cfg *config.Config) error {
 	if err := a.loadCertificates(cfg); err != nil {
 		return err
@@ -68,8 +68,8 @@ func (a *App) build(cfg *config.Config) error {
 	return nil
 }
 
-// backgroundCPU returns the settings of the share of the CPU for background work.
-func backgroundCPU(c *config.Config) (limit float64, patient time.Duration) {
+// backgroundCPU returns the settings of cpushare: the limit in cores, and the lag from which it applies.
+func backgroundCPU(c *config.Config) (limit float64, lag time.Duration) {
 	return c.Server.BackgroundCPU, c.Server.Overload.Target / 2
 }
 
@@ -120,7 +120,8 @@ func (a *App) Reload(cfg *config.Config) (*reload.Report, error) {
 	return res, err
 }
 
-// dryRun says what a reload of document would do, with the variables of this process.
+// dryRun returns the response to a dry run: what a reload of document, with the variables of this process,
+// would do.
 func (a *App) dryRun(document []byte) (status int, report any) {
 	env := config.OSEnv()
 	cfg, warnings, err := config.Parse(document, env)
@@ -138,8 +139,8 @@ func (a *App) dryRun(document []byte) (status int, report any) {
 	return http.StatusOK, check
 }
 
-// groupWarnings warns of endpoints that could not carry the last minute's load without the other
-// endpoints.
+// groupWarnings warns of spare endpoints that could not carry the load of the last minute without the
+// endpoints of earlier priorities.
 func (a *App) groupWarnings(cfg *config.Config) []config.Warning {
 	var all []advice.Observation
 	a.versions.Look(func(current *reload.Version) {
@@ -151,10 +152,10 @@ func (a *App) groupWarnings(cfg *config.Config) []config.Warning {
 	return advice.GroupWarnings(cfg, all)
 }
 
-// ReloadFailed records that the configuration could not be read again.
+// ReloadFailed records that the configuration could not be read again, because of err.
 func (a *App) ReloadFailed(err error) { a.versions.Failed(err) }
 
-// apply makes next the version that new requests use. It runs under the swap lock.
+// apply makes next the version of new requests. It is called with the swap lock held.
 func (a *App) apply(next *reload.Version) {
 	a.overload.Configure(next.Config.Server.Overload)
 	a.share.Configure(backgroundCPU(next.Config))
@@ -163,10 +164,10 @@ func (a *App) apply(next *reload.Version) {
 	a.certificates.setPolicies(next.Config)
 }
 
-// applied applies the settings that need no swap.
+// applied applies the settings of next that need not change at the moment of the swap.
 func (a *App) applied(next *reload.Version) {
 	a.certificates.reload()
-	if level := next.Config.Log.Level; a.process.Level != nil && level != a.configuredLevel { // otherwise PUT /log/level stays in force
+	if level := next.Config.Log.Level; a.process.Level != nil && level != a.configuredLevel { // an unchanged log.level does not undo PUT /log/level
 		a.configuredLevel = level
 		a.process.Level.UnmarshalText([]byte(level)) //nolint:errcheck // config allows zap's words only
 	}

@@ -15,7 +15,8 @@ var (
 	descPressure  = cpuDescs.New("adbuffer_cpu_pressure_ratio", "Share of the last 10 seconds in which a task of the cgroup, or of the machine, waited for a CPU. Absent if Linux does not say it.")
 )
 
-// newCPUMetrics returns what Linux says about the CPU. These metrics explain a lag, and decide nothing.
+// newCPUMetrics exports what Linux reports about the CPU. The metrics help to explain lag; adbuffer does not
+// use them itself.
 func newCPUMetrics() prometheus.Collector {
 	group := cgroup.Own(os.DirFS("/"))
 	return metrics.NewSource(cpuDescs, func(to metrics.Sink) {

@@ -12,12 +12,12 @@ import (
 	"adbuffer/internal/ssp/fleet"
 )
 
-// firstLease bounds the wait for the first tokens at the start, and for the return of this replica's share
-// at the end. Without tokens, the first requests would be refused.
+// firstLease bounds the wait for the first tokens at start, without which the first requests would be
+// refused, and the time for giving back this replica's share at the end.
 const firstLease = time.Second
 
-// startFleet starts to lease tokens if the configuration names a Redis. It does not need
-// Redis to respond.
+// startFleet starts to lease tokens, if the configuration names a Redis. It does not fail if Redis does not
+// respond.
 func (a *App) startFleet(c *config.Fleet) error {
 	if c.Redis.Address == "" {
 		return nil
@@ -34,7 +34,7 @@ func (a *App) startFleet(c *config.Fleet) error {
 	return nil
 }
 
-// fleetOptions are the settings of the fleet without those of TLS.
+// fleetOptions returns the settings of the fleet, except for TLS.
 func fleetOptions(c *config.Fleet) fleet.Options {
 	o := fleet.Options{
 		Redis:  fleet.Redis{Username: c.Redis.Username, DB: c.Redis.DB},
@@ -45,9 +45,9 @@ func fleetOptions(c *config.Fleet) fleet.Options {
 	return o
 }
 
-// redisTLS returns the function that makes the TLS configuration of a connection; nil for
-// cleartext. It checks whether the files changed, so that an operator can renew the client
-// certificate and the authorities.
+// redisTLS returns a function that makes the TLS configuration of a new connection, or nil for cleartext.
+// The function reads changed files again, so that an operator can renew the client certificate and the
+// authorities.
 func redisTLS(c *config.Redis) (func() (*tls.Config, error), error) {
 	if !c.TLS.Enabled {
 		return nil, nil
@@ -71,7 +71,7 @@ func redisTLS(c *config.Redis) (func() (*tls.Config, error), error) {
 	}, nil
 }
 
-// withFleet calls f, for firstLease at most, if a Redis is configured.
+// withFleet calls f with a context of firstLease, if a Redis is configured.
 func (a *App) withFleet(f func(*fleet.Fleet, context.Context)) {
 	if a.fleet == nil {
 		return

@@ -12,10 +12,10 @@ import (
 
 // returnIdleMemory returns memory to the system each time the process becomes idle after work.
 //
-// Go collects garbage when the heap has doubled. A process that becomes idle allocates nothing, so
-// it would keep its garbage for minutes: the buffers of the last requests and handshakes, and the
-// stacks of the goroutines that served clients which are parked now. Ten thousand idle clients
-// would take twice the memory that they hold.
+// Go collects garbage when the heap has doubled. A process that becomes idle allocates nothing, so it would
+// keep its garbage for minutes: the buffers of the last requests and handshakes, and the stacks of the
+// goroutines of clients that are now parked. With ten thousand idle clients, the process would take twice
+// the memory that it needs.
 func (a *App) returnIdleMemory(ctx context.Context) {
 	var i idleness
 	tick := time.NewTicker(idleWindow)
@@ -38,42 +38,42 @@ func (a *App) returnIdleMemory(ctx context.Context) {
 
 const (
 	idleWindow = time.Second
-	// In a window the process is idle if it uses less CPU time than this.
+	// The process is idle in a window if it uses less than idleCPU of CPU time.
 	idleCPU = idleWindow / 20
-	// The goroutines that served clients end within two windows; see fasthttp's
-	// MaxIdleWorkerDuration.
+	// Memory is returned after so many idle windows: by then, the goroutines that served clients have
+	// ended; see fasthttp's MaxIdleWorkerDuration.
 	idleWindows = 2
-	// Between two returns the process uses this much CPU time.
-	leastWork = 300 * time.Millisecond
-	// Returns take at most one part in returnShare of a core.
-	returnShare = 50
+	// Memory is not returned again until the process has used minWork of CPU time.
+	minWork = 300 * time.Millisecond
+	// Returning memory takes at most one part in returnDivisor of a core.
+	returnDivisor = 50
 )
 
 // idleness decides when memory is returned.
 type idleness struct {
 	used time.Duration // CPU time of the process at the last observation
-	idle int           // windows since the last one in which the process was not idle
+	idle int           // number of idle windows in a row
 	last time.Duration // CPU time of the process at the last return of memory
 	next time.Time     // when memory may be returned again
 }
 
-// observe is called once a window with the CPU time that the process has used. It reports whether
-// memory is to be returned now.
+// observe is called once in each window with the CPU time that the process has used so far. It reports
+// whether to return memory now.
 func (i *idleness) observe(now time.Time, used time.Duration) bool {
 	i.idle++
 	if used-i.used >= idleCPU {
 		i.idle = 0
 	}
 	i.used = used
-	return i.idle >= idleWindows && used-i.last >= leastWork && !now.Before(i.next)
+	return i.idle >= idleWindows && used-i.last >= minWork && !now.Before(i.next)
 }
 
-// returned notes that memory has been returned, and its cost.
+// returned records that memory has been returned. cost is the CPU time that it took.
 func (i *idleness) returned(now time.Time, used, cost time.Duration) {
-	i.used, i.last, i.next = used, used, now.Add(returnShare*cost)
+	i.used, i.last, i.next = used, used, now.Add(returnDivisor*cost)
 }
 
-// cpuTime returns the CPU time that the process has used, in the kernel too.
+// cpuTime returns the CPU time that the process has used, including time in the kernel.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

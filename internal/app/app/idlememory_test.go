@@ -10,7 +10,7 @@ import (
 // Each step is a window, in which the process uses cpu.
 func TestMemoryIsReturnedWhenTheProcessIsIdleAfterWork(t *testing.T) {
 	const little = idleCPU - 1
-	const cost = 4 * idleWindow / returnShare // memory may be returned in each fourth window
+	const cost = 4 * idleWindow / returnDivisor // memory may be returned in each fourth window
 	var i idleness
 	now, used := time.Now(), time.Duration(0)
 	for n, step := range []struct {
@@ -18,18 +18,18 @@ func TestMemoryIsReturnedWhenTheProcessIsIdleAfterWork(t *testing.T) {
 		want bool
 		why  string
 	}{
-		{leastWork - 2*little - 1, false, "it works"},
+		{minWork - 2*little - 1, false, "it works"},
 		{little, false, "it has been idle for one window only"},
 		{little, false, "it has worked too little"},
 		{1, true, "it is idle, and has worked enough"},
 		{little, false, "it has worked too little since memory was returned"},
 		{idleCPU, false, "it works"},
-		{leastWork, false, "it works"},
+		{minWork, false, "it works"},
 		{0, false, "it has been idle for one window only"},
 		{idleCPU, false, "it works again"},
 		{0, false, "it has been idle for one window only"},
 		{0, true, "it is idle after work"},
-		{leastWork, false, "it works"},
+		{minWork, false, "it works"},
 		{0, false, "it has been idle for one window only"},
 		{0, false, "the last return was three windows ago"},
 		{0, true, "the last return was four windows ago"},

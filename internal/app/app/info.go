@@ -12,11 +12,11 @@ import (
 // Version is the release, set by the linker (-X adbuffer/internal/app/app.Version).
 var Version = "dev"
 
-// Commit is the commit that the binary was built from. The linker sets it (-X), or else Go's own
-// stamp. "" means unknown.
+// Commit is the commit from which the binary was built, set by the linker (-X) or taken from Go's build
+// information; "" = unknown.
 var Commit string
 
-// The linker sets only variables without an initial value, hence this function.
+// init sets Commit, because the linker can set only variables without an initializer.
 func init() {
 	info, ok := debug.ReadBuildInfo()
 	if Commit != "" || !ok {
@@ -42,7 +42,7 @@ var (
 	descMemoryLimit = memoryDescs.New("adbuffer_memory_limit_bytes", "Memory that the process may take: the smallest limit of the machine, the cgroup and ulimit -v. Compare it with process_resident_memory_bytes.")
 )
 
-// collectMemory exports the limit of the memory, if it is known.
+// collectMemory exports the limit on memory, if it is known.
 func (a *App) collectMemory(to metrics.Sink) {
 	if limit := a.versions.Current().Config.Machine.Memory; limit > 0 {
 		to.Gauge(descMemoryLimit, float64(limit))

@@ -51,7 +51,7 @@ func (a *App) AdminAddr() net.Addr { return a.sockets.Admin.Addr() }
 // certificates are the certificates of both listeners; nil = the listener has no TLS.
 type certificates struct{ server, admin *listen.Certificates }
 
-// reload reads the files now. Certificates logs and counts errors itself.
+// reload reads the files of both certificates again.
 func (c *certificates) reload() {
 	c.each(func(one *listen.Certificates) { one.Reload() }) //nolint:errcheck // Reload logs and counts it
 }
@@ -71,7 +71,7 @@ func (a *App) loadCertificates(cfg *config.Config) (err error) {
 	return err
 }
 
-// setPolicies applies the policies of a reload.
+// setPolicies applies the TLS policy of cfg to both listeners.
 func (c *certificates) setPolicies(cfg *config.Config) {
 	c.each(func(one *listen.Certificates) { one.SetPolicy(cfg.Server.TLS.Policy()) })
 }

@@ -12,8 +12,8 @@ import (
 	"adbuffer/internal/wire/logs"
 )
 
-// NewLogger returns a logger with the configuration's level and format, and the sink
-// through which it writes to w. The level can be changed while the logger is in use.
+// NewLogger returns a logger with the configured level and format, its level, which may be changed while the
+// logger is in use, and the sink through which the logger writes to w.
 func NewLogger(c config.Log, w *os.File) (*zap.Logger, zap.AtomicLevel, *logs.Sink, error) {
 	level, err := zap.ParseAtomicLevel(string(c.Level))
 	if err != nil {
@@ -25,7 +25,7 @@ func NewLogger(c config.Log, w *os.File) (*zap.Logger, zap.AtomicLevel, *logs.Si
 	e.TimeKey = "time"
 	encoder := zapcore.NewJSONEncoder(e)
 	encoder.AddInt("pid", os.Getpid())    // two processes may write to one log during a hand-over
-	if c.Format == config.FormatConsole { // a person reads it: the time of day, and spaces for tabs
+	if c.Format == config.FormatConsole { // for people: time of day, and spaces in place of tabs
 		e.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
 		e.EncodeLevel = zapcore.CapitalLevelEncoder
 		e.ConsoleSeparator = " "
@@ -35,7 +35,7 @@ func NewLogger(c config.Log, w *os.File) (*zap.Logger, zap.AtomicLevel, *logs.Si
 	return zap.New(zapcore.NewCore(encoder, sink, level)), level, sink, nil
 }
 
-// lostLines returns the line that says how many lines are missing.
+// lostLines returns the log line that says how many lines were lost.
 func lostLines(encoder zapcore.Encoder, lines uint64) []byte {
 	b, err := encoder.EncodeEntry(zapcore.Entry{
 		Level: zapcore.WarnLevel, Time: time.Now(), Message: "log lines were lost, since standard error was blocked or failed; see adbuffer_log_dropped_total",

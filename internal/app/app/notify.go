@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Notifications for systemd, which requests them with Type=notify-reload or notify (NOTIFY_SOCKET,
-// see man 3 sd_notify).
+// The methods below notify systemd, if a unit with Type=notify-reload or Type=notify asks for it by
+// NOTIFY_SOCKET; see man 3 sd_notify.
 
 func (a *App) notifyReady() {
 	if a.Ready() {
@@ -19,7 +19,7 @@ func (a *App) notifyReady() {
 
 func (a *App) notifyStopping() { a.notify(daemon.SdNotifyStopping + "\nSTATUS=draining") }
 
-// notifyReloading must be followed by notifyReady, also if the reload fails.
+// notifyReloading must be followed by notifyReady, even if the reload fails.
 func (a *App) notifyReloading() {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {

@@ -47,7 +47,7 @@ func (a *App) metrics() http.Handler {
 	})
 }
 
-// scrapePatience is how long a text of /metrics may wait for its turn to be made.
+// scrapePatience is how long a scrape may wait for its turn to write the text of /metrics.
 const scrapePatience = 5 * time.Second
 
 func (a *App) pools(only string) any { return a.views.Pools(a.service(), a.proxy.Snapshot(), only) }
@@ -64,7 +64,7 @@ func (a *App) service() adminview.Service {
 	}
 }
 
-// notices says what is wrong with the whole service now.
+// notices says what is currently wrong with the whole service.
 func (a *App) notices() (all []string) {
 	if a.state.Load() == draining {
 		all = append(all, "adbuffer drains: it takes no new connections, and ends once its requests have ended.")
@@ -80,7 +80,7 @@ func (a *App) notices() (all []string) {
 	return all
 }
 
-// logInForce logs the limits that depend on the machine, if a reload changed them.
+// logInForce logs the limits in force that depend on the machine, if a reload has changed them.
 func (a *App) logInForce(was, is *config.Config) {
 	conns, held := is.MaxConnections(), is.MaxBufferedBytes()
 	if conns != was.MaxConnections() || held != was.MaxBufferedBytes() {
@@ -89,7 +89,7 @@ func (a *App) logInForce(was, is *config.Config) {
 	}
 }
 
-// logStart logs the limits in force.
+// logStart logs the start of the service, with the limits in force.
 func (a *App) logStart() {
 	cfg := a.versions.Current().Config
 	s := &cfg.Server

@@ -9,9 +9,9 @@ import (
 	"adbuffer/internal/ssp/sizer"
 )
 
-// sizePools gives each pool a sample of its load at each interval, and logs what pools decide about
-// their size. One goroutine does it for all pools. Without a pool that sizes itself it wakes once a
-// second, since each wake-up costs CPU while the process is idle.
+// sizePools makes each pool take a sample of its load at regular intervals, and logs the pools' decisions
+// about their size. If no pool sizes itself, the interval is a second, since each wake-up costs CPU while the
+// process is idle.
 func (a *App) sizePools(ctx context.Context) {
 	log := a.peers.Logger()
 	timer := time.NewTimer(0)

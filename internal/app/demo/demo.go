@@ -27,7 +27,7 @@ var demoConfig string
 type Demo struct {
 	App  *app.App
 	ssps []*sspsim.SSP
-	dir  string // holds the authority of the SSP that uses TLS
+	dir  string // temporary directory with the certificate authority of the SSP that uses TLS
 	out  io.Writer
 	log  *logs.Sink
 }
@@ -45,8 +45,8 @@ var demoSSPs = []struct {
 
 func taking(l sspsim.Latency) sspsim.Behaviour { return sspsim.Behaviour{Latency: l} }
 
-// Start starts the SSPs and makes the App, which the caller runs. It prints their addresses to out,
-// and logs to stderr. With anyPort it uses free ports instead of the usual ones.
+// Start starts the SSPs and makes the App, which the caller runs. It prints the addresses to out, and logs to
+// stderr. If anyPort is true, or the default ports are in use, the App listens on other, free ports.
 func Start(anyPort bool, out io.Writer, stderr *os.File) (d *Demo, err error) {
 	d = &Demo{out: out}
 	defer func() {
@@ -107,7 +107,7 @@ func free(addr string) bool {
 	return l.Close() == nil
 }
 
-// Close closes the SSPs. The App must have ended.
+// Close closes the SSPs. The caller has ended the App.
 func (d *Demo) Close() {
 	for _, s := range d.ssps {
 		s.Close()

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// The rate swings between slowest and fastest requests per second once in a swing, with a burst
-	// at its end. So saturation, percentiles and the queue all change.
+	// During each swing, the rate rises from slowest to fastest requests per second and falls again; then
+	// follows a burst. So saturation, percentiles and the queue on the page all change.
 	slowest, fastest = 5, 60
 	swing            = 30 * time.Second
 	burst            = 24
@@ -68,7 +68,8 @@ func (d *Demo) Load(ctx context.Context) {
 	}
 }
 
-// send sends one request, such as "GET /split". A POST has a bid request. The caller closes the body.
+// send sends a request for a target such as "GET /split". The body of a POST is a bid request. The caller
+// closes the response's body.
 func (d *Demo) send(ctx context.Context, client *http.Client, target string) (*http.Response, error) {
 	method, path, _ := strings.Cut(target, " ")
 	body := ""

@@ -22,29 +22,29 @@ import (
 
 // Options are the views of the admin listener and the rules for access to them.
 type Options struct {
-	// Token returns the token that gives access to all paths beyond loopback. If it is "", no token
-	// does. Two calls may return different tokens.
+	// Token returns the token that gives a peer beyond loopback access to all paths. If it returns "",
+	// no token gives access. The token may change between two calls.
 	Token func() string
-	// TLS is nil for cleartext. A client certificate that TLS has verified gives the
-	// access that the token gives. TLS must accept clients without a certificate
-	// (tls.VerifyClientCertIfGiven), because some paths need none.
+	// TLS is nil for cleartext. A client certificate that TLS has verified gives the same access as
+	// the token. TLS must accept clients without a certificate (tls.VerifyClientCertIfGiven), because
+	// some paths need none.
 	TLS *tls.Config
-	// CPU bounds the TLS handshakes; nil for no bound.
+	// CPU bounds the CPU of TLS handshakes; nil = no bound.
 	CPU *cpushare.Share
 	// Metrics serves /metrics.
 	Metrics http.Handler
-	// Ready returns nil if the service is ready, or else the reason for /readyz.
+	// Ready returns nil if the service is ready, or else the reason that /readyz shows.
 	Ready func() error
-	// Overview returns the JSON of /overview, from which the page's tables are drawn. Pools and History
-	// return that of /pools and /history, of one SSP or of all for "".
+	// Overview, Pools and History return the values that /overview, /pools and /history show as JSON. The
+	// tables of the page are drawn from /overview. ssp is the name of an SSP, or "" for all SSPs.
 	Overview       func() any
 	Pools, History func(ssp string) any
 	// Config returns the effective configuration as YAML without secrets.
 	Config func() []byte
 	// Level is the log's level, which PUT /log/level changes.
 	Level *zap.AtomicLevel
-	// Capture returns the next n exchanges with an SSP as a value for JSON, or as many as ended before ctx
-	// did. Its errors are ErrCaptureBusy, ErrCaptureOff, and *UnknownError for an unknown SSP.
+	// Capture returns, as a value for JSON, the next n exchanges with an SSP, or fewer if ctx ends first.
+	// Its errors are ErrCaptureBusy, ErrCaptureOff, and *UnknownError for an unknown SSP.
 	Capture func(ctx context.Context, ssp string, n int) (any, error)
 	// SSPs are listed and changed under /ssps.
 	SSPs SSPs
@@ -55,23 +55,23 @@ type Options struct {
 	// Explain returns, as a value for JSON, how adbuffer would handle message: one HTTP/1.1 request from a
 	// client at peer. No SSP gets the request.
 	Explain func(message []byte, peer netip.Addr) any
-	// MaxRequestBytes returns the limit of a client's request, head and body.
+	// MaxRequestBytes returns the limit on the length of a client's request, head and body together.
 	MaxRequestBytes func() int64
-	// Reload reads the configuration again and applies it. nil: it has no file. It returns the status of the
-	// response and a value for its JSON body: what changed, or the errors.
+	// Reload reads the configuration file again and applies it; nil = there is no file. It returns the status
+	// of the response, and a value for its JSON body: what changed, or the errors.
 	Reload func() (status int, report any)
 	// DryRun returns in the same form what a reload of document would do. It changes nothing.
 	DryRun func(document []byte) (status int, report any)
 	Log    *zap.Logger
 }
 
-// Server is the admin listener's server. net/http is fast enough for it.
+// Server serves the admin listener with net/http.
 type Server struct {
 	opts     Options
 	server   *http.Server
 	loopback bool
 	stop     context.CancelFunc // ends captures and other requests that wait
-	tails    atomic.Int32       // open
+	tails    atomic.Int32       // responses to /tail in progress
 
 	connections connections
 }
@@ -94,7 +94,7 @@ func New(opts Options, l net.Listener) *Server {
 	return s
 }
 
-// Serve serves l until Close, and returns nil then. An error means that l failed.
+// Serve serves l until Close, and then returns nil. An error means that l failed.
 func (s *Server) Serve(l net.Listener) error {
 	if s.opts.TLS != nil {
 		l = &tlsListener{l, s.opts.TLS, s.opts.CPU}
@@ -105,9 +105,9 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// StandBy makes clients move to another process that accepts from the same socket: it
-// closes idle connections at once and other connections after their response.
-// StandBy(false) ends that.
+// StandBy(true) makes clients reconnect, so that they reach another process that accepts from the same
+// socket: idle connections are closed at once, and other connections after their response.
+// StandBy(false) lets clients keep their connections again.
 func (s *Server) StandBy(on bool) { s.server.SetKeepAlivesEnabled(!on) }
 
 // Close waits for responses in progress until ctx ends, and then closes all connections.
@@ -119,7 +119,7 @@ func (s *Server) Close(ctx context.Context) {
 }
 
 func (s *Server) handler() http.Handler {
-	open := http.NewServeMux() // needs no token anywhere
+	open := http.NewServeMux() // the paths that need neither token nor certificate
 	open.Handle("GET /metrics", s.connections.limitScrapes(s.cachedScrapes(s.opts.Metrics)))
 	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "alive") })
 	open.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
@@ -133,7 +133,7 @@ func (s *Server) handler() http.Handler {
 	return s.connections.noteRequests(bounded(s.guardHost(open)))
 }
 
-// guarded serves the paths that show or change more than a monitoring system needs.
+// guarded serves the paths that need access: they show or change more than a monitoring system needs.
 func (s *Server) guarded() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", servePage)

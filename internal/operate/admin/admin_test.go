@@ -274,7 +274,7 @@ func TestCaptureHoldsItsParametersToTheirBounds(t *testing.T) {
 	c := newConsole(t, loopback, func(o *Options) {
 		o.Capture = func(ctx context.Context, ssp string, n int) (any, error) {
 			asked = append(asked, n)
-			if end, ok := ctx.Deadline(); !ok || time.Until(end) > mostWait {
+			if end, ok := ctx.Deadline(); !ok || time.Until(end) > maxWait {
 				t.Errorf("a capture may wait until %v", end)
 			}
 			switch ssp {

@@ -7,18 +7,18 @@ import (
 )
 
 const (
-	// readerPatience is how long a client may take to read what one Write has written. Without it,
-	// a client that does not read would hold its response in memory forever.
+	// readerPatience is how long a client may take to read what one Write has written. Otherwise a
+	// client that does not read would keep its response in memory forever.
 	readerPatience = 30 * time.Second
-	// maxScrapes is how many responses to /metrics may be in progress. They need no token, and each
-	// holds its whole text.
+	// maxScrapes is how many responses to /metrics may be in progress. A scrape needs no token, and
+	// holds its whole text in memory.
 	maxScrapes = 16
-	// scrapePatience is how long a scrape waits until a dropped one has released its text.
+	// scrapePatience is how long a scrape waits for the place of a scrape that was dropped.
 	scrapePatience = time.Second
 )
 
-// boundedWriter gives each Write readerPatience. A handler that waits, such as a profile, may take
-// longer in total.
+// boundedWriter limits each Write to readerPatience. A handler that waits between writes, such as a
+// profile, may take longer in total.
 type boundedWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
@@ -30,7 +30,7 @@ func bounded(next http.Handler) http.Handler {
 		c := http.NewResponseController(w)
 		c.SetWriteDeadline(time.Time{})
 		if r.Method == http.MethodGet && r.ContentLength != 0 {
-			w.Header().Set("Connection", "close") // otherwise the response waits for a body that is not read
+			w.Header().Set("Connection", "close") // otherwise net/http would wait for the unread body
 		}
 		next.ServeHTTP(&boundedWriter{ResponseWriter: w, control: c}, r)
 	})
@@ -46,11 +46,12 @@ func (w *boundedWriter) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// Unwrap serves http.ResponseController.
+// Unwrap lets http.ResponseController find the ResponseWriter of net/http.
 func (w *boundedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// limitScrapes bounds the scrapes of next, whose writer is a boundedWriter. One more drops the one that
-// has been read for the longest time. So clients that do not read cannot keep Prometheus away.
+// limitScrapes limits the concurrent calls of next to maxScrapes. A further scrape drops the scrape that
+// its client has been reading for longest, so that clients that do not read cannot lock out Prometheus.
+// The writer of next is a boundedWriter.
 func (c *connections) limitScrapes(next http.Handler) http.Handler {
 	places := make(chan struct{}, maxScrapes)
 	acquire := func() bool {

@@ -18,7 +18,7 @@ var (
 const (
 	maxCapture  = 100
 	captureWait = 10 * time.Second
-	mostWait    = time.Minute
+	maxWait     = time.Minute
 )
 
 func (s *Server) capture(r *http.Request) (any, error) {
@@ -43,8 +43,8 @@ func waitOf(r *http.Request, byDefault time.Duration) (time.Duration, error) {
 		return byDefault, nil
 	}
 	wait, err := time.ParseDuration(v)
-	if err != nil || wait <= 0 || wait > mostWait {
-		return 0, badRequest("wait must be a duration up to %v, for example 10s", mostWait)
+	if err != nil || wait <= 0 || wait > maxWait {
+		return 0, badRequest("wait must be a duration up to %v, for example 10s", maxWait)
 	}
 	return wait, nil
 }

@@ -23,7 +23,7 @@ const (
 	maxLineBytes  = 1 << 20
 )
 
-// ErrURL is the error of NewClient if the URL cannot be an admin listener's.
+// ErrURL is the error of NewClient for a URL that cannot be the URL of an admin listener.
 var ErrURL = errors.New("must be the URL of an admin listener, for example http://127.0.0.1:9090")
 
 // ClientOptions say how a command reaches a running adbuffer's admin listener.
@@ -83,10 +83,10 @@ func (c *Client) URL() string { return c.base }
 type StatusError struct {
 	URL    string
 	Status int
-	Body   string // without spaces around it
+	Body   string // without surrounding white space
 }
 
-// Error names the options to use if the listener responds 403.
+// Error returns the text of the error. For status 403 it names the options that give access.
 func (e *StatusError) Error() string {
 	if e.Status == http.StatusForbidden {
 		return fmt.Sprintf("%s: %s; see --token-file and --cert-file", e.URL, e.Body)
@@ -116,8 +116,8 @@ func (c *Client) Send(ctx context.Context, method, path string, content []byte) 
 	return body, nil
 }
 
-// Lines calls f with each line of path, without its end, until the listener or f ends that, or ctx
-// ends.
+// Lines calls f with each line of the response to path, without the newline, until the response ends, f
+// returns an error, or ctx ends.
 func (c *Client) Lines(ctx context.Context, path string, f func(line []byte) error) error {
 	res, err := c.open(ctx, http.MethodGet, path, nil)
 	if err != nil {

@@ -11,17 +11,19 @@ import (
 	"time"
 )
 
-// maxConnections is how many connections to the admin listener may be open. Some paths need no
-// token, and each connection holds an open file and 20 KB. Clients and SSPs need both too: half of
-// the open files that deploy/README.md adds for adbuffer itself are for this listener.
+// maxConnections is how many connections to the admin listener may be open. The limit is low since some
+// paths need no token, and each connection takes an open file and 20 KB, which connections to clients
+// and SSPs need as well. Of the open files that deploy/README.md reserves for adbuffer itself, half are
+// for this listener.
 const maxConnections = 64
 
-// connections are the open connections. Beyond maxConnections one is closed: the one that has waited
-// longest for a whole request or, if a request is in progress on all, the one whose request has taken
-// longest. So clients that hold connections cannot keep the operators and their tools away.
+// connections holds the open connections. At maxConnections, a new connection closes another one: the
+// connection that has waited longest for a whole request or, if all have a request in progress, the
+// connection whose request has taken longest. So clients that hold connections open cannot lock out
+// operators and their tools.
 //
-// netutil.LimitListener, with short timeouts of net/http, never closes a connection: beyond 64 idle
-// connections a scrape waited for 5 s, and beyond 64 long requests for 60 s.
+// netutil.LimitListener with short timeouts would not do, since it closes no connection: with 64 idle
+// connections a scrape waited for 5 s, with 64 long requests for 60 s.
 type connections struct {
 	mu      sync.Mutex
 	open    map[net.Conn]*connection
@@ -30,11 +32,11 @@ type connections struct {
 
 // connection is an open connection. connections.mu guards its fields.
 type connection struct {
-	inProgress bool // a request has arrived whole, and its response has not ended
-	// since is when inProgress last changed or, if it is later, when a head arrived. Before the first
-	// request it is when the connection was accepted.
+	inProgress bool // a whole request has arrived, and its response has not ended
+	// since is when inProgress last changed, or when the head of a request arrived after that. Before the
+	// first request, it is when the connection was accepted.
 	since time.Time
-	// scrape is when the first part of a response to /metrics was written; zero without one in progress.
+	// scrape is when the response to /metrics in progress was begun; zero if no such response is in progress.
 	scrape time.Time
 }
 
@@ -61,8 +63,8 @@ func (c *connections) accept(ctx context.Context, conn net.Conn) context.Context
 	return context.WithValue(ctx, connectionKey{}, one)
 }
 
-// dropScrape closes the connection whose scrape has been read for longest. It returns false if no scrape
-// is being read.
+// dropScrape closes the connection whose response to /metrics was begun first. It returns false if no such
+// response has been begun.
 func (c *connections) dropScrape() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,7 +85,7 @@ func (c *connections) dropLocked(conn net.Conn) {
 	delete(c.open, conn)
 	c.dropped.Add(1)
 	if below := belowTLS(conn); below != nil {
-		below.drop() // the Close of TLS may wait for the client
+		below.drop() // not Close of the tls.Conn, which may wait for the client
 		return
 	}
 	conn.Close()
@@ -107,7 +109,7 @@ func (one *connection) makesRoomBefore(other *connection) bool {
 
 // changed is http.Server.ConnState.
 func (c *connections) changed(conn net.Conn, state http.ConnState) {
-	if below := belowTLS(conn); below != nil && state != http.StateNew { // the first request has been read, or none will be
+	if below := belowTLS(conn); below != nil && state != http.StateNew { // the handshake has ended or failed
 		below.end()
 	}
 	if state == http.StateClosed || state == http.StateHijacked {
@@ -117,20 +119,20 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// noteRequests notes for each connection when its requests arrive and end.
+// noteRequests records for each connection when its requests arrive and when they end.
 func (c *connections) noteRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if one, ok := r.Context().Value(connectionKey{}).(*connection); ok {
 			c.note(one, r.Body == http.NoBody)
 			defer c.note(one, false)
-			r = r.WithContext(r.Context()) // a copy: the server keeps its own body
+			r = r.WithContext(r.Context()) // copies r, since the server must keep its own Body
 			r.Body = &arrivingBody{r.Body, func() { c.note(one, true) }}
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// arrivingBody calls arrived at the end of the body, perhaps more than once.
+// arrivingBody calls arrived when the end of the body has been read, possibly more than once.
 type arrivingBody struct {
 	io.ReadCloser
 	arrived func()
@@ -138,7 +140,7 @@ type arrivingBody struct {
 
 func (b *arrivingBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err == io.EOF { // net/http returns it as it is
+	if err == io.EOF { //nolint:errorlint // net/http does not wrap it
 		b.arrived()
 	}
 	return n, err

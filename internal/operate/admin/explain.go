@@ -6,12 +6,12 @@ import (
 	"net/netip"
 )
 
-// explainMargin is how much longer than the largest forwarded request a message may be. Then the
-// explanation itself says that a request is too large.
+// explainMargin is how much longer a message may be than the largest request that adbuffer forwards, so
+// that the explanation can say that a request is too large.
 const explainMargin = 1 << 20
 
-// explain takes the message in the body as it would arrive from a client, so the same code reads
-// it.
+// explain serves POST /explain. Its body is the request message as a client would send it, so that the same
+// code reads it.
 func (s *Server) explain(r *http.Request) (any, error) {
 	peer := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	if v := r.URL.Query().Get("client"); v != "" {

@@ -10,9 +10,9 @@ import (
 	"adbuffer/internal/wire/syntax"
 )
 
-// guard accepts any request on loopback. Beyond loopback a request needs the token or a
-// client certificate. A web page of another origin must not change anything, and must not
-// use what operators share.
+// guard gives access to every request on loopback. Beyond loopback, a request needs the token or a client
+// certificate. A request that a web page of another origin causes is refused if it would change anything,
+// or take something that operators share, such as a profile.
 func (s *Server) guard(next http.Handler) http.Handler {
 	sameOrigin := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -37,14 +37,13 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// hasAccess reports whether the client may see more than a monitoring system needs.
+// hasAccess reports whether the client may use the guarded paths.
 func (s *Server) hasAccess(r *http.Request) bool {
 	return s.loopback || s.hasToken(r) || hasCertificate(r)
 }
 
-// cachedScrapes removes Cache-Control from the scrapes of web pages of another origin, and of clients
-// that have no access to more than /metrics. So only operators make next gather metrics as often as
-// they ask.
+// cachedScrapes removes Cache-Control from scrapes by clients without access, and by web pages of another
+// origin. So only operators can make next gather new values for each scrape.
 func (s *Server) cachedScrapes(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.hasAccess(r) || isEmbedded(r) {
@@ -54,19 +53,19 @@ func (s *Server) cachedScrapes(next http.Handler) http.Handler {
 	})
 }
 
-// isEmbedded reports whether a browser sends the request for a web page of another origin, and not
-// because its user follows a link. Such a page cannot read the response. But each profile, capture
-// and tail that it begins is one that operators cannot have at the same time.
+// isEmbedded reports whether a browser sends the request on behalf of a web page of another origin, and not
+// because its user followed a link. Such a page cannot read the response, but each profile, capture or
+// tail that it starts would be unavailable to operators meanwhile.
 func isEmbedded(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
-	case "", "none", "same-origin": // no browser, or no other origin
+	case "", "none", "same-origin": // not a browser, or not a page of another origin
 		return false
 	}
 	return r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document"
 }
 
-// hasToken compares digests, so that the time it takes does not depend on the token or
-// its length.
+// hasToken reports whether the request has the token. It compares digests, so that its duration reveals
+// neither the token nor its length.
 func (s *Server) hasToken(r *http.Request) bool {
 	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !ok || !strings.EqualFold(scheme, "Bearer") {
@@ -80,12 +79,12 @@ func (s *Server) hasToken(r *http.Request) bool {
 	return subtle.ConstantTimeCompare(sent[:], want[:]) == 1
 }
 
-// hasCertificate reports whether the client has a certificate of a trusted authority. Any
-// other certificate has failed the handshake: see handshake.VerifyClients.
+// hasCertificate reports whether the client has presented a certificate of a trusted authority. With any
+// other certificate the handshake would have failed; see handshake.VerifyClients.
 func hasCertificate(r *http.Request) bool { return r.TLS != nil && len(r.TLS.PeerCertificates) > 0 }
 
-// guardHost refuses a Host that is not loopback if the listener is on loopback. So a web
-// page in an operator's browser cannot reach it under the page's own name (DNS rebinding).
+// guardHost refuses requests whose Host is not loopback, if the listener is on loopback. So a web page in an
+// operator's browser cannot reach the listener under a host name of its own (DNS rebinding).
 func (s *Server) guardHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.loopback && !isLoopbackHost(r.Host) {

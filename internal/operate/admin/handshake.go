@@ -11,8 +11,8 @@ import (
 	"adbuffer/internal/wire/socket"
 )
 
-// turnPatience is how long a TLS handshake may wait for its turn to compute. net/http bounds the whole
-// handshake by its ReadHeaderTimeout, which is as long.
+// turnPatience is how long a TLS handshake may wait for its turn to compute. It equals the
+// ReadHeaderTimeout, by which net/http bounds the whole handshake.
 const turnPatience = 5 * time.Second
 
 // tlsListener accepts connections whose TLS handshakes take turns in the share.
@@ -34,7 +34,7 @@ func (l *tlsListener) Accept() (net.Conn, error) {
 }
 
 // handshakeConn is the socket below TLS. It takes turns until the first request has been read, since
-// net/http does not say when the handshake has ended. Until then one goroutine reads and writes it.
+// net/http does not say when the handshake has ended. Until then only one goroutine uses it.
 type handshakeConn struct {
 	net.Conn
 	turns *cpushare.Handshake // nil after the handshake
@@ -49,7 +49,7 @@ func (c *handshakeConn) Read(b []byte) (int, error) {
 		return c.Conn.Read(b)
 	}
 	c.turns.Release()
-	if !c.bytes.Replied { // what follows may be a request
+	if !c.bytes.Replied { // bytes after adbuffer's reply may already be a request
 		var err error
 		if b, err = c.bytes.Room(b); err != nil {
 			return 0, err
@@ -72,7 +72,8 @@ func (c *handshakeConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// end ends the handshake. The goroutine that serves the connection calls it.
+// end stops taking turns, since the handshake has ended. Only the goroutine that serves the connection may
+// call it.
 func (c *handshakeConn) end() {
 	if c.turns != nil {
 		c.turns.Release()

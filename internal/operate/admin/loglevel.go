@@ -20,8 +20,8 @@ func (s *Server) showLevel(*http.Request) (any, error) {
 	return levelView{s.opts.Level.String()}, nil
 }
 
-// changeLevel takes a level as {"level":"debug"} or as the word alone. The response is the
-// level in force. It lasts until the next start, or a reload that changes log.level.
+// changeLevel sets the level to the request's body, {"level":"debug"} or the word alone, and responds with
+// the level in force. The level lasts until the next start, or until a reload changes log.level.
 func (s *Server) changeLevel(r *http.Request) (any, error) {
 	body, err := readBody(r, maxLevelBytes, "the level is a word of a few letters")
 	if err != nil {
@@ -42,7 +42,7 @@ func (s *Server) changeLevel(r *http.Request) (any, error) {
 		return nil, badRequest("the level must be debug, info, warn or error, as for log.level")
 	}
 	before := s.opts.Level.Level()
-	// The line is written at the more verbose of both levels.
+	// The change is logged at the more verbose of both levels, so that the line is written.
 	s.opts.Level.SetLevel(min(before, level))
 	s.opts.Log.Warn("log level changed on the admin listener", zap.Stringer("before", before), zap.Stringer("now", level), zap.String("by", r.RemoteAddr))
 	s.opts.Level.SetLevel(level)

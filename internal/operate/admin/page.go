@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// page is the whole page, with its style and script. It requests only paths of this listener.
+// page is the whole page, including style and script. The page requests only paths of this listener.
 //
 //go:embed page.html
 var page string
 
-// pagePolicy lets a browser use only the page's own script and style, by their hashes, and
-// only this listener. So a name from an SSP or a file cannot become active markup.
+// pagePolicy lets a browser run only the page's own script and style, by their hashes, and request only this
+// listener. So a text that came from an SSP or a file cannot become active markup.
 var pagePolicy = fmt.Sprintf("default-src 'none'; script-src %s; style-src %s; connect-src 'self'; img-src data:; "+
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'", hashOf("script"), hashOf("style"))
 

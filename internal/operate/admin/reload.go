@@ -6,11 +6,11 @@ import (
 	"strconv"
 )
 
-// maxDocument is more than any valid configuration has, so that the report names that limit.
+// maxDocument is larger than the limit on a configuration's size, so that the report can name that limit.
 const maxDocument = 2 << 20 // bytes
 
-// reload takes a body only for a dry run: a client that sends a configuration must not think that
-// adbuffer used it. The file of --config is read.
+// reload serves POST /reload. It accepts a body only for a dry run. A reload reads the file of --config, so
+// a client that sends a configuration must not believe that adbuffer has applied it.
 func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
 	query, dryRun, err := r.URL.Query(), false, error(nil)
 	if query.Has("dry_run") {

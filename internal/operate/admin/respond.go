@@ -21,7 +21,7 @@ func respond(f func(*http.Request) (any, error)) http.HandlerFunc {
 	}
 }
 
-// refusal is an error of a request, with the status of the response.
+// refusal is an error that the request itself causes, with the status of the response.
 type refusal struct {
 	status int
 	text   string
@@ -33,7 +33,7 @@ func badRequest(format string, args ...any) error {
 	return &refusal{http.StatusBadRequest, fmt.Sprintf(format, args...)}
 }
 
-// fail responds with the text of err, and with the status that it stands for.
+// fail responds with the text of err and the status that belongs to err.
 func fail(w http.ResponseWriter, err error) {
 	status := http.StatusInternalServerError
 	switch e, isRefusal := errors.AsType[*refusal](err); {

@@ -27,17 +27,17 @@ type EndpointState struct {
 	SSP              string  `json:"ssp"`
 	Endpoint         string  `json:"endpoint"` // host:port
 	State            string  `json:"state"`    // disabled, draining, ejected, unhealthy or enabled
-	Active           bool    `json:"active"`   // new requests go to it
+	Active           bool    `json:"active"`   // new requests are sent to the endpoint
 	Unreachable      bool    `json:"unreachable"`
 	Weight           int     `json:"weight"`
 	ConfiguredWeight int     `json:"configured_weight"`
 	Priority         int     `json:"priority"`
-	Share            float64 `json:"share"` // of the SSP's requests
+	Share            float64 `json:"share"` // share of the SSP's requests
 	Connections      int     `json:"connections"`
 	InFlight         int     `json:"in_flight"`
 }
 
-// Change is what an operator asks for. State or Weight is set.
+// Change is a change that an operator asks for. Either State or Weight is set.
 type Change struct {
 	State  string `json:"state,omitempty"`
 	Weight *int   `json:"weight,omitempty"`
@@ -52,7 +52,7 @@ type SSPs interface {
 	Change(ssp, endpoint string, c Change) error
 }
 
-// UnknownError says that no SSP or endpoint has the requested name.
+// UnknownError says that no SSP, endpoint or route has the requested name.
 type UnknownError struct {
 	What, Name string
 	Known      []string
@@ -96,8 +96,8 @@ func (s *Server) changeSSP(what string) func(*http.Request) (any, error) {
 	}
 }
 
-// stateOf returns an SSPState, or the EndpointState if endpoint is set, and the part of it that what names.
-// The state is nil if there is none.
+// stateOf returns the EndpointState of endpoint, or the SSPState of ssp if endpoint is "", and the text of its
+// state or weight, whichever what names. The result is nil if no SSP or endpoint has the name.
 func (s *Server) stateOf(ssp, endpoint, what string) (state any, shown string) {
 	all := s.opts.SSPs.States()
 	i := slices.IndexFunc(all, func(one SSPState) bool { return one.SSP == ssp })

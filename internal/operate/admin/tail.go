@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// maxTails is how many operators may follow live requests at once. While at least one does,
-	// each request costs a record.
+	// maxTails is how many clients may follow requests at once. While at least one client does, each
+	// request costs a record.
 	maxTails = 8
-	// tailBeat is how often /tail reports the number of skipped requests, and checks that its
-	// reader is still connected.
+	// tailBeat is how often /tail reports the number of skipped requests, and so detects a client that
+	// has disconnected.
 	tailBeat = time.Second
 )
 
-// tail sends a line of JSON for each request that ends and passes the query's filter, until the
-// reader disconnects.
+// tail sends a line of JSON for each request that ends and passes the filter in the query, until the client
+// disconnects.
 func (s *Server) tail(w http.ResponseWriter, r *http.Request) {
 	f, err := s.filterOf(r.URL.Query())
 	if err != nil {
@@ -75,8 +75,8 @@ func (s *Server) tail(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// filterOf reads the filter of a tail. A filter that no request can pass is an error, since its
-// reader would wait forever.
+// filterOf reads the filter from the query. A filter that no request can pass is an error, since the client
+// would wait forever.
 func (s *Server) filterOf(q url.Values) (logs.Filter, error) {
 	f := logs.Filter{ID: q.Get("id"), Route: q.Get("route"), SSP: q.Get("ssp"), Outcome: q.Get("outcome")}
 	if f.ID != "" && !header.IsRequestID(f.ID) {

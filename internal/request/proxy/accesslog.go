@@ -15,14 +15,14 @@ import (
 	"adbuffer/internal/wire/syntax"
 )
 
-// end is how a request ended.
+// end says how a request ended.
 type end struct {
 	outcome exchange.Outcome
-	detail  string // of an error
+	detail  string // text of the error, if there is one
 	at      time.Time
 	took    time.Duration
-	// The following are zero if the request was not forwarded.
-	ssp      *ssp.SSP        // nil also if there is no single one
+	// The following fields are zero if the request was not forwarded.
+	ssp      *ssp.SSP        // nil also if several SSPs responded
 	err      *exchange.Error // why no SSP responded
 	exchange *exchange.Exchange
 	legs     []logs.Leg
@@ -54,7 +54,7 @@ func (p *Proxy) report(w *response, r *request, e *end) {
 	if !w.head {
 		rec.BytesOut = len(w.Body)
 	}
-	if e.outcome != exchange.ClientGone && rec.Source != "" { // otherwise there is no response
+	if e.outcome != exchange.ClientGone && rec.Source != "" { // otherwise the client got no response
 		rec.Status = w.Status
 	}
 	if e.outcome == exchange.Unreadable {
@@ -102,11 +102,11 @@ func (r *request) path() []byte {
 	return path
 }
 
-// client returns the address of the client as logs may show it, empty for a unix
-// socket. It resolves the identity of a request that was refused before prepare did.
+// client returns the address of the client as logs may show it, or "" for a unix socket. It resolves the
+// identity itself if the request was refused before prepare could.
 func (r *request) client() string {
 	if r.ssp.Identity == nil {
-		if r.method == nil { // the fields of an unreadable head are undefined
+		if r.method == nil { // the head could not be read, so fields is undefined
 			return r.shownPeer(r.Peer)
 		}
 		truncate := r.truncatesAny()
@@ -118,8 +118,8 @@ func (r *request) client() string {
 	return addressText(r.identity.Client())
 }
 
-// shownPeer is the address of a peer whose request head could not be read. It is shortened
-// if the privacy of any route requires that.
+// shownPeer returns the address of a peer whose request head could not be read, as logs may show it. The
+// route is unknown, so the address is shortened if the privacy of any route requires that.
 func (v *configVersion) shownPeer(peer netip.Addr) string {
 	if v.truncatesAny() {
 		peer = header.Shorten(peer)

@@ -30,8 +30,8 @@ func (r *request) checkLine(method, target []byte) *refusal {
 	return nil
 }
 
-// checkStream checks the request line of a request over HTTP/2, whose fields r has. last says that no
-// body follows.
+// checkStream checks method and target of a request over HTTP/2. The header fields are in r.fields. last
+// says that no body follows.
 func (r *request) checkStream(method, target []byte, last bool) *refusal {
 	if string(method) != "CONNECT" && string(target) != "*" && (len(target) == 0 || target[0] != '/') {
 		return http1.Malformed("the path does not begin with a slash")
@@ -39,7 +39,7 @@ func (r *request) checkStream(method, target []byte, last bool) *refusal {
 	if f := r.checkLine(method, target); f != nil {
 		return f
 	}
-	// A body without a stated length may be empty, which is not known yet.
+	// A body without a stated length may still turn out to be empty.
 	if !last && r.ssp.Method != exchange.POST && r.fields.ContentLength() > 0 {
 		return bodyNotAllowed()
 	}
@@ -50,8 +50,8 @@ func (r *request) checkStream(method, target []byte, last bool) *refusal {
 // A sidecar and an edge service are two.
 const maxAdbuffers = 8
 
-// checkLoop refuses a request that has passed this process before. It also refuses one that has
-// passed so many adbuffers that a loop is likely.
+// checkLoop refuses a request that has already passed this process, or so many adbuffers that a loop is
+// likely.
 func (r *request) checkLoop() *refusal {
 	n, itself := r.fields.Adbuffers(r.opts.Via)
 	switch {

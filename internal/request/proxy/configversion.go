@@ -5,20 +5,20 @@ import (
 	"adbuffer/internal/request/route"
 )
 
-// configVersion is the result of one Reload: options, routes, and the counters of these routes. It
-// never changes. A request takes the current one when its head has been read, and uses it to its
-// end. So it never sees the options of one configuration with the routes of another.
+// configVersion holds what one Reload set: options, routes, and the counters of these routes. It never
+// changes. A request takes the current version when its head has been read, and uses it until it ends, so
+// a request never sees the options of one configuration with the routes of another.
 type configVersion struct {
 	opts  Options
 	table *route.Table
-	// routes are the counters by Route.Index. The last one counts requests that match no
-	// route.
+	// routes holds the counters of the routes by Route.Index, and in its last element those of the
+	// requests that match no route.
 	routes []*routeStats
 }
 
-// newConfigVersion keeps the counters of routes that old, nil at first, has under the same name.
-// The counters of other routes end with old. Their requests that are still in flight are counted,
-// but no longer exported.
+// newConfigVersion returns a version in which routes keep the counters that old has under their names. old
+// is nil for the first version. The counters of removed routes still count their requests in flight, but
+// are no longer exported.
 func newConfigVersion(opts Options, table *route.Table, old *configVersion) *configVersion {
 	kept := make(map[string]*routeStats)
 	if old != nil {
@@ -40,7 +40,7 @@ func newConfigVersion(opts Options, table *route.Table, old *configVersion) *con
 	return v
 }
 
-// stats returns the counters of route rt. nil means no route.
+// stats returns the counters of route rt, or of the requests without a route if rt is nil.
 func (v *configVersion) stats(rt *route.Route) *routeStats {
 	if rt == nil {
 		return v.routes[len(v.routes)-1]
@@ -53,14 +53,14 @@ func (r *request) noAd(by origin) { r.stats(r.route).noAds[by].Add(1) }
 // current returns the config version for a request or connection that begins now.
 func (p *Proxy) current() *configVersion { return p.config.Load() }
 
-// Reload makes opts and table current: every request whose head is read from now on uses them.
-// Requests in flight end with the options that they began with, and Reload does not wait for them.
-// A route that keeps its name keeps its counters; the counters of removed routes disappear.
+// Reload makes opts and table current: every request whose head is read after the call uses them. Requests
+// in flight keep the options that they began with, and Reload does not wait for them. A route that keeps
+// its name keeps its counters; the counters of removed routes disappear.
 //
-// Most options apply to the next request. max_connections applies to the next connection.
-// read_timeout and write_timeout apply when a connection next waits. idle_timeout applies when it
-// next becomes idle; over HTTP/2 it applies to the next connection. A lower limit ends no request
-// or connection that is above it. MaxHeaderBytes and TLS do not change.
+// Most options apply from the next request on, and max_connections from the next connection on.
+// read_timeout and write_timeout apply the next time a connection waits, idle_timeout the next time a
+// connection becomes idle; over HTTP/2, idle_timeout applies to new connections only. Lowering a limit ends
+// no request or connection that exceeds it. MaxHeaderBytes and TLS do not change.
 func (p *Proxy) Reload(opts Options, table *route.Table) {
 	p.reloading.Lock()
 	defer p.reloading.Unlock()

@@ -14,21 +14,21 @@ import (
 type DeadlineOptions struct {
 	Default     time.Duration
 	Max         time.Duration
-	Header      string // name of the client's field, "" = none
-	OpenRTBTmax bool   // the body's tmax counts too
-	RewriteTmax bool   // an SSP asks for the position of the body's tmax
+	Header      string // name of the field with the client's deadline; "" = no field
+	OpenRTBTmax bool   // the body's tmax is a deadline, too
+	RewriteTmax bool   // an SSP needs the position of the body's tmax
 	Reserve     time.Duration
 	MinBudget   time.Duration
 }
 
-// Bounds of a client's deadline, in milliseconds.
+// The bounds of a deadline that a client states, in milliseconds.
 const (
 	minStatedMs = 1
 	maxStatedMs = 600000
 )
 
-// headBudget returns the smallest of the client's field, the Grpc-Timeout of a gRPC call and deadline.max, and
-// whether the client stated one of these.
+// headBudget returns the smallest of deadline.max, the deadline field and the Grpc-Timeout of a gRPC call. stated says
+// whether the client sent at least one of these fields.
 func (r *request) headBudget() (budget time.Duration, stated bool, f *refusal) {
 	o := &r.opts.Deadline
 	budget = o.Max
@@ -52,8 +52,8 @@ func (r *request) headBudget() (budget time.Duration, stated bool, f *refusal) {
 	return budget, stated, nil
 }
 
-// setDeadline sets the deadline of r: the smallest of headBudget and the body's tmax. If the client states
-// nothing, deadline.default counts. It then subtracts deadline.reserve.
+// setDeadline sets the deadline of r. The time for the request is the smaller of headBudget and the body's
+// tmax, or deadline.default if the client states no deadline. deadline.reserve is subtracted from it.
 func (r *request) setDeadline() *refusal {
 	o := &r.opts.Deadline
 	budget, stated, f := r.headBudget()
@@ -76,7 +76,7 @@ func (r *request) setDeadline() *refusal {
 	r.ssp.Deadline = r.started.Add(budget)
 	if budget < o.MinBudget && r.Waited > 0 {
 		return &refusal{Outcome: exchange.Overloaded, RetryAfter: overload.RetryAfter,
-			Detail: fmt.Sprintf("adbuffer has too little CPU: it read the request %v after it came, and only %v of the time is left, less than %v; see server.overload and deadline.min_budget", r.Waited, max(budget, 0), o.MinBudget)}
+			Detail: fmt.Sprintf("adbuffer has too little CPU: it read the request %v after it came, and only %v of the request's time is left, less than %v; see server.overload and deadline.min_budget", r.Waited, max(budget, 0), o.MinBudget)}
 	}
 	if budget < o.MinBudget {
 		return &refusal{Outcome: exchange.Deadline, Detail: fmt.Sprintf("%s leaves only %v for a request to an SSP, less than %v; see deadline.reserve and deadline.min_budget", r.ssp.DeadlineFrom, max(budget, 0), o.MinBudget)}
@@ -84,8 +84,8 @@ func (r *request) setDeadline() *refusal {
 	return nil
 }
 
-// smaller returns the smaller of budget and other. If that is other, it records from as the source
-// of the budget; other wins a tie.
+// smaller returns the smaller of budget and other. If other is not larger than budget, it also records from
+// as the source of the deadline.
 func (r *request) smaller(budget, other time.Duration, from string) time.Duration {
 	if other <= budget {
 		r.ssp.DeadlineFrom = from
@@ -94,7 +94,7 @@ func (r *request) smaller(budget, other time.Duration, from string) time.Duratio
 	return budget
 }
 
-// maxStatedDigits is how many digits maxStatedMs has.
+// maxStatedDigits is the number of digits of maxStatedMs.
 const maxStatedDigits = 6
 
 // parseMs reads a whole number of milliseconds within the allowed range.
@@ -109,8 +109,8 @@ func parseMs(v []byte) (time.Duration, bool) {
 	return time.Duration(n) * time.Millisecond, true
 }
 
-// parseGRPCTimeout reads the value of a Grpc-Timeout, whose number may be 0: clients that have no time left
-// send it. https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
+// parseGRPCTimeout reads the value of a Grpc-Timeout. The number may be 0, which clients with no time left
+// send. https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
 func parseGRPCTimeout(v []byte) (time.Duration, bool) {
 	const maxDigits = 8
 	last := len(v) - 1

@@ -1,6 +1,6 @@
-// Package proxy handles clients' requests. For each it checks the head, finds the route, reads the
-// body, sets the deadline, forwards the request, makes the response, and reports how it ended.
+// Package proxy handles clients' requests. For each request it checks the head, finds the route, reads the
+// body, sets the deadline, forwards the request, makes the response, and reports how the request ended.
 //
-// Package client/http1 has the clients' connections. Its requests over HTTP/1 come to http1Request, and
-// the streams of client/http2 to stream. Both use the same steps of Proxy and request.
+// Clients' connections belong to package client/http1. Type http1Request handles a request over HTTP/1,
+// and type stream a request over HTTP/2. Both run the same steps, which are methods of Proxy and request.
 package proxy

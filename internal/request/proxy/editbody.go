@@ -11,8 +11,8 @@ import (
 	"adbuffer/internal/wire/openrtb"
 )
 
-// editBody shortens the addresses in the body if the route's privacy requires that, and checks whether SSPs' remove
-// can read it. It decodes a gzip body for both. An empty body has nothing to hide.
+// editBody shortens the addresses in the body if the route's privacy requires that, and checks whether the body is
+// readable for the SSPs' remove. For both, it decodes a gzip body. An empty body needs no edit.
 func (p *Proxy) editBody(r *request) *refusal {
 	rt := r.route
 	if len(r.body) == 0 || !rt.TruncateIP && !rt.Removes() {
@@ -56,8 +56,8 @@ func (p *Proxy) editBody(r *request) *refusal {
 	return nil
 }
 
-// decodeBody replaces a gzip body by what it holds. A body that openrtb.Gunzipper does not decode stays, and keeps
-// its Content-Encoding; err says why.
+// decodeBody replaces a gzip body by the decoded body. If openrtb.Gunzipper cannot decode it, the body and its
+// Content-Encoding stay unchanged, and err says why.
 func (p *Proxy) decodeBody(r *request) (f *refusal, err error) {
 	limit := r.opts.MaxBodyBytes
 	g := r.gunzipper()
@@ -82,11 +82,11 @@ func (p *Proxy) decodeBody(r *request) (f *refusal, err error) {
 	return nil, nil
 }
 
-// gunzipper returns a decoder for r's body. For its turns it waits until deadline.min_budget is left of the time that
-// the request has if the body states none: the body is not known yet.
+// gunzipper returns a decoder for r's body. The decoder waits for its turns only as long as deadline.min_budget of the
+// request's time will be left. The body's own tmax is not known yet, so this time follows from the head.
 func (r *request) gunzipper() *openrtb.Gunzipper {
 	o := &r.opts.Deadline
-	budget, stated, _ := r.headBudget() // 0 if setDeadline will refuse the request
+	budget, stated, _ := r.headBudget() // budget is 0 if setDeadline will refuse the request
 	if !stated {
 		budget = min(budget, o.Default)
 	}
@@ -98,8 +98,8 @@ func (r *request) gunzipper() *openrtb.Gunzipper {
 	return g
 }
 
-// undecoded refuses a request whose body is not decoded because adbuffer lacks a resource. Any other error of
-// openrtb.Gunzipper says something about the body.
+// undecoded refuses a request whose body could not be decoded because adbuffer lacks a resource. It returns nil for
+// every other error of openrtb.Gunzipper, since the body itself is the cause.
 func (r *request) undecoded(err error) *refusal {
 	switch {
 	case errors.Is(err, openrtb.ErrNoTurn):

@@ -11,24 +11,24 @@ import (
 	"adbuffer/internal/wire/openrtb"
 )
 
-// Explanation is the predicted handling of a request that is not sent.
+// Explanation says how a request would be handled. The request is not sent.
 type Explanation struct {
 	ID     string
-	Client netip.Addr // after the route's privacy; zero if the request is refused before
-	// Route is nil if none matches. Chosen is the client's choice of an SSP, nil for none.
+	Client netip.Addr // after the route's privacy; zero if the request is refused earlier
+	// Route is nil if no route matches. Chosen is the client's choice of an SSP, or nil.
 	Route  *route.Route
 	Chosen *route.Target
-	// Passed are the routes before Route that match but for their conditions on the body, and Unreadable is why
-	// the body matches none. Body is set if a condition depends on it.
+	// Passed are the routes before Route of which only the conditions on the body do not hold. Unreadable says
+	// why the body matches no condition. Body is set only if a condition depends on it.
 	Passed     []*route.Route
 	Unreadable openrtb.Reason
 	Body       []byte
-	// Budget is the time that SSPs would have, and BudgetFrom its source.
+	// Budget is the time that SSPs would have, and BudgetFrom the field or setting that determines it.
 	Budget     time.Duration
 	BudgetFrom string
 	// FairValue is the request's value of server.fairness.key; empty if it has none.
 	FairValue string
-	// Refusal is the response if no SSP would get the request, else nil.
+	// Refusal is adbuffer's response if no SSP would get the request, and nil otherwise.
 	Refusal  *http1.Refusal
 	Requests []ExplainedRequest // one for each SSP that may get the request, in the route's order
 }
@@ -38,15 +38,14 @@ type ExplainedRequest struct {
 	Target  *route.Target
 	Query   []byte // the client's part of the request target
 	Request exchange.Request
-	Err     *exchange.Error // the reason why Request is empty, or nil
+	Err     *exchange.Error // why Request is empty, or nil
 	// Filtered says that the SSP is not asked, since its conditions on the body do not hold.
 	Filtered bool
 }
 
-// Explain predicts the handling of message, an HTTP/1.1 request of a client at peer. It runs the
-// code of the request path and stops before the first attempt.
-//
-// hostOf returns the host of one endpoint of an SSP.
+// Explain says how message, an HTTP/1.1 request of a client at peer, would be handled. It runs the same
+// code as a real request, and stops before the first attempt. hostOf returns the host of an endpoint of
+// the named SSP.
 func (p *Proxy) Explain(message []byte, peer netip.Addr, hostOf func(ssp string) string) *Explanation {
 	e := new(Explanation)
 	err := p.WithMessage(message, peer, func(c *http1.Conn) { p.explain(e, c, hostOf) })
@@ -60,7 +59,7 @@ func (p *Proxy) explain(e *Explanation, c *http1.Conn, hostOf func(ssp string) s
 	x := p.newHTTP1Request(c)
 	defer x.Release()
 	r := x.request
-	defer p.release(r)
+	defer p.releaseRequest(r)
 	r.search.Explaining = true
 	f := x.untilFirstAttempt()
 	if facts := r.search.Facts(); facts != nil {
@@ -92,7 +91,7 @@ func (p *Proxy) explain(e *Explanation, c *http1.Conn, hostOf func(ssp string) s
 			break
 		}
 		if r.target == nil && r.route.Mode == route.Split && t.Weight == 0 {
-			continue // it is never drawn
+			continue // split never chooses a target with weight 0
 		}
 		if !t.Eligible(&r.ssp) {
 			e.Requests = append(e.Requests, ExplainedRequest{Target: t, Filtered: true})
@@ -107,7 +106,7 @@ func (p *Proxy) explain(e *Explanation, c *http1.Conn, hostOf func(ssp string) s
 	}
 }
 
-// untilFirstAttempt does the same as handle, up to the first attempt.
+// untilFirstAttempt runs the steps of handle that come before the first attempt.
 func (x *http1Request) untilFirstAttempt() *refusal {
 	p, r := x.proxy, x.request
 	if f := x.checkHead(); f != nil {

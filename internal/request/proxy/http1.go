@@ -17,16 +17,16 @@ type handler struct{ *Proxy }
 type http1Request struct {
 	proxy    *Proxy
 	conn     *http1.Conn
-	request  *request // until there is a response
+	request  *request // invalid once the response is complete
 	response response
-	waiting  waiting // while the client has not read enough of the response
+	unread   slowClient // used while the client does not read the response
 }
 
 var http1Requests = sync.Pool{New: func() any { return &http1Request{response: response{Response: http1.Response{Length: -1}}} }}
 
 func (p *Proxy) newHTTP1Request(c *http1.Conn) *http1Request {
 	x := http1Requests.Get().(*http1Request)
-	x.proxy, x.conn, x.request = p, c, p.acquire(c.Client)
+	x.proxy, x.conn, x.request = p, c, p.acquireRequest(c.Client)
 	return x
 }
 
@@ -54,8 +54,8 @@ func (x *http1Request) handle() {
 	p.forward(w, r)
 }
 
-// checkHead checks the message head. It first checks that the head is well-formed: in a malformed
-// head, the start of the next request is unknown.
+// checkHead checks the message head, and first of all that it is well-formed: after a malformed head, it is
+// unknown where the next request starts.
 func (x *http1Request) checkHead() *refusal {
 	r := x.request
 	method, target, f := x.conn.Head(&r.fields)
@@ -71,20 +71,20 @@ func (x *http1Request) checkHead() *refusal {
 	return f
 }
 
-func (x *http1Request) Await() { x.proxy.uploads.begin(&x.request.upload, x, nil, 0) }
+func (x *http1Request) Await() { x.proxy.uploads.register(&x.request.upload, x, nil, 0) }
 
 func (x *http1Request) Unread() {
-	x.proxy.unread.begin(&x.waiting, x, x.response.sending, x.response.held())
+	x.proxy.unread.register(&x.unread, x, x.response.sending, x.response.held())
 }
 
 func (x *http1Request) stopUpload() { x.conn.Stop() }
 
-// dropUnread makes the Write that waits fail, and so the connection closes.
+// dropUnread makes the blocked Write fail, after which the connection is closed.
 func (x *http1Request) dropUnread() { x.conn.HangUp() }
 
 func (x *http1Request) Release() {
-	x.proxy.unread.end(&x.waiting, false)
-	x.response.release()
+	x.proxy.unread.unregister(&x.unread, false)
+	x.response.recycle()
 	x.proxy, x.conn, x.request = nil, nil, nil
 	http1Requests.Put(x)
 }
@@ -103,13 +103,13 @@ func (p handler) Refused(peer netip.Addr, f *refusal) *http1.Response {
 	return &w.Response
 }
 
-// Drain waits until each request in progress has its response, or ctx ends, and closes all
-// connections. It returns how many requests it cut. The caller has closed its listeners; Drain
-// closes the ones that Serve still uses.
+// Drain waits until each request in progress has its response, or ctx ends, and then closes all
+// connections. It returns how many requests it cut. The caller has closed its own listeners; Drain
+// closes the listeners that Serve still uses.
 //
-// A client that has just connected has a second to send a request. Then Drain closes idle
-// connections. Over HTTP/1.1, only the responses since BeginDrain have announced that. A request
-// that has arrived before the close gets its response.
+// A client that has just connected has a second to send a request, after which Drain closes idle
+// connections. A client over HTTP/1.1 learns of the close only from a response that was sent after
+// BeginDrain. A request that has arrived before its connection is closed gets its response.
 func (p *Proxy) Drain(ctx context.Context) (cut int) {
 	if !p.Server.Drain(ctx, func() bool { return p.streams.Load() == 0 }) {
 		cut = p.InProgress()
@@ -121,9 +121,9 @@ func (p *Proxy) Drain(ctx context.Context) (cut int) {
 // InFlight returns how many requests and fan-out legs are in flight.
 func (p *Proxy) InFlight() int { return p.inFlight.Now() }
 
-// InProgress returns two counts: requests and fan-out legs in flight, and requests whose body is
-// still arriving. For a moment a request counts in both.
+// InProgress returns how many requests and fan-out legs are in flight, plus how many requests have a body
+// that is still arriving. While a request changes from one to the other, it may count twice.
 func (p *Proxy) InProgress() int {
-	uploads, _, _ := p.uploads.now() // first, since uploads become requests in flight
+	uploads, _, _ := p.uploads.counts() // first, so that an upload that becomes a request in flight is not missed
 	return uploads + p.inFlight.Now()
 }

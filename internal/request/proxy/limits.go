@@ -4,19 +4,19 @@ import "adbuffer/internal/machine/overload"
 
 // LimitState is a limit of the whole service at one moment.
 type LimitState struct {
-	// Setting is the path of the limit's setting. If the machine lowers the limit, it also says why.
+	// Setting is the path of the limit's setting and, if the machine lowers the limit, the reason.
 	Setting string
-	// Effect is what happens at the limit.
+	// Effect says what happens at the limit.
 	Effect      string
 	Used, Limit int64
-	Reached     uint64 // how often that happened since start
+	Reached     uint64 // how often Effect has happened since start
 }
 
 // Limits returns the limits of the service.
 func (p *Proxy) Limits() []LimitState {
 	connections := p.Connections()
-	uploads, uploadsMax, uploadsDropped := p.uploads.now()
-	_, _, unread := p.unread.now()
+	uploads, uploadsMax, uploadsDropped := p.uploads.counts()
+	_, _, unread := p.unread.counts()
 	shed := p.current().opts.Overload
 	state := shed.State()
 	lag := LimitState{"server.overload.target", "requests wait for CPU for more ms than the limit, and some of them are refused", int64(state.LagMs), int64(state.TargetMs), 0}

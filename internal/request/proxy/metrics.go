@@ -57,11 +57,11 @@ func (p *Proxy) collect(to metrics.Sink) {
 	}
 	to.Gauge(descInFlight, float64(p.inFlight.Now()))
 	to.Gauge(descInFlightMax, float64(p.inFlight.Limit()))
-	_, _, dropped := p.uploads.now()
+	_, _, dropped := p.uploads.counts()
 	to.Counter(descUploads, dropped)
 	to.Gauge(descBuffered, float64(p.budget.Used()))
 	to.Gauge(descBufferedMax, float64(p.budget.Limit()))
-	_, _, dropped = p.unread.now()
+	_, _, dropped = p.unread.counts()
 	to.Counter(descUnread, dropped)
 	to.Counter(descNoConn, p.Connections().Refused)
 	to.Counter(descNoFlight, p.inFlight.Refused())

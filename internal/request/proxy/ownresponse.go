@@ -29,12 +29,12 @@ func (v *configVersion) writeOwn(w *response, o exchange.Outcome, status int, id
 	if err != nil {
 		panic("BUG: strings make no JSON: " + err.Error())
 	}
-	w.begin(status, "application/json", []byte("proxy/"+o.String()))
+	w.writeOwnHead(status, "application/json", []byte("proxy/"+o.String()))
 	w.Body = append(text, '\n')
 }
 
-// writeNoAd writes the route's response for no ad, in place of a response from source that ended with o. nbr is the
-// reason in a BidResponse.
+// writeNoAd writes the route's no_ad response for a request that ended with o. source is the value of sourceField, and
+// nbr the no-bid reason that a BidResponse states.
 func (r *request) writeNoAd(w *response, source []byte, o exchange.Outcome, nbr int) {
 	if o == exchange.NoBid {
 		r.noAd(bySSP)
@@ -47,18 +47,18 @@ func (r *request) writeNoAd(w *response, source []byte, o exchange.Outcome, nbr 
 	}
 	switch {
 	case document != nil:
-		w.begin(statusOK, "application/json", source)
+		w.writeOwnHead(statusOK, "application/json", source)
 		w.Body = document
 		return
 	case r.route.NoAd != route.NoAdVAST:
-		w.begin(statusNoContent, "", source)
+		w.writeOwnHead(statusNoContent, "", source)
 		return
 	}
-	w.begin(statusOK, "application/xml; charset=utf-8", source)
+	w.writeOwnHead(statusOK, "application/xml; charset=utf-8", source)
 	w.Body = []byte(`<?xml version="1.0" encoding="UTF-8"?>` + "\n" + `<VAST version="4.2"/>` + "\n")
 }
 
-// noBid returns a BidResponse without bids, or nil if the request has no id that can be read.
+// noBid returns a BidResponse without bids, or nil if the request has no readable id.
 func (r *request) noBid(nbr int) []byte {
 	if route.UnreadableHeader(&r.fields) != openrtb.Readable {
 		return nil
@@ -76,12 +76,12 @@ func (r *request) noBid(nbr int) []byte {
 	return append(b, "}\n"...)
 }
 
-// writeHealth is readiness on the traffic port.
+// writeHealth writes the response to server.health_path: whether adbuffer is ready.
 func (p *Proxy) writeHealth(w *response) {
 	status, text := statusOK, "ready\n"
 	if p.Draining() || !p.ready() {
 		status, text = statusUnavailable, "not ready\n"
 	}
-	w.begin(status, "text/plain; charset=utf-8", nil)
+	w.writeOwnHead(status, "text/plain; charset=utf-8", nil)
 	w.Body = []byte(text)
 }

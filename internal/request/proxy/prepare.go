@@ -10,8 +10,9 @@ import (
 	"adbuffer/internal/wire/openrtb"
 )
 
-// findRoute finds the route and the client's choice of an SSP. It needs only the message head, unless a
-// route has conditions on the body: a request that is refused here needs no body.
+// findRoute finds the route, and the SSP that the client chose. It needs only the message head, so that a
+// request can be refused before its body is read. If conditions on the body must decide, it sets
+// r.search.NeedsBody, and examine calls it again.
 func (r *request) findRoute() *refusal {
 	var fromPath []byte
 	r.route, fromPath = r.table.Find(&r.fields, &r.search)
@@ -39,10 +40,10 @@ func (r *request) findRoute() *refusal {
 	return nil
 }
 
-// prepare sets the deadline and the client's identity for SSPs. It runs once, for any number of
-// legs. The body has been read.
+// prepare does what all legs of a request share, once its body has been read: it finds a route that depends
+// on the body, resolves the client's identity, edits the body and sets the deadline.
 func (p *Proxy) prepare(r *request) *refusal {
-	r.started = time.Now() // the request is read whole: its clock starts
+	r.started = time.Now() // the whole request has been read: its time starts now
 	if f := p.examine(r); f != nil {
 		return f
 	}
@@ -67,8 +68,8 @@ func (p *Proxy) prepare(r *request) *refusal {
 	return r.setDeadline()
 }
 
-// examine examines the body if conditions depend on it, and finds the route that the message head alone
-// did not decide.
+// examine examines the body if conditions depend on it, and then finds the route if the message head alone
+// did not determine it.
 func (p *Proxy) examine(r *request) *refusal {
 	if !r.search.NeedsBody && !r.route.Filters() {
 		return nil
@@ -88,17 +89,17 @@ func (p *Proxy) examine(r *request) *refusal {
 	return f
 }
 
-// peerTrusted reports whether the client's identity fields and request id are trusted. Those of a
-// Unix socket are.
+// peerTrusted reports whether the peer's identity fields and request id are trusted. A peer on a unix socket
+// is always trusted.
 func (r *request) peerTrusted() bool {
 	return !r.Peer.IsValid() || header.Trusted(r.Peer, r.opts.TrustedProxies)
 }
 
-// maxSkipped is how much of a refused request's body is read and discarded, so that its connection
-// can be reused.
+// maxSkipped bounds how many bytes of a refused request's body are read and discarded, so that the
+// connection can be reused.
 const maxSkipped = 256 << 10
 
-// skipBody discards the rest of the body. If a part stays unread, its connection closes.
+// skipBody discards the rest of the body. If the body is longer than maxSkipped, the connection is closed.
 func (r *request) skipBody() {
 	if r.source != nil {
 		r.source.Discard(maxSkipped)

@@ -22,49 +22,49 @@ import (
 // Options are the settings of the traffic side; config/reference.yaml explains each of them. Reload
 // can change all but MaxHeaderBytes and TLS while requests run.
 type Options struct {
-	http1.Options // of clients' connections
+	http1.Options // options of clients' connections
 
 	MaxBufferedBytesFrom string // names the setting of MaxBufferedBytes, like MaxConnectionsFrom
 	MaxInFlight          int
 	MaxUploads           int
 	TrustedProxies       []netip.Prefix
-	HealthPath           string // "" = none
+	HealthPath           string // "" = no health path
 	ErrorDetail          bool
 	Via                  string         // the name of this process in Via, which detects loops
 	ProxyStatus          bool           // add Proxy-Status to responses
-	RequestIDField       string         // of requests and responses; "" = none
+	RequestIDField       string         // the field of requests and responses; "" = requests have no id
 	Overload             *overload.Gate // nil refuses nothing
 
 	Deadline DeadlineOptions
-	Fairness *ssp.FairnessKey // nil = none
+	Fairness *ssp.FairnessKey // nil = no fairness
 	Access   logs.AccessOptions
 	Tracer   *tracing.Tracer // nil = no tracing
 }
 
-// Proxy serves requests. Make one with New, run it with Serve, end it with Drain.
+// Proxy serves requests. Create a Proxy with New, run it with Serve, stop it with Drain.
 type Proxy struct {
-	*http1.Server // of clients' connections
+	*http1.Server // serves clients' connections
 
 	log      *zap.Logger
 	requests *logs.RequestLog
 	inFlight ssp.InFlight
 	process  route.Process
 	uploads  slowClients // requests whose body is still arriving: server.max_uploads
-	unread   slowClients // responses that clients have not read
+	unread   slowClients // responses that wait until their clients read them
 	unsents  unsents
 	budget   *exchange.Budget
-	ready    func() bool // for HealthPath
+	ready    func() bool // the response to HealthPath
 	panics   atomic.Uint64
 
-	unreadable [openrtb.Reasons]atomic.Uint64 // bodies that conditions could not read
+	unreadable [openrtb.Reasons]atomic.Uint64 // bodies that were unreadable for conditions or edits, by reason
 
 	config    atomic.Pointer[configVersion]
 	reloading sync.Mutex   // held by Reload
-	streams   atomic.Int64 // handlers of HTTP/2 that run
+	streams   atomic.Int64 // HTTP/2 requests that are being served
 }
 
-// New returns a Proxy that routes by table. requests receives requests that ended,
-// and may be nil. ready decides the response to HealthPath.
+// New returns a Proxy that routes by table. requests receives a record of each request that has ended; it
+// may be nil. ready determines the response to HealthPath.
 func New(opts Options, table *route.Table, logger *zap.Logger, requests *logs.RequestLog, ready func() bool) *Proxy {
 	p := &Proxy{log: logger, requests: requests, budget: exchange.NewBudget(opts.MaxBufferedBytes), ready: ready}
 	p.config.Store(newConfigVersion(opts, table, nil))
@@ -77,40 +77,40 @@ func New(opts Options, table *route.Table, logger *zap.Logger, requests *logs.Re
 	return p
 }
 
-// request is one request that is being handled. The objects are reused.
+// request is a request that is being handled. The objects are reused.
 type request struct {
-	*configVersion // from acquire to release
+	*configVersion // the version with which the request began
 	fields         header.RequestFields
 	identity       header.Identity
 	ssp            ssp.Request
-	route          *route.Route // nil while search goes on
+	route          *route.Route // nil until the route is found
 	search         route.Search
-	method         []byte        // unchanged; nil if the request line could not be read
-	rawTarget      []byte        // the same
-	target         *route.Target // the client's choice, or nil
-	upload         waiting       // for the rest of the body
+	method         []byte        // as the client sent it; nil if the request line could not be read
+	rawTarget      []byte        // as the client sent it; nil if the request line could not be read
+	target         *route.Target // the SSP that the client chose, or nil
+	upload         slowClient    // used while the body is arriving
 	body           []byte
-	buffer         *[]byte   // body's memory, nil for none
-	room           int       // bytes of buffer that are for body; the budget counts them
-	scratch        []byte    // for fields of the response
-	query          []byte    // scratch for a query without the control parameter
-	started        time.Time // when it was read completely; zero before
-	traceDecided   bool      // whether it is traced
+	buffer         *[]byte   // memory of body, or nil
+	room           int       // how many bytes of buffer are reserved in the budget for body
+	scratch        []byte    // memory for fields of the response
+	query          []byte    // memory for a query without the parameter that chose an SSP
+	started        time.Time // when the whole request had been read; zero before that
+	traceDecided   bool      // whether it has been decided if the request is traced
 	http1.Client
-	source *http1.Body // the body that is to be read; nil for none, and for a body that client/http2 reads
-	block  []byte      // memory of the header, method and path of a stream
+	source *http1.Body // the body to read; nil if there is no body, and for a body that client/http2 reads
+	block  []byte      // memory of the header, method and path of an HTTP/2 request
 }
 
 var requests = sync.Pool{New: func() any { return new(request) }}
 
-func (p *Proxy) acquire(from http1.Client) *request {
+func (p *Proxy) acquireRequest(from http1.Client) *request {
 	r := requests.Get().(*request)
 	r.Client, r.configVersion = from, p.current()
 	r.fields.TimeoutName, r.fields.IDName = r.opts.Deadline.Header, r.opts.RequestIDField
 	return r
 }
 
-func (p *Proxy) release(r *request) {
+func (p *Proxy) releaseRequest(r *request) {
 	p.freeBody(r)
 	r.source, r.started, r.traceDecided = nil, time.Time{}, false
 	r.fields.Reset()
@@ -121,8 +121,8 @@ func (p *Proxy) release(r *request) {
 	requests.Put(r)
 }
 
-// admit reports whether a request is to be forwarded once its body has arrived. Otherwise it has
-// made the response. The message head has been checked: f is its error, or nil.
+// admit reports whether a request may be forwarded once its body has arrived. If not, admit has made the
+// response. f is the result of checking the message head.
 func (p *Proxy) admit(w *response, r *request, f *refusal) bool {
 	if f == nil && r.opts.HealthPath != "" && string(r.fields.Path) == r.opts.HealthPath {
 		r.skipBody()
@@ -149,13 +149,13 @@ func (p *Proxy) forward(w *response, r *request) {
 		p.refuse(w, r, f)
 		return
 	}
-	// The whole request has arrived. A request whose body never arrives is not in flight.
+	// Only now does the request count as in flight: a request whose body never arrives must not.
 	if !p.inFlight.Acquire() {
 		p.refuse(w, r, p.overloaded())
 		return
 	}
 	defer p.inFlight.Release()
-	p.uploads.end(&r.upload, true)
+	p.uploads.unregister(&r.upload, true)
 	res := r.route.Do(&r.ssp, r.target, &p.process)
 	p.writeResponse(w, r, &res)
 }

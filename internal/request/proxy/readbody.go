@@ -13,12 +13,12 @@ import (
 	"adbuffer/internal/wire/syntax"
 )
 
-// readBody reads the whole body into r.body, under the limit and the budget. The memory that it
-// takes and counts is at most twice the bytes that have arrived, plus firstRoom. A whole body stays
-// among the uploads until its request is in flight.
+// readBody reads the whole body into r.body, within server.max_body_bytes and the budget. It reserves at
+// most twice the bytes that have arrived, plus firstRoom. The request stays registered as an upload until
+// it is in flight.
 func (p *Proxy) readBody(r *request) *refusal {
 	f := p.fillBody(r)
-	if f != nil && f.Outcome == exchange.BadRequest && p.uploads.end(&r.upload, false) {
+	if f != nil && f.Outcome == exchange.BadRequest && p.uploads.unregister(&r.upload, false) {
 		return p.uploadDropped()
 	}
 	return f
@@ -61,8 +61,8 @@ func (p *Proxy) fillBody(r *request) *refusal {
 	}
 }
 
-// bodyRoom returns how long the body may be, and how much of it to read at most. For a body without
-// a stated length it adds one byte, which shows whether the body is over the limit.
+// bodyRoom returns how long the body may be, and how many bytes to read at most. For a body without a
+// stated length, room is one byte more than limit, to detect a body that is too long.
 func (r *request) bodyRoom() (limit, room int, f *refusal) {
 	length, limit := r.fields.ContentLength(), r.opts.MaxBodyBytes
 	switch {
@@ -74,8 +74,7 @@ func (r *request) bodyRoom() (limit, room int, f *refusal) {
 	return limit, limit + 1, nil
 }
 
-// addBody adds a piece to the body of a request over HTTP/2. Like readBody it takes and counts at
-// most twice the bytes that have arrived.
+// addBody appends a piece to the body of a request over HTTP/2. It reserves memory like readBody.
 func (p *Proxy) addBody(r *request, piece []byte) *refusal {
 	limit, room, f := r.bodyRoom()
 	switch {
@@ -98,16 +97,16 @@ func (p *Proxy) addBody(r *request, piece []byte) *refusal {
 	return nil
 }
 
-// firstRoom is the room for a body before its first byte has arrived.
+// firstRoom is how many bytes are reserved for a body before its first byte has arrived.
 const firstRoom = 4096
 
-// growBody doubles the room for the body, up to most bytes.
-func (p *Proxy) growBody(r *request, most int) *refusal {
-	room := min(max(firstRoom, 2*len(r.body)), most)
+// growBody doubles the room for the body, up to limit bytes.
+func (p *Proxy) growBody(r *request, limit int) *refusal {
+	room := min(max(firstRoom, 2*len(r.body)), limit)
 	if !p.budget.Reserve(int64(room - r.room)) {
 		return bufferFull(p.budget)
 	}
-	p.uploads.grow(&r.upload, int64(room-r.room))
+	p.uploads.addBytes(&r.upload, int64(room-r.room))
 	buf := bodyBuffer(room)
 	r.body = append((*buf)[:0], r.body...)
 	r.freeBuffer()
@@ -115,7 +114,7 @@ func (p *Proxy) growBody(r *request, most int) *refusal {
 	return nil
 }
 
-// freeBody releases r.body, its memory, and its bytes of the budget.
+// freeBody frees the memory of r.body and its reservation in the budget.
 func (p *Proxy) freeBody(r *request) {
 	if r.room == 0 {
 		return
@@ -134,12 +133,12 @@ func (r *request) freeBuffer() {
 	}
 }
 
-// bodyBuffers are free buffers for bodies, of firstRoom bytes and twice as many each time. They do
-// not belong to requests, so that a request with a small body does not keep the memory of a large
-// one.
+// bodyBuffers holds free buffers for bodies, of firstRoom bytes at index 0 and twice as many at each next
+// index. Buffers are not kept with the reused requests, so that a request with a small body does not hold
+// the memory of a large one.
 var bodyBuffers [8]sync.Pool
 
-// bufferSize is the index in bodyBuffers of the smallest size that holds n bytes.
+// bufferSize returns the index in bodyBuffers of the smallest size that holds n bytes.
 func bufferSize(n int) int { return bits.Len(uint(max(n, 1)-1) / firstRoom) }
 
 // bodyBuffer returns a buffer of n bytes or more.

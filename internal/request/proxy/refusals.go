@@ -25,26 +25,26 @@ func (v *configVersion) bodyTooLarge() *refusal {
 	return &refusal{Outcome: exchange.TooLarge, Detail: fmt.Sprintf("the body is over %d bytes; see server.max_body_bytes", v.opts.MaxBodyBytes), Close: true}
 }
 
-// bodyNotAllowed refuses a GET or HEAD with a body. An SSP that ignores such a body
-// would take it for the next request on a connection that many clients share.
+// bodyNotAllowed refuses a GET or HEAD with a body. An SSP that does not expect a body would read it as the
+// next request, on a connection that many clients share.
 func bodyNotAllowed() *refusal {
 	return http1.Malformed("a GET or HEAD must have no body")
 }
 
 func (p *Proxy) uploadDropped() *refusal {
-	_, limit, _ := p.uploads.now()
+	_, limit, _ := p.uploads.counts()
 	return http1.Late(fmt.Sprintf("the bodies of %d requests were arriving, and this one for the longest time; see server.max_uploads and server.max_buffered_bytes", limit))
 }
 
-// pauseJitter is the share by which pauses differ, so that connections that were refused together are not
-// read together.
+// pauseJitter is the share by which pauses are varied, so that connections whose requests were refused
+// together are not all read again at the same moment.
 const pauseJitter = 0.5
 
-// shed refuses a share of the requests while adbuffer is overloaded, or returns nil. It needs only the message
-// head. age is for how long the request waited to be read, as far as that is known: while adbuffer is
-// overloaded, the time in its socket too. setDeadline subtracts the age from the request's time. Otherwise,
-// requests would be forwarded whose responses are late, and their SSP connections would be closed, which makes
-// the next requests late too.
+// shed refuses a share of the requests while adbuffer is overloaded. It needs only the message head. age is
+// how long the request waited to be read, as far as adbuffer knows; while adbuffer is overloaded, that includes
+// the time in the socket. setDeadline subtracts age from the request's time. Otherwise adbuffer would forward
+// requests whose responses come too late for the client, and that useless work would make the next requests
+// late, too.
 func (r *request) shed() (age time.Duration, f *refusal) {
 	age = r.Waited
 	if r.search.Explaining {

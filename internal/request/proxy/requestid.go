@@ -6,8 +6,8 @@ import (
 	"adbuffer/internal/wire/header"
 )
 
-// requestID returns the id of r, empty if requests have none. A request that is refused before
-// prepare gets its id here.
+// requestID returns the id of r, or nil if requests have no ids. It sets the id of a request that was
+// refused before prepare could.
 func (r *request) requestID() []byte {
 	if r.opts.RequestIDField == "" {
 		return nil
@@ -18,7 +18,7 @@ func (r *request) requestID() []byte {
 	return r.fields.RequestID()
 }
 
-// newRequestID returns the id of a request that could not be read, empty if requests have none.
+// newRequestID returns an id for a request that could not be read, or nil if requests have no ids.
 func (v *configVersion) newRequestID() []byte {
 	if v.opts.RequestIDField == "" {
 		return nil

@@ -17,16 +17,16 @@ import (
 // response is the response to a client, over any protocol. The objects are reused.
 type response struct {
 	http1.Response                    // Close has no effect over HTTP/2
-	source         []byte             // the value of sourceField; nil for none
+	source         []byte             // the value of sourceField, or nil
 	trailers       []byte             // lines; not sent over HTTP/1
-	sending        *exchange.Exchange // which holds the body, nil for none
+	sending        *exchange.Exchange // the exchange that owns the memory of the body, or nil
 	head           bool               // the request's method is HEAD: no body is sent
 }
 
-// sourceField says where the response is from: "ssp/<name>" or "proxy/<reason>".
+// sourceField is the field that says who made the response: "ssp/<name>" or "proxy/<reason>".
 const sourceField = "X-Adbuffer-Source"
 
-// Statuses that belong to no outcome alone.
+// Statuses that do not follow from an outcome.
 const (
 	statusOK          = 200
 	statusNoContent   = 204
@@ -35,10 +35,10 @@ const (
 	statusUnavailable = 503
 )
 
-// maxKeptFields is how much memory for fields a response keeps for its next use.
+// maxKeptFields bounds the memory for fields that a response keeps for its next use.
 const maxKeptFields = 16 << 10
 
-// reset makes w empty. Only head and sending stay.
+// reset makes w empty, but keeps head and sending.
 func (w *response) reset() {
 	w.Response = http1.Response{Fields: w.Fields[:0], Length: -1}
 	w.source, w.trailers = nil, w.trailers[:0]
@@ -47,8 +47,8 @@ func (w *response) reset() {
 	}
 }
 
-// release makes w ready for another request, once the client has the response.
-func (w *response) release() {
+// recycle makes w ready for another request, once the client has the response.
+func (w *response) recycle() {
 	if w.sending != nil {
 		w.sending.Release()
 	}
@@ -56,14 +56,15 @@ func (w *response) release() {
 	w.reset()
 }
 
-// held returns about how many bytes an unread response holds.
+// held estimates how many bytes of memory an unread response holds.
 func (w *response) held() int { return unreadCost + len(w.Fields) + len(w.Body) + len(w.trailers) }
 
-// unreadCost is what an unread response holds beside its header and body.
+// unreadCost is how many bytes of memory an unread response holds besides its header and body.
 const unreadCost = 4 << 10
 
-// begin begins adbuffer's own response. contentType is empty for a response without a body.
-func (w *response) begin(status int, contentType string, source []byte) {
+// writeOwnHead writes status and header of a response that adbuffer makes itself. contentType is "" for a
+// response without a body.
+func (w *response) writeOwnHead(status int, contentType string, source []byte) {
 	w.Status, w.source = status, source
 	if contentType != "" {
 		w.addField("Content-Type", []byte(contentType))
@@ -109,7 +110,8 @@ func (p *Proxy) finish(w *response, r *request, e *end) {
 	p.ended(w, r, e)
 }
 
-// writeResult writes the response, and keeps its exchange until it is sent.
+// writeResult writes the response. w keeps the exchange, which owns the memory of the body, until the
+// response is sent.
 func (p *Proxy) writeResult(w *response, r *request, res *route.Result, now time.Time) {
 	if err := res.Err; err != nil {
 		if r.writeError(w, err.Outcome, err.Outcome.Row().Status, nameOf(res.SSP), err.Text()) {
@@ -131,7 +133,7 @@ func (p *Proxy) writeResult(w *response, r *request, res *route.Result, now time
 	}
 	a := &res.Exchange.Response
 	if res.Outcome == exchange.Merged {
-		w.begin(statusOK, "application/json", []byte("proxy/"+exchange.Merged.String()))
+		w.writeOwnHead(statusOK, "application/json", []byte("proxy/"+exchange.Merged.String()))
 	} else {
 		w.Status, w.source = a.Status, res.SSP.SourceBytes()
 		policy := res.SSP.Policy()
@@ -146,8 +148,8 @@ func (p *Proxy) writeResult(w *response, r *request, res *route.Result, now time
 	res.Exchange = nil
 }
 
-// writeError writes adbuffer's own response for a request that no SSP responded to. It returns false
-// if the route's response for no ad replaces that. It is also the response if no SSP is asked.
+// writeError writes adbuffer's own response for a request to which no SSP responded, or for which no SSP was
+// asked. isOwn is false if the route's no_ad response has replaced the error.
 func (r *request) writeError(w *response, o exchange.Outcome, status int, sspName, detail string) (isOwn bool) {
 	if o == exchange.Filtered || r.route != nil && r.route.NoAdOnError && status >= statusInternal {
 		r.writeNoAd(w, []byte("proxy/"+o.String()), o, o.Row().NBR)
@@ -165,7 +167,7 @@ func nameOf(s *ssp.SSP) string {
 	return s.Name()
 }
 
-// refuse sends the response of a request that is not forwarded.
+// refuse makes the response to a request that is not forwarded.
 func (p *Proxy) refuse(w *response, r *request, f *refusal) {
 	e := end{outcome: f.Outcome, detail: f.Detail, at: time.Now()}
 	if !r.started.IsZero() {
@@ -187,7 +189,7 @@ func (p *Proxy) refuse(w *response, r *request, f *refusal) {
 	p.finish(w, r, &e)
 }
 
-// panicked logs legs that panicked after their request had ended.
+// panicked counts and logs a leg that panicked.
 func (p *Proxy) panicked(v any, stack []byte) {
 	p.panics.Add(1)
 	p.log.Error("a leg of a request panicked", zap.Any("panic", v), zap.ByteString("stack", stack))
@@ -195,10 +197,10 @@ func (p *Proxy) panicked(v any, stack []byte) {
 
 const panicDetail = "adbuffer failed; see its log"
 
-// done ends the handling of a request, also of one that panicked.
+// done ends the handling of a request. panicked is the value with which the handler panicked, or nil.
 func (p *Proxy) done(w *response, r *request, panicked any) {
-	p.uploads.end(&r.upload, true)
-	if p.Draining() { // checked last, for requests that were in flight when the drain began
+	p.uploads.unregister(&r.upload, true)
+	if p.Draining() { // checked at the end, so that requests in flight at the start of a drain see it
 		w.Close = true
 	}
 	if panicked != nil {
@@ -210,10 +212,10 @@ func (p *Proxy) done(w *response, r *request, panicked any) {
 		r.writeOwn(w, exchange.Internal, exchange.Internal.Row().Status, r.requestID(), "", panicDetail)
 		p.ended(w, r, &e)
 		r.setRequestID(w, r.requestID())
-		// The request's buffers may still be in use elsewhere: the garbage collector frees them.
+		// Other goroutines may still use the request's buffers, so r is not reused, but left to the garbage collector.
 		p.budget.Release(int64(r.room))
 		return
 	}
 	r.setRequestID(w, r.requestID())
-	p.release(r)
+	p.releaseRequest(r)
 }

@@ -7,48 +7,48 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// slowClients are requests whose body is still arriving (uploads), or responses of which clients have
-// not read enough for the rest to be written (unread). They may hold half of
-// server.max_buffered_bytes, and those of one SSP half of its share. Beyond that, and beyond a limit
-// on their number, the ones that have waited for longest are dropped. So slow clients cannot exclude
-// other clients, or take the memory that others need.
+// slowClients holds the clients that keep adbuffer waiting: either those whose request body is still
+// arriving (uploads), or those that have not read enough of their response for the rest to be written
+// (unread). Together they may hold half of server.max_buffered_bytes, and those of one SSP half of the SSP's
+// budget. Beyond that, and beyond a limit on their number, the longest-waiting clients are dropped. So slow
+// clients can neither exclude other clients nor deplete the memory.
 //
-// A request whose body arrives with its message head, and a response that the socket takes at once,
-// are never among them.
+// A request whose body arrives with its message head, and a response that the socket accepts at once, are
+// never registered.
 type slowClients struct {
-	budget *exchange.Budget // of all messages; only its limit is used
-	drop   func(source)     // ends one of them
+	budget *exchange.Budget // the budget of all messages; slowClients uses only its limit
+	drop   func(source)     // ends the upload or the response of a dropped client
 
-	mu      sync.Mutex // guards the fields below, and the fields of each waiting
-	limit   int        // of their number; 0 = none
-	all     waitings
-	shares  map[*exchange.Budget]*waitings
+	mu      sync.Mutex // guards the fields below, and the fields of each slowClient
+	limit   int        // how many clients may be registered; 0 = no limit
+	all     waitList
+	bySSP   map[*exchange.Budget]*waitList // the clients in all whose response belongs to an SSP, by the SSP's budget
 	dropped uint64
 }
 
 // source is the client's side of a request. Its methods must not block.
 type source interface {
-	// stopUpload makes each read of the body that would wait fail, and a read that is waiting.
+	// stopUpload makes every blocking read of the body fail, including a read in progress.
 	stopUpload()
 	// dropUnread ends the response.
 	dropUnread()
 }
 
-// waiting is the part of a request or response in slowClients.
-type waiting struct {
-	begun   bool // it was among them; only the code that reads or writes the message uses it
-	dropped bool
-	source  source
-	share   *exchange.Budget // nil for a request, and for a response of several SSPs or of none
-	bytes   int64            // before begin only the code that reads the message uses it
-	place   *list.Element    // in all; nil while it is not among them
-	ofShare *list.Element    // in the share's
+// slowClient is a request or a response that may be registered in slowClients.
+type slowClient struct {
+	registered   bool // since register; only the goroutine that reads or writes the message uses it
+	dropped      bool
+	source       source
+	share        *exchange.Budget // budget of the response's SSP; nil for a request, and for a response of several SSPs or of adbuffer
+	bytes        int64            // before register, only the goroutine that reads the message uses it
+	element      *list.Element    // in slowClients.all; nil if the client was dropped, or is not registered
+	shareElement *list.Element    // in the list of share
 }
 
-// waitings are some that wait, the longest one in front.
-type waitings struct {
-	list  list.List // of *waiting
-	bytes int64
+// waitList holds waiting clients, longest-waiting first.
+type waitList struct {
+	list  list.List // of *slowClient
+	bytes int64     // held by all clients in the list
 }
 
 func (s *slowClients) setLimit(n int) {
@@ -57,109 +57,109 @@ func (s *slowClients) setLimit(n int) {
 	s.limit = n
 }
 
-// begin adds w, which holds n bytes more than grow has noted. ex is the exchange of a response, or
-// nil. begin may be called again.
-func (s *slowClients) begin(w *waiting, from source, ex *exchange.Exchange, n int) {
-	if w.begun {
+// register adds w, which holds n bytes in addition to those that addBytes has counted. ex is the exchange of a
+// response, or nil. A second call has no effect.
+func (s *slowClients) register(w *slowClient, from source, ex *exchange.Exchange, n int) {
+	if w.registered {
 		return
 	}
-	w.begun, w.source = true, from
+	w.registered, w.source = true, from
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w.bytes += int64(n)
-	w.place = s.all.add(w)
+	w.element = s.all.add(w)
 	if ex != nil && ex.Share != nil {
 		w.share = ex.Share
-		share := s.shareLocked(w.share)
-		w.ofShare = share.add(w)
-		s.shrinkLocked(share, w.share, 0)
+		share := s.listOfLocked(w.share)
+		w.shareElement = share.add(w)
+		s.dropExcessLocked(share, w.share, 0)
 	}
-	s.shrinkLocked(&s.all, s.budget, s.limit)
+	s.dropExcessLocked(&s.all, s.budget, s.limit)
 }
 
-func (s *slowClients) shareLocked(b *exchange.Budget) *waitings {
-	share := s.shares[b]
+func (s *slowClients) listOfLocked(b *exchange.Budget) *waitList {
+	share := s.bySSP[b]
 	if share == nil {
-		if s.shares == nil {
-			s.shares = make(map[*exchange.Budget]*waitings)
+		if s.bySSP == nil {
+			s.bySSP = make(map[*exchange.Budget]*waitList)
 		}
-		share = new(waitings)
-		s.shares[b] = share
+		share = new(waitList)
+		s.bySSP[b] = share
 	}
 	return share
 }
 
-// grow notes that w, a request, holds n more bytes.
-func (s *slowClients) grow(w *waiting, n int64) {
-	if !w.begun {
+// addBytes counts n more bytes that w holds.
+func (s *slowClients) addBytes(w *slowClient, n int64) {
+	if !w.registered {
 		w.bytes += n
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if w.place != nil {
+	if w.element != nil {
 		w.bytes += n
 		s.all.bytes += n
-		s.shrinkLocked(&s.all, s.budget, s.limit)
+		s.dropExcessLocked(&s.all, s.budget, s.limit)
 	}
 }
 
-// shrinkLocked drops the oldest ones above half of the budget, or above limit. The last one may hold
-// any bytes.
-func (s *slowClients) shrinkLocked(some *waitings, budget *exchange.Budget, limit int) {
-	for limit > 0 && some.list.Len() > limit || some.list.Len() > 1 && some.bytes > budget.Limit()/2 {
-		oldest := some.list.Front().Value.(*waiting)
+// dropExcessLocked drops the longest-waiting clients of a list while the list holds more than half of the
+// budget, or more clients than limit. It never drops the only client of a list because of its bytes.
+func (s *slowClients) dropExcessLocked(l *waitList, budget *exchange.Budget, limit int) {
+	for limit > 0 && l.list.Len() > limit || l.list.Len() > 1 && l.bytes > budget.Limit()/2 {
+		oldest := l.list.Front().Value.(*slowClient)
 		s.removeLocked(oldest)
 		oldest.dropped = true
 		s.drop(oldest.source)
 	}
 }
 
-func (s *slowClients) removeLocked(w *waiting) {
-	s.all.remove(w, w.place)
-	w.place = nil
+func (s *slowClients) removeLocked(w *slowClient) {
+	s.all.remove(w, w.element)
+	w.element = nil
 	if w.share == nil {
 		return
 	}
-	share := s.shares[w.share]
-	if share.remove(w, w.ofShare); share.list.Len() == 0 {
-		delete(s.shares, w.share)
+	share := s.bySSP[w.share]
+	if share.remove(w, w.shareElement); share.list.Len() == 0 {
+		delete(s.bySSP, w.share)
 	}
 }
 
-// end removes w, and reports whether it was dropped. One that was complete when it was dropped was
-// not.
-func (s *slowClients) end(w *waiting, complete bool) (dropped bool) {
-	if !w.begun {
-		w.bytes = 0 // of a body that needed no wait
+// unregister removes w, and reports whether w was dropped. complete says that the message was complete, so
+// that a drop came too late and does not count.
+func (s *slowClients) unregister(w *slowClient, complete bool) (dropped bool) {
+	if !w.registered {
+		w.bytes = 0 // counted for a body that arrived without a wait
 		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if w.place != nil {
+	if w.element != nil {
 		s.removeLocked(w)
 	}
 	dropped = w.dropped && !complete
 	if dropped {
 		s.dropped++
 	}
-	*w = waiting{}
+	*w = slowClient{}
 	return dropped
 }
 
-// now returns the number of them, their limit, and how many were dropped.
-func (s *slowClients) now() (n, limit int, dropped uint64) {
+// counts returns how many clients are registered, their limit, and how many have been dropped.
+func (s *slowClients) counts() (n, limit int, dropped uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.all.list.Len(), s.limit, s.dropped
 }
 
-func (ws *waitings) add(w *waiting) *list.Element {
-	ws.bytes += w.bytes
-	return ws.list.PushBack(w)
+func (l *waitList) add(w *slowClient) *list.Element {
+	l.bytes += w.bytes
+	return l.list.PushBack(w)
 }
 
-func (ws *waitings) remove(w *waiting, place *list.Element) {
-	ws.list.Remove(place)
-	ws.bytes -= w.bytes
+func (l *waitList) remove(w *slowClient, element *list.Element) {
+	l.list.Remove(element)
+	l.bytes -= w.bytes
 }

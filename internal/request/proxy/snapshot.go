@@ -6,8 +6,7 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// Snapshot is the traffic side at one moment, for the admin page. Counts are
-// since start.
+// Snapshot is the state of the traffic side at one moment, for the admin page. Counts are since start.
 type Snapshot struct {
 	Requests           uint64            `json:"requests"`
 	Outcomes           map[string]uint64 `json:"outcomes"` // outcomes that occurred, by name
@@ -21,11 +20,11 @@ type Snapshot struct {
 	BufferedBytes      int64             `json:"buffered_bytes"`
 	BufferedBytesLimit int64             `json:"buffered_bytes_limit"`
 	Panics             uint64            `json:"panics"`
-	Unreadable         uint64            `json:"openrtb_unreadable"` // bodies that conditions could not read
+	Unreadable         uint64            `json:"openrtb_unreadable"` // bodies that were unreadable for conditions or edits
 	Overload           overload.State    `json:"overload"`
 }
 
-// Snapshot returns the traffic side as it is now.
+// Snapshot returns the current state of the traffic side.
 func (p *Proxy) Snapshot() Snapshot {
 	v := p.current()
 	s := Snapshot{
@@ -35,7 +34,7 @@ func (p *Proxy) Snapshot() Snapshot {
 		BufferedBytes: p.budget.Used(), BufferedBytesLimit: p.budget.Limit(), Panics: p.panics.Load(),
 		Overload: v.opts.Overload.State(),
 	}
-	s.Uploads, s.UploadsLimit, _ = p.uploads.now()
+	s.Uploads, s.UploadsLimit, _ = p.uploads.counts()
 	for why := range p.unreadable {
 		s.Unreadable += p.unreadable[why].Load()
 	}
@@ -53,8 +52,8 @@ func (p *Proxy) Snapshot() Snapshot {
 	return s
 }
 
-// RouteCounts are the counters of one route since start. The name "none" has the requests without a
-// route.
+// RouteCounts holds the counters of one route since start. The name of the counters for requests without a
+// route is "none".
 type RouteCounts struct {
 	Name     string
 	Outcomes map[string]uint64 // outcomes that occurred, by name

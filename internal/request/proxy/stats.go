@@ -8,18 +8,18 @@ import (
 	"adbuffer/internal/wire/logs"
 )
 
-// origin is the part that decided that there is no ad: the label `origin`.
+// origin says who decided that a response has no ad. It is the label `origin`.
 type origin uint8
 
 const (
-	byProxy origin = iota // adbuffer failed, or replaced an error
+	byProxy origin = iota // adbuffer, after a failure or in place of an error
 	bySSP                 // the SSP had no bid
 	origins
 )
 
 var originNames = [origins]string{"proxy", "ssp"}
 
-// routeStats are the counters of a route: plain atomics, read at scrape time.
+// routeStats holds the counters of a route, which a scrape reads.
 type routeStats struct {
 	name     string
 	outcomes [exchange.Outcomes]atomic.Uint64

@@ -12,8 +12,8 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// statusError returns the error type of Proxy-Status for a request that ended with o, "" for none.
-// err is its error, nil if it was refused before an attempt. deploy/logs/README.md lists the types.
+// statusError returns the error type of Proxy-Status for a request that ended with o, or "" if o is no
+// error. err is nil if the request was refused before an attempt. deploy/logs/README.md lists the types.
 func statusError(o exchange.Outcome, err *exchange.Error) string {
 	switch o {
 	case exchange.Deadline:
@@ -32,7 +32,7 @@ func statusError(o exchange.Outcome, err *exchange.Error) string {
 	return ""
 }
 
-// connectStatusError looks for the cause of a connect_failed.
+// connectStatusError returns the error type for a request that ended as connect_failed.
 func connectStatusError(err error) string {
 	var dns *net.DNSError
 	switch {
@@ -50,7 +50,7 @@ func connectStatusError(err error) string {
 	return "destination_unavailable"
 }
 
-// tlsStatusError looks for the cause of a tls_failed.
+// tlsStatusError returns the error type for a request that ended as tls_failed.
 func tlsStatusError(err error) string {
 	var (
 		certificate *tls.CertificateVerificationError // crypto/tls returns no other type for it
@@ -70,7 +70,7 @@ func tlsStatusError(err error) string {
 // nextProtocols are the ALPN ids (RFC 9209, section 2.1.3).
 var nextProtocols = [exchange.Protocols]string{exchange.HTTP1: "http/1.1", exchange.HTTP1Pipelined: "http/1.1", exchange.HTTP2: "h2"}
 
-// addProxyStatus adds the field of RFC 9209.
+// addProxyStatus adds the field Proxy-Status of RFC 9209.
 func (r *request) addProxyStatus(w *response, e *end) {
 	b := append(r.scratch[:0], "adbuffer"...)
 	if kind := statusError(e.outcome, e.err); kind != "" {
@@ -94,8 +94,7 @@ func (r *request) addProxyStatus(w *response, e *end) {
 	r.scratch = b
 }
 
-// appendText appends s as a string of RFC 9651. A byte that such a string cannot have becomes a
-// question mark.
+// appendText appends s as a String of RFC 9651. A byte that a String cannot hold becomes a question mark.
 func appendText(b []byte, s string) []byte {
 	b = append(b, '"')
 	for i := range len(s) {

@@ -11,29 +11,30 @@ import (
 	"adbuffer/internal/wire/http2codec"
 )
 
-// stream is a request of HTTP/2. It implements http2.Request and source. The objects are reused.
+// stream is a request over HTTP/2 and its response. It implements http2.Request and source. The objects are
+// reused.
 type stream struct {
 	of       *http2.Stream
 	proxy    *Proxy
 	conn     *http1.Conn
-	request  *request // nil once there is a response
-	waiting  waiting  // while the client has not read enough of the response
+	request  *request   // nil once the response is made
+	unread   slowClient // used while the client does not read the response
 	response response
 	message  http2.Response // made from response
-	id       uint32         // of the stream, since another goroutine may call stop
+	id       uint32         // id of the stream, a copy that other goroutines may read
 
-	left      *exchange.Cancel // ends when the client no longer wants the response
-	cancelled bool             // left has ended, and is not used again
+	cancel    *exchange.Cancel // ends when the client no longer wants the response
+	cancelled bool             // cancel has ended, and must not be reused
 
-	// undecided means a GET or HEAD whose stream has not ended. A body is not allowed: if one
-	// arrives, the request is refused, as over HTTP/1.
+	// undecided is true for a GET or HEAD whose stream has not ended, so that it is unknown whether a body
+	// follows. If one arrives, the request is refused, as over HTTP/1.
 	undecided bool
 
-	goneFunc func() bool // made once
+	goneFunc func() bool // reports whether the client is gone; kept, so that a request allocates no closure
 }
 
 var streams = sync.Pool{New: func() any {
-	s := &stream{left: exchange.NewCancel(), response: response{Response: http1.Response{Length: -1}}}
+	s := &stream{cancel: exchange.NewCancel(), response: response{Response: http1.Response{Length: -1}}}
 	s.goneFunc = func() bool { return s.of.Gone() }
 	return s
 }}
@@ -43,8 +44,8 @@ func (p handler) Open(c *http1.Conn, of *http2.Stream, b *http2codec.RequestBloc
 	s := streams.Get().(*stream)
 	s.of, s.proxy, s.conn, s.id = of, p.Proxy, c, of.ID()
 	from := c.Client
-	from.Gone, from.Left = s.goneFunc, s.left
-	s.request = p.acquire(from)
+	from.Gone, from.Left = s.goneFunc, s.cancel
+	s.request = p.acquireRequest(from)
 	if s.admit(b, last) {
 		return s, nil
 	}
@@ -52,7 +53,7 @@ func (p handler) Open(c *http1.Conn, of *http2.Stream, b *http2codec.RequestBloc
 	return s, s.respond()
 }
 
-// admit reports whether the request is forwarded. Otherwise s.response is complete.
+// admit reports whether the request may be forwarded. If not, s.response is complete.
 func (s *stream) admit(b *http2codec.RequestBlock, last bool) (ok bool) {
 	p, r := s.proxy, s.request
 	defer func() {
@@ -81,7 +82,7 @@ func (s *stream) check(b *http2codec.RequestBlock, last bool) *refusal {
 	header, method, target := b.Take(&r.block)
 	r.fields.HTTP10, r.fields.HTTP2 = false, true
 	s.response.head = string(method) == "HEAD"
-	size := len(method) + len(target) + len("  HTTP/1.1\r\n") + len(header) // its size over HTTP/1.1
+	size := len(method) + len(target) + len("  HTTP/1.1\r\n") + len(header) // the size of the same head over HTTP/1.1
 	if b.TooLarge || size > r.opts.MaxHeaderBytes {
 		return r.opts.HeadTooLarge()
 	}
@@ -109,18 +110,18 @@ func (s *stream) Data(b []byte) *http2.Response {
 	return nil
 }
 
-func (s *stream) Await() { s.proxy.uploads.begin(&s.request.upload, s, nil, 0) }
+func (s *stream) Await() { s.proxy.uploads.register(&s.request.upload, s, nil, 0) }
 
 func (s *stream) stopUpload() { go s.conn.HTTP2().Drop(s.id) }
 
 func (s *stream) Dropped() *http2.Response {
 	p := s.proxy
-	p.uploads.end(&s.request.upload, false)
+	p.uploads.unregister(&s.request.upload, false)
 	return s.refuse(p.uploadDropped())
 }
 
 func (s *stream) TimedOut() *http2.Response {
-	if s.proxy.uploads.end(&s.request.upload, false) {
+	if s.proxy.uploads.unregister(&s.request.upload, false) {
 		return s.refuse(s.proxy.uploadDropped())
 	}
 	return s.refuse(s.request.opts.NotReadInTime())
@@ -141,7 +142,7 @@ func (s *stream) Serve() *http2.Response {
 }
 
 func (s *stream) Unread() {
-	s.proxy.unread.begin(&s.waiting, s, s.response.sending, s.response.held())
+	s.proxy.unread.register(&s.unread, s, s.response.sending, s.response.held())
 }
 
 // dropUnread implements source. Until Release, conn and id do not change.
@@ -149,24 +150,25 @@ func (s *stream) dropUnread() { go s.conn.HTTP2().DropUnread(s.id) }
 
 func (s *stream) Cancel() {
 	s.cancelled = true
-	s.left.End()
+	s.cancel.End()
 }
 
 func (s *stream) Release() {
 	if r := s.request; r != nil {
 		s.neverServed(r)
 	}
-	s.proxy.unread.end(&s.waiting, false)
-	s.response.release()
+	s.proxy.unread.unregister(&s.unread, false)
+	s.response.recycle()
 	s.request, s.of, s.proxy, s.conn = nil, nil, nil, nil
 	if s.cancelled {
-		s.left, s.cancelled = exchange.NewCancel(), false
+		s.cancel, s.cancelled = exchange.NewCancel(), false
 	}
 	s.message = http2.Response{}
 	streams.Put(s)
 }
 
-// neverServed ends a request whose stream ended before it was whole, or before a worker took it.
+// neverServed ends a request whose stream ended before the whole request had arrived, or before a worker
+// served it.
 func (s *stream) neverServed(r *request) {
 	p := s.proxy
 	e := end{outcome: exchange.ClientGone, at: time.Now()}
@@ -175,11 +177,11 @@ func (s *stream) neverServed(r *request) {
 	}
 	r.beginTrace(e.at)
 	p.ended(&s.response, r, &e)
-	p.uploads.end(&r.upload, true)
-	p.release(r)
+	p.uploads.unregister(&r.upload, true)
+	p.releaseRequest(r)
 }
 
-// respond returns the response with its Content-Length.
+// respond returns the response, with Content-Length if its length is known.
 func (s *stream) respond() *http2.Response {
 	w := &s.response
 	s.message = http2.Response{Status: w.Status, Body: w.Body, Trailers: w.trailers, Drain: s.proxy.Draining(), Pause: w.Pause}

@@ -7,8 +7,8 @@ import (
 	"adbuffer/internal/wire/openrtb"
 )
 
-// tmax returns the tmax of r's body if that is a JSON object, perhaps in gzip, and notes its position in an
-// uncompressed body for the SSPs.
+// tmax returns the tmax of r's body, if the body is a JSON object, possibly in gzip. For an uncompressed body it also
+// stores the position of tmax, for SSPs whose tmax is rewritten.
 func tmax(r *request) (time.Duration, bool, *refusal) {
 	coding := r.fields.ContentEncoding()
 	switch {
@@ -22,8 +22,8 @@ func tmax(r *request) (time.Duration, bool, *refusal) {
 	return 0, false, nil
 }
 
-// codedTmax returns the tmax of a body in gzip, as far as it is decoded: to max_body_bytes at most, as many as the
-// body may have without a coding.
+// codedTmax returns the tmax of a body in gzip. It decodes at most max_body_bytes, which is also the limit for a body
+// without a coding.
 func codedTmax(r *request) (time.Duration, bool, *refusal) {
 	g := r.gunzipper()
 	defer g.Release()
@@ -35,8 +35,7 @@ func codedTmax(r *request) (time.Duration, bool, *refusal) {
 	return d, end > start, nil
 }
 
-// maxTmaxScan bounds how far into a body tmax is searched: as far as the largest body that
-// server.max_body_bytes allows by default.
+// maxTmaxScan bounds how far into a body tmax is searched. It is the default of server.max_body_bytes.
 const maxTmaxScan = 256 << 10
 
 var (
@@ -44,12 +43,12 @@ var (
 	findTmax = openrtb.NewFinder(openrtb.Path{"tmax"})
 )
 
-// scanTmax finds the top-level key "tmax" of a JSON object. It returns its value, rounded down to milliseconds, and the
-// offsets of that in the body, body[start:end]. start is end if there is none, or if it is no number whose whole part is
-// from 1 to 600000. It finds none in a body that spells the key with escapes alone.
+// scanTmax finds the top-level member "tmax" of a JSON object. It returns the value, rounded down to milliseconds, whose
+// text is body[start:end]. start equals end if the body has no such member, or if its value is not a number whose whole
+// part is from 1 to 600000. scanTmax does not find a member whose name is written with escapes.
 //
-// If there are several keys, the first one counts. Parsers differ here (RFC 8259, section 4; most
-// take the last). Only the first can be found without reading to the end of the body.
+// If the body has the member more than once, scanTmax returns the first, since only the first can be found without
+// reading to the end of the body. Parsers differ here: RFC 8259, section 4; most take the last.
 func scanTmax(body []byte) (value time.Duration, start, end int) {
 	body = body[:min(len(body), maxTmaxScan)]
 	if !bytes.Contains(body, tmaxKey) {

@@ -8,8 +8,8 @@ import (
 	"adbuffer/internal/wire/tracing"
 )
 
-// beginTrace decides once whether r is traced. For a request that is refused before it is complete,
-// it is called at the end.
+// beginTrace decides once whether r is traced. It is called when the whole request has arrived, or at the
+// end of a request that was refused earlier.
 func (r *request) beginTrace(now time.Time) {
 	if r.opts.Tracer == nil || r.traceDecided {
 		return

@@ -6,27 +6,28 @@ import (
 	"adbuffer/internal/client/http1"
 )
 
-// unsents are the HTTP/2 connections whose clients do not read, with the frames that wait for them. The
-// frames count as unread responses, beside the responses that they carry, and against
-// server.max_buffered_bytes. The connection that has waited for longest is closed if all of them hold too
-// much: see slowClients.
+// unsents holds the HTTP/2 connections whose clients do not read, so that frames wait to be sent. Waiting
+// frames count as unread responses, in addition to the responses that they carry, and they count against
+// server.max_buffered_bytes. If unread responses hold too much memory, the connection that has waited for
+// longest is closed; see slowClients.
 type unsents struct {
 	mu  sync.Mutex // guards all
 	all map[*http1.Conn]*unsent
 }
 
-// unsent is a source without an upload. The lock of its HTTP/2 connection guards its fields.
+// unsent counts the waiting frames of one HTTP/2 connection. It implements source, but never has an upload.
+// The lock of the HTTP/2 connection guards its fields.
 type unsent struct {
-	conn    *http1.Conn
-	waiting waiting
-	bytes   int
+	conn   *http1.Conn
+	unread slowClient
+	bytes  int
 }
 
 func (*unsent) stopUpload() {}
 
 func (u *unsent) dropUnread() { go u.conn.HTTP2().DropUnsent() }
 
-// of returns what is unsent on c.
+// of returns the unsent of c.
 func (s *unsents) of(c *http1.Conn) *unsent {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,10 +56,10 @@ func (p *Proxy) Unsent(c *http1.Conn, n int) {
 	u := p.unsents.of(c)
 	p.budget.Hold(int64(n))
 	u.bytes += n
-	p.unread.begin(&u.waiting, u, nil, 0)
-	p.unread.grow(&u.waiting, int64(n))
+	p.unread.register(&u.unread, u, nil, 0)
+	p.unread.addBytes(&u.unread, int64(n))
 	if u.bytes == 0 {
-		p.unread.end(&u.waiting, false)
+		p.unread.unregister(&u.unread, false)
 		p.unsents.remove(u)
 	}
 }

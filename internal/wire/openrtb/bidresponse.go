@@ -8,18 +8,18 @@ import (
 	"adbuffer/internal/wire/syntax"
 )
 
-// BidResponse is what ReadBidResponse found. Its values are JSON, nil if they are absent.
+// BidResponse is the result of ReadBidResponse. Its values are JSON; an absent member is nil.
 type BidResponse struct {
-	// Reason says why the response is unreadable. Then all else is zero.
+	// Reason says why the response is unreadable. If it is, all other fields are zero.
 	Reason Reason
-	// HasBid says that a seat has a bid.
+	// HasBid says that at least one seat has a bid.
 	HasBid bool
-	// SeatBid, ID and Cur are the values of members of OpenRTB 2, and NBR also that of OpenRTB 3. SeatBid is nil
-	// unless it has a bid.
+	// SeatBid, ID and Cur are values of members of OpenRTB 2; NBR is that of OpenRTB 2 or 3. SeatBid is nil
+	// if no seat has a bid.
 	SeatBid, ID, Cur, NBR []byte
 }
 
-// bidPaths are the members that a BidResponse consists of.
+// bidPaths holds the paths of the members that a BidResponse consists of.
 type bidPaths struct {
 	paths            Paths
 	bids             [2]Test
@@ -27,8 +27,8 @@ type bidPaths struct {
 	seatbid, id, cur Member
 }
 
-// bidResponses reads BidResponses of OpenRTB 2, and of OpenRTB 3, whose root is openrtb.response. Names
-// have any case: some SSPs write seatBid.
+// bidResponses reads BidResponses of OpenRTB 2, and those of OpenRTB 3, whose root is openrtb.response. It
+// ignores the case of names, since some SSPs write seatBid.
 var bidResponses = newBidPaths()
 
 func newBidPaths() (r bidPaths) {
@@ -42,18 +42,18 @@ func newBidPaths() (r bidPaths) {
 	return r
 }
 
-// Bids is what ReadBids found. Its values are JSON, nil if they are absent.
+// Bids is the result of ReadBids. Its values are JSON; an absent member is nil.
 type Bids struct {
 	BidResponse
-	// Malformed reports that a member of the response is missing or does not have its type of OpenRTB 2.6, so that
-	// the whole response is left out, and not only a bid or a seat.
+	// Malformed says that a member of the response itself is missing or does not have the type that OpenRTB 2.6
+	// requires. Such a response is left out as a whole, and not only some bids or seats.
 	Malformed bool
-	// LeftOut are the values of impid of the bids that are not in SeatBid, since they are malformed; empty for a bid
-	// whose impid is malformed too or over 256 bytes, and for a seat.
+	// LeftOut has an element for each malformed bid or seat that is not in SeatBid: the bid's impid, or an empty
+	// value for a seat and for a bid whose impid is malformed or longer than 256 bytes.
 	LeftOut [][]byte
 }
 
-// The members of OpenRTB 2.6, sections 4.2.1 to 4.2.3, by their types.
+// The members of OpenRTB 2.6, sections 4.2.1 to 4.2.3, grouped by type.
 const (
 	responseTexts = "id bidid cur customdata"
 
@@ -67,7 +67,7 @@ const (
 	bidIntegerLists = "attr apis"
 )
 
-// typedBids is bidResponses with the types of all members of OpenRTB 2.
+// typedBids is like bidResponses, and also checks the types of all members of OpenRTB 2.
 var typedBids = func() (r bidPaths) {
 	r = newBidPaths()
 	response := r.paths.node(nil)
@@ -105,8 +105,9 @@ var typedBids = func() (r bidPaths) {
 	return r
 }()
 
-// ReadBids reads an SSP's response whose bids are for a reader of types. A bid that has a member of another type than
-// OpenRTB 2.6 says, or lacks a required one, is not in SeatBid: ReadBids moves the others within body. f is its memory.
+// ReadBids reads an SSP's response whose bids will be merged into another document. A bid that lacks a required member,
+// or has a member whose type is not that of OpenRTB 2.6, is not in SeatBid: ReadBids moves the remaining bids together
+// within body. It uses the memory of f.
 func ReadBids(body []byte, f *Facts) Bids {
 	b := Bids{BidResponse: typedBids.read(body, f), Malformed: f.malformed}
 	if b.SeatBid == nil || f.malformed {
@@ -119,11 +120,11 @@ func ReadBids(body []byte, f *Facts) Bids {
 	return b
 }
 
-// BidRequest is what ReadBidRequest found. Its values are JSON, nil if they are absent.
+// BidRequest is the result of ReadBidRequest. Its values are JSON; an absent member is nil.
 type BidRequest struct {
-	// Reason says why the request is unreadable. Then all else is nil.
+	// Reason says why the request is unreadable. If it is, all other fields are nil.
 	Reason Reason
-	// ID, Cur and Imp are the values of the root's members. ID is nil if it is no text (see IsText).
+	// ID, Cur and Imp are the values of the root's members. ID is nil if it is not text (see IsText).
 	ID, Cur, Imp []byte
 }
 
@@ -135,7 +136,7 @@ var bidRequests = func() (r struct {
 	return r
 }()
 
-// ReadBidRequest reads a BidRequest of OpenRTB 2. f is its memory.
+// ReadBidRequest reads a BidRequest of OpenRTB 2. It uses the memory of f.
 func ReadBidRequest(body []byte, f *Facts) BidRequest {
 	p := &bidRequests
 	p.paths.Scan(body, f)
@@ -146,15 +147,16 @@ func ReadBidRequest(body []byte, f *Facts) BidRequest {
 	return r
 }
 
-// IsText reports whether a JSON value is a string that any parser reads: of UTF-8, and without lone surrogates.
+// IsText reports whether a JSON value is a string that every parser accepts: valid UTF-8 without lone surrogates.
 func IsText(value []byte) bool {
 	return len(value) > 0 && value[0] == '"' && utf8.Valid(value) && syntax.ValidJSON(value)
 }
 
 var byteOrderMark = []byte("\uFEFF")
 
-// Document returns the JSON document that a body holds: without a byte order mark, which a parser may ignore (RFC 8259,
-// section 8.1), and without blanks around it. It is empty if there is nothing else, or if it is null.
+// Document returns the JSON document in body, without the surrounding blanks and without a byte order mark, which a
+// parser may ignore (RFC 8259, section 8.1). It returns nil if the document is null, and an empty document for a body
+// without one.
 func Document(body []byte) []byte {
 	document := bytes.Trim(bytes.TrimPrefix(body, byteOrderMark), " \t\r\n")
 	if string(document) == "null" {
@@ -163,7 +165,7 @@ func Document(body []byte) []byte {
 	return document
 }
 
-// ReadBidResponse reads an SSP's response. f is its memory.
+// ReadBidResponse reads an SSP's response. It uses the memory of f.
 func ReadBidResponse(body []byte, f *Facts) BidResponse { return bidResponses.read(body, f) }
 
 func (p *bidPaths) read(body []byte, f *Facts) BidResponse {

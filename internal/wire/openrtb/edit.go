@@ -4,12 +4,12 @@ import (
 	"adbuffer/internal/wire/header"
 )
 
-// Edit is a list of changes to bodies, compiled once. It changes only the bytes of the members that it
-// names, and the commas beside them. Any number of goroutines may use it.
+// Edit is a compiled list of changes to bodies. It changes only the bytes of the members that it names, and
+// the commas next to them. Any number of goroutines may use it.
 type Edit struct {
-	paths    Paths
-	removals [][]Test // the conditions of each removal
-	always   bool     // it has a change without conditions
+	paths         Paths
+	removals      [][]Test // the conditions of each removal
+	unconditional bool     // at least one change has no conditions
 }
 
 // Removal removes the members at Path, if all conditions hold.
@@ -29,7 +29,7 @@ func NewEdit(removals []Removal) *Edit {
 			tests[i] = e.paths.Condition(&r.When[i])
 		}
 		e.removals = append(e.removals, tests)
-		e.always = e.always || len(tests) == 0
+		e.unconditional = e.unconditional || len(tests) == 0
 	}
 	return e
 }
@@ -37,17 +37,18 @@ func NewEdit(removals []Removal) *Edit {
 // addressPaths are the members with a device's addresses, in OpenRTB 2 and 3.
 var addressPaths = []string{"device.ip", "device.ipv6", "openrtb.request.context.device.ip", "openrtb.request.context.device.ipv6"}
 
-// ShortenAddresses is an Edit that shortens the addresses of the device like header.Shorten. It
-// removes a value that is no address.
+// ShortenAddresses is an Edit that shortens the addresses of the device with header.Shorten. It removes an
+// address member whose value is no address.
 var ShortenAddresses = func() *Edit {
-	e := &Edit{always: true}
+	e := &Edit{unconditional: true}
 	for _, path := range addressPaths {
 		e.paths.node(MustParsePath(path)).shortened = true
 	}
 	return e
 }()
 
-// AddPaths makes the paths of e configured paths of p, and those of its conditions.
+// AddPaths adds to p the paths of all changes of e and of their conditions, so that p finds a body
+// unreadable if e does.
 func (e *Edit) AddPaths(p *Paths) { p.root.addAll(p, &e.paths.root) }
 
 func (n *node) addAll(p *Paths, from *node) {
@@ -59,12 +60,12 @@ func (n *node) addAll(p *Paths, from *node) {
 	}
 }
 
-// Apply appends the edited body to dst, and returns true. If nothing changes, or the body is unreadable,
-// it returns dst and false; f.Reason says which of both. The result is at most as long as the body. dst
-// may be body[:0].
+// Apply appends the edited body to dst, and returns true. If nothing changes, or if the body is unreadable,
+// it returns dst and false, and f.Reason says which is the case. The edited body is at most as long as
+// body, so dst may be body[:0].
 func (e *Edit) Apply(dst, body []byte, f *Facts) (edited []byte, changed bool) {
 	e.paths.Scan(body, f)
-	if f.Reason != Readable || !e.any(f) {
+	if f.Reason != Readable || !e.changes(f) {
 		return dst, false
 	}
 	s := scanner{body: body, facts: f, editor: editor{edit: e, out: dst}}
@@ -78,9 +79,9 @@ func (e *Edit) Apply(dst, body []byte, f *Facts) (edited []byte, changed bool) {
 	return append(s.editor.out, body[s.editor.copied:]...), true
 }
 
-// any reports whether the conditions of some change hold.
-func (e *Edit) any(f *Facts) bool {
-	if e.always {
+// changes reports whether the conditions of at least one change hold.
+func (e *Edit) changes(f *Facts) bool {
+	if e.unconditional {
 		return true
 	}
 	for _, tests := range e.removals {
@@ -91,11 +92,10 @@ func (e *Edit) any(f *Facts) bool {
 	return false
 }
 
-// editor applies an Edit while a scanner examines the body. out holds the edited form of body[:copied],
-// and is not longer than that.
+// editor applies an Edit while a scanner examines the body.
 type editor struct {
 	edit   *Edit
-	out    []byte
+	out    []byte // the edited form of body[:copied]; len(out) <= copied
 	copied int
 }
 
@@ -116,9 +116,9 @@ func (e *editor) cut(body []byte, from, to int) {
 }
 
 // cutLast removes the last member of an object, which ends at end. kept is the end of the last member that
-// stays, and from where the first removed one after that begins.
+// stays, and from is the start of the first removed member after it.
 func (e *editor) cutLast(body []byte, kept, from, end int) {
-	if e.copied > kept { // body[kept:from] is in out
+	if e.copied > kept { // earlier cuts have already copied body[kept:from], which ends with a comma, to out
 		e.out = e.out[:len(e.out)-(from-kept)]
 		e.copied = end
 		return
@@ -126,7 +126,7 @@ func (e *editor) cutLast(body []byte, kept, from, end int) {
 	e.cut(body, kept, end)
 }
 
-// shorten replaces the address body[start:end] by a shorter one. It returns false if the value is no
+// shorten replaces the address body[start:end] by its shortened form. It returns false if the value is no
 // address.
 func (e *editor) shorten(body []byte, start, end int, f *Facts) bool {
 	if body[start] != '"' {

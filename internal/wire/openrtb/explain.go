@@ -1,16 +1,16 @@
 package openrtb
 
-// Seen are values that a condition sees in a body, as JSON without blanks around them.
+// Seen holds the values that a body has at the path of a condition.
 type Seen struct {
-	Holds  bool
-	Values [][]byte // the first maxSeen members at the path
-	More   bool     // there are more members
+	Holds  bool     // the condition holds
+	Values [][]byte // the first maxSeen values, as JSON without surrounding blanks
+	More   bool     // the body has more values at the path
 }
 
 const maxSeen = 5
 
-// Explain returns what c sees in body, for explanations to people. It is slow. An unreadable body, for whatever
-// path, is the caller's matter.
+// Explain returns the values that c compares in body, for explanations to people. It is slow. The caller has checked
+// that the body is readable.
 func (c *Condition) Explain(body []byte) (seen Seen) {
 	var (
 		p Paths

@@ -9,21 +9,21 @@ import (
 	"adbuffer/internal/wire/syntax"
 )
 
-// Facts are what Paths.Scan found in one body. The zero value is ready for Scan, and has memory for the
-// next one afterwards. A Facts belongs to one goroutine at a time.
+// Facts holds what Paths.Scan found in one body. The zero value is ready for Scan. A Facts keeps its memory
+// for the next Scan. It belongs to one goroutine at a time.
 type Facts struct {
 	// Reason says why the body is unreadable.
 	Reason Reason
 
 	bits    []uint64 // a bit for each fact
-	members []span
-	seen    []uint32 // by node.id: the serial number of the last object that has this member
-	serial  uint32   // of the last object that was examined
-	scratch []byte   // for a name or value without its escapes
+	members []span   // the values of members, by Member.index
+	seen    []uint32 // the serial number of the last object that has the node's member, by node.id
+	serial  uint32   // serial number of the last object that was examined
+	scratch []byte   // memory for a name or value without its escapes
 
-	malformed bool   // the document is, or a part of it that cannot be left out
-	cuts      []span // the parts that are left out, each with a comma beside it, in order
-	leftOut   []span // the ids of these parts; an id that is unknown is an empty span
+	malformed bool   // the document itself, or a part that cannot be left out, is malformed
+	cuts      []span // the parts to leave out, each with one adjacent comma, in order
+	leftOut   []span // the ids of the parts to leave out; an unknown id is an empty span
 }
 
 var pool = sync.Pool{New: func() any { return new(Facts) }}
@@ -31,13 +31,13 @@ var pool = sync.Pool{New: func() any { return new(Facts) }}
 // AcquireFacts returns memory for the facts about a body.
 func AcquireFacts() *Facts { return pool.Get().(*Facts) }
 
-// Release gives f back. The caller must not use it afterwards.
+// Release gives f back. The caller must not use f after that.
 func (f *Facts) Release() { pool.Put(f) }
 
 // span is the part of a body from start to end.
 type span struct{ start, end int }
 
-// reset prepares for a body that p scans.
+// reset prepares f for a scan by p.
 func (f *Facts) reset(p *Paths) {
 	f.bits = resized(f.bits, int(p.facts+63)/64)
 	clear(f.bits)
@@ -47,25 +47,25 @@ func (f *Facts) reset(p *Paths) {
 	if cap(f.scratch) > maxKeptScratch {
 		f.scratch = nil
 	}
-	if len(f.seen) != int(p.nodes) || f.serial > 1<<31 { // a body has fewer objects than bytes
+	if len(f.seen) != int(p.nodes) || f.serial > 1<<31 { // the serial number must not overflow within a body
 		f.seen = resized(f.seen, int(p.nodes))
 		clear(f.seen)
 		f.serial = 0
 	}
 }
 
-// maxKeptScratch is how much memory for names and values a Facts keeps for the next body.
+// maxKeptScratch bounds the memory for names and values that a Facts keeps for the next body.
 const maxKeptScratch = 4 << 10
 
 func resized[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }
 
-// Holds reports whether a condition holds. None holds for an unreadable body.
+// Holds reports whether a condition holds. No condition holds for an unreadable body.
 func (f *Facts) Holds(t Test) bool {
 	return f.Reason == Readable && f.has(t.fact) == t.want
 }
 
-// HoldAll reports whether all conditions hold. No condition holds for an unreadable body, but no
-// conditions do.
+// HoldAll reports whether all conditions hold. For an empty list it returns true, even if the body is
+// unreadable.
 func (f *Facts) HoldAll(tests []Test) bool {
 	for _, t := range tests {
 		if !f.Holds(t) {
@@ -79,8 +79,8 @@ func (f *Facts) has(fact int32) bool { return f.bits[fact>>6]>>(fact&63)&1 != 0 
 
 func (f *Facts) set(fact int32) { f.bits[fact>>6] |= 1 << (fact & 63) }
 
-// Value returns the value of m in body, which Scan examined: JSON without blanks around it. It returns nil
-// if there is none, or if the body is unreadable.
+// Value returns the value of m in body, which Scan has examined, as JSON without surrounding blanks. It
+// returns nil if the body is unreadable or has no such member.
 func (f *Facts) Value(m Member, body []byte) []byte {
 	if f.Reason != Readable {
 		return nil
@@ -92,7 +92,7 @@ func (f *Facts) Value(m Member, body []byte) []byte {
 	return body[s.start:s.end:s.end]
 }
 
-// observe notes the facts that follow from a value at n.
+// observe sets the facts that follow from a value at n.
 func (f *Facts) observe(n *node, value []byte) {
 	var facts []int32
 	switch value[0] {
@@ -112,7 +112,8 @@ func (f *Facts) observe(n *node, value []byte) {
 	}
 }
 
-// content returns the content of a string: without quotes and escapes. It is valid until the next call.
+// content returns the content of a string, without quotes and escapes. The result is valid until the next
+// call.
 func (f *Facts) content(quoted []byte) []byte {
 	s := quoted[1 : len(quoted)-1]
 	if bytes.IndexByte(s, '\\') < 0 {
@@ -122,8 +123,8 @@ func (f *Facts) content(quoted []byte) []byte {
 	return f.scratch
 }
 
-// appendUnescaped appends the content of a string without its escapes. s is the string's bytes between
-// its quotes; syntax.SkipJSONString has accepted it. A lone surrogate becomes U+FFFD.
+// appendUnescaped appends the content of a string without its escapes. s is the text between the string's
+// quotes, which syntax.SkipJSONString has accepted. A lone surrogate becomes U+FFFD.
 func appendUnescaped(b, s []byte) []byte {
 	for len(s) > 0 {
 		if s[0] != '\\' {

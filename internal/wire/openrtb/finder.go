@@ -6,13 +6,13 @@ import (
 	"adbuffer/internal/wire/syntax"
 )
 
-// Finder finds one member of bodies. Any number of goroutines may use it.
+// Finder finds the member with a certain path in bodies. Any number of goroutines may use it.
 type Finder struct {
 	paths Paths
 	node  *node
 }
 
-// NewFinder returns a Finder for path, which has no "*".
+// NewFinder returns a Finder for path, which must not contain "*".
 func NewFinder(path Path) *Finder {
 	f := new(Finder)
 	f.paths.Member(path)
@@ -20,9 +20,9 @@ func NewFinder(path Path) *Finder {
 	return f
 }
 
-// Find returns the first such member's value, body[start:end], without blanks around it. start is end if
-// it finds none. It reads no further than to the comma or brace after the value: what follows need not be
-// JSON, and may hold the member again.
+// Find returns the value of the first such member, which is body[start:end] without surrounding blanks.
+// start equals end if Find finds no such member. Find reads no further than the comma or brace after the
+// value, so it neither checks the rest of the body nor detects a second such member.
 func (f *Finder) Find(body []byte) (start, end int) {
 	facts := AcquireFacts()
 	defer facts.Release()
@@ -32,8 +32,8 @@ func (f *Finder) Find(body []byte) (start, end int) {
 	return s.found.start, s.found.end
 }
 
-// AppendText appends the content of a string without its escapes, or any other value as it is. Equal
-// strings in different spellings have equal texts.
+// AppendText appends the content of a string, without quotes and escapes, or any other value unchanged. So
+// equal strings have equal texts, however they are escaped.
 func AppendText(b, value []byte) []byte {
 	if len(value) < 2 || value[0] != '"' {
 		return append(b, value...)
@@ -41,8 +41,8 @@ func AppendText(b, value []byte) []byte {
 	return appendUnescaped(b, value[1:len(value)-1])
 }
 
-// Elements yields the elements of an array, a valid JSON value without blanks around it. It yields nothing for
-// another value.
+// Elements yields the elements of an array. value is valid JSON without surrounding blanks; Elements yields nothing if
+// it is no array.
 func Elements(value []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		if syntax.JSONByte(value, 0) != '[' {

@@ -14,60 +14,61 @@ import (
 	"adbuffer/internal/wire/syntax"
 )
 
-// Gunzipper decodes bodies with a content coding: gzip (RFC 9110, section 8.4.1.3). It is reused: a decoder has
-// tables of some 40 kilobytes.
+// Gunzipper decodes bodies with the content coding gzip (RFC 9110, section 8.4.1.3). Gunzippers are reused, since a
+// decoder has tables of about 40 kilobytes.
 //
-// A decoder's work follows the coded bytes too, and not only the decoded ones: 256 KiB of empty blocks decode to
-// nothing in 28 ms. So the coded bytes may be at most twice the decoded ones and 4 KiB (freeCoded) at each point.
-// Ordinary data keeps that: within a block, the longest code of a byte has 15 bits.
+// The work of a decoder grows with the coded bytes, and not only with the decoded bytes: 256 KiB of empty blocks, which
+// decode to nothing, take 28 ms. So at every point, a Gunzipper reads at most twice as many coded bytes as it has
+// decoded, plus 4 KiB (freeCoded). Ordinary data stays within this bound, since the longest code of a byte within a
+// block has 15 bits.
 //
-// That is no bound on a body of blocks with Huffman tables of their own: 256 KiB of them take 64 ms. So the work on
-// a body of more than freeCoded bytes is done in turns of package cpushare.
+// This does not bound the work on a body whose blocks have Huffman tables of their own: 256 KiB of such blocks take
+// 64 ms. So the work on a body of more than freeCoded bytes is done in turns of package cpushare.
 type Gunzipper struct {
 	// Resources are set before Decode. Release clears them.
 	Resources
 
 	body     []byte
-	read     int          // bytes of body that the decoder has got
-	part     int          // bytes of body that it may get, whatever they decode to
-	withheld bool         // it has asked for more
-	coded    bufio.Reader // of g; the decoder has a fast path for this type
+	read     int          // how many bytes of body the decoder has read
+	part     int          // how many bytes of body the decoder may read, whatever they decode to
+	withheld bool         // the decoder has asked for more bytes than it may read
+	coded    bufio.Reader // reads from codedReader; the decoder has a fast path for this type
 	reader   gzip.Reader
 	decoded  []byte
-	room     int // bytes of decoded that Budget counts
+	room     int // how many bytes Budget counts for decoded
 	turn     cpushare.Turn
 	until    time.Time // when turn ends; zero without a turn
-	lacking  error     // ErrNoTurn or ErrNoMemory
+	lacking  error     // ErrNoTurn or ErrNoMemory; nil = no resource is lacking
 }
 
-// Resources are what decoding uses. Its zero value has no bounds.
+// Resources bounds the memory and the CPU of decoding. The zero value sets no bounds.
 type Resources struct {
-	Budget *exchange.Budget // of decoded bytes, until Release
-	// CPU has the turns, Party takes them, and Deadline is until when it waits for them.
+	Budget *exchange.Budget // counts the decoded bytes until Release
+	// Decoding takes its turns from CPU on behalf of Party, and waits for them until Deadline.
 	CPU      *cpushare.Share
 	Party    cpushare.Party
 	Deadline time.Time
 }
 
 const (
-	// freeCoded is how many coded bytes a decoder may read beyond twice the decoded bytes, and before its
-	// first turn.
+	// freeCoded is how many coded bytes a decoder may read in addition to twice the decoded bytes, and also
+	// how many it may read before its first turn.
 	freeCoded = 4 << 10
-	// freeDecoded is how many bytes a decoder may produce before its first turn, in 0.2 ms.
+	// freeDecoded is how many bytes a decoder may produce before its first turn, which takes 0.2 ms.
 	freeDecoded = 256 << 10
-	// turnTime is how long a turn takes, about as long as a handshake.
+	// turnTime is how long a turn lasts: about as long as a TLS handshake.
 	turnTime = time.Millisecond
-	// firstRoom is the room for decoded bytes at the start.
+	// firstRoom is how many bytes are reserved for decoded bytes at the start.
 	firstRoom = 4 << 10
 )
 
 // Errors of Gunzipper.Decode.
 var (
-	// ErrGzip means that a body is no gzip, is cut, or has a wrong checksum.
+	// ErrGzip means that a body is not gzip, is truncated, or has a wrong checksum.
 	ErrGzip = errors.New("its gzip is malformed")
-	// ErrSparse means that a body decodes to too little.
+	// ErrSparse means that a body decodes to too few bytes for its length.
 	ErrSparse = errors.New("its gzip decodes to less than half of its bytes, beyond 4 KiB")
-	// ErrNoTurn means that the deadline came before all turns had come.
+	// ErrNoTurn means that the deadline passed before decoding got all the turns that it needed.
 	ErrNoTurn = errors.New("adbuffer has too little CPU: a gzip body waited for its turn to be decoded; see server.background_cpu")
 	// ErrNoMemory means that the decoded bytes do not fit into the budget.
 	ErrNoMemory = errors.New("the decoded body does not fit into the budget")
@@ -75,7 +76,7 @@ var (
 
 var gunzippers = sync.Pool{New: func() any { return new(Gunzipper) }}
 
-// maxKeptDecoded is how much memory for a decoded body a Gunzipper keeps.
+// maxKeptDecoded bounds the memory for a decoded body that a Gunzipper keeps for the next body.
 const maxKeptDecoded = 128 << 10
 
 // IsGzip reports whether a content coding is gzip. RFC 9110, section 8.4.1.3.
@@ -86,7 +87,7 @@ func IsGzip(coding []byte) bool {
 // AcquireGunzipper returns a Gunzipper.
 func AcquireGunzipper() *Gunzipper { return gunzippers.Get().(*Gunzipper) }
 
-// Release gives g and the decoded body back.
+// Release gives g back, with the memory of the decoded body.
 func (g *Gunzipper) Release() {
 	g.Budget.Release(int64(g.room))
 	g.body, g.room, g.Resources = nil, 0, Resources{}
@@ -96,13 +97,14 @@ func (g *Gunzipper) Release() {
 	gunzippers.Put(g)
 }
 
-// Decode returns the decoded body, up to one byte more than limit, until the next call or Release. With an error,
-// document is what was decoded before it.
+// Decode returns the decoded body, but at most limit+1 bytes of it. The result is valid until the next call or Release.
+// After an error, document is what was decoded before the error.
 //
-// The decoder shows what it decoded only when its window of 32 KiB is full or its input ends. So Decode ends the input
-// where what it saw does not allow for more, and begins again with a longer part of the body if there was enough in
-// the window. A body of up to freeCoded bytes is decoded once; any other has at most a third of extra work, and 20 KiB
-// of it if it decodes to as many bytes as it has, since the window then holds a small part of what was decoded.
+// The decoder returns decoded bytes only when its window of 32 KiB is full or its input ends. So Decode ends the input
+// at the point up to which the bytes decoded so far allow reading. If the window then turns out to hold enough bytes,
+// Decode starts again with a longer part of the body. A body of up to freeCoded bytes is decoded once. For a longer
+// body, decoding again costs at most a third of the work; it costs the work of only 20 KiB if the body decodes to at
+// least as many bytes as it has, since the window then holds a small part of the decoded bytes.
 func (g *Gunzipper) Decode(body []byte, limit int) (document []byte, err error) {
 	g.body, g.part, g.lacking = body, freeCoded, nil
 	defer g.endTurn()
@@ -127,7 +129,7 @@ func (g *Gunzipper) Decode(body []byte, limit int) (document []byte, err error) 
 	}
 }
 
-// decode decodes the body from its start, up to one byte more than limit.
+// decode decodes the body from its start, up to limit+1 bytes.
 func (g *Gunzipper) decode(limit int) error {
 	g.read, g.withheld = 0, false
 	g.coded.Reset((*codedReader)(g))
@@ -172,7 +174,7 @@ func (g *Gunzipper) grow(limit int) error {
 	return nil
 }
 
-// takeTurn takes a turn, unless g has one that goes on.
+// takeTurn waits for a turn, unless the current turn has not ended yet.
 func (g *Gunzipper) takeTurn() error {
 	if g.CPU == nil || g.lacking != nil {
 		return g.lacking
@@ -195,7 +197,7 @@ func (g *Gunzipper) endTurn() {
 	g.until = time.Time{}
 }
 
-// codedReader reads the body of a Gunzipper as far as its decoder may read.
+// codedReader reads the body of a Gunzipper, but only as far as the decoder may read.
 type codedReader Gunzipper
 
 func (r *codedReader) Read(p []byte) (int, error) {

@@ -2,20 +2,20 @@ package openrtb
 
 import "adbuffer/internal/wire/syntax"
 
-// kind is a JSON type. The zero value is any type. null has every kind.
+// kind is a JSON type. null is of every kind.
 type kind uint8
 
 const (
 	anyKind kind = iota
 	textKind
 	numberKind
-	integerKind // of 32 bits: some parsers read no longer one
+	integerKind // an integer of 32 bits, since some parsers read no larger one
 	objectKind
 	arrayKind
 )
 
-// of reports whether a JSON value has the kind.
-func (k kind) of(value []byte) bool {
+// matches reports whether a JSON value is of kind k.
+func (k kind) matches(value []byte) bool {
 	switch c := value[0]; k {
 	case textKind:
 		return c == '"'
@@ -37,8 +37,8 @@ func isInteger(value []byte) bool {
 	if value[0] == '-' {
 		value, limit = value[1:], 1<<31
 	}
-	const digits = 10 // of either limit
-	if len(value) > digits {
+	const limitDigits = 10
+	if len(value) > limitDigits {
 		return false
 	}
 	n := uint64(0)
@@ -51,35 +51,36 @@ func isInteger(value []byte) bool {
 	return n <= limit
 }
 
-// maxLeftOut is how many malformed parts of a document are left out. A document with more of them is malformed.
+// maxLeftOut is how many malformed parts of a document are left out. A document with more malformed parts is itself
+// malformed.
 const maxLeftOut = 256
 
-// maxPartID is how many bytes of JSON the id of a part may have to be known.
+// maxPartID is the length, in bytes of JSON, up to which the id of a part is recorded.
 const maxPartID = 256
 
-// check notes that what is around s.body[i:end], a value at n, is malformed if the value does not have n's kind.
+// check checks the kind of s.body[i:end], a value at n. If it is wrong, the part around the value is malformed.
 func (s *scanner) check(n *node, i, end int) {
 	value := s.body[i:end]
 	switch {
 	case value[0] == 'n':
-		// A parser may take a required member that is null for a missing one.
+		// A parser may treat a required member that is null as missing.
 		s.malformed = s.malformed || n.isRequired
-	case !n.kind.of(value):
+	case !n.kind.matches(value):
 		s.malformed = true
 	case n.isPartID && len(value) <= maxPartID:
 		s.id = span{i, end}
 	}
 }
 
-// parts examines the array at s.body[i], whose elements are at n, and leaves out those that are malformed. What
-// is around the array is malformed if no element stays.
+// parts examines the array at s.body[i], whose elements are at n, and leaves out malformed elements. If no element
+// remains, the part around the array is malformed.
 func (s *scanner) parts(i, depth int, n *node) int {
 	outer := s.malformed
 	i = syntax.SkipJSONBlanks(s.body, i+1)
 	if syntax.JSONByte(s.body, i) == ']' {
 		return i + 1
 	}
-	some, kept := false, i // whether an element stays, and the end of the last one
+	anyKept, kept := false, i // whether an element is kept, and the end of the last kept element
 	for {
 		start, before := i, len(s.facts.leftOut)
 		s.malformed, s.id = false, span{}
@@ -87,23 +88,23 @@ func (s *scanner) parts(i, depth int, n *node) int {
 		if i < 0 {
 			return -1
 		}
-		end, left := i, s.malformed
-		if !left {
-			some = true
-		} else if before == len(s.facts.leftOut) && before <= maxLeftOut { // it is not the parts in it that are malformed
+		end, leftOut := i, s.malformed
+		if !leftOut {
+			anyKept = true
+		} else if before == len(s.facts.leftOut) && before <= maxLeftOut { // no part inside the element has been recorded
 			s.facts.leftOut = append(s.facts.leftOut, s.id)
 		}
 		i = syntax.SkipJSONBlanks(s.body, i)
 		switch syntax.JSONByte(s.body, i) {
 		case ']':
-			if left {
+			if leftOut {
 				s.facts.cut(kept, end)
 			}
-			s.malformed, s.id = outer || !some || len(s.facts.leftOut) > maxLeftOut, span{}
+			s.malformed, s.id = outer || !anyKept || len(s.facts.leftOut) > maxLeftOut, span{}
 			return i + 1
 		case ',':
 			i = syntax.SkipJSONBlanks(s.body, i+1)
-			if left {
+			if leftOut {
 				s.facts.cut(start, i)
 			} else {
 				kept = end
@@ -114,7 +115,7 @@ func (s *scanner) parts(i, depth int, n *node) int {
 	}
 }
 
-// cut leaves out body[from:to], which is behind the start of every earlier cut or holds it.
+// cut leaves out body[from:to]. Earlier cuts that start at from or later lie within body[from:to], and are replaced.
 func (f *Facts) cut(from, to int) {
 	n := len(f.cuts)
 	for n > 0 && f.cuts[n-1].start >= from {
@@ -126,7 +127,7 @@ func (f *Facts) cut(from, to int) {
 	}
 }
 
-// withoutCuts returns body[of.start:of.end] without the parts that are left out. It moves the rest within body.
+// withoutCuts returns body[of.start:of.end] without the cuts. It moves the remaining bytes together within body.
 func (f *Facts) withoutCuts(body []byte, of span) []byte {
 	if len(f.cuts) == 0 {
 		return body[of.start:of.end:of.end]

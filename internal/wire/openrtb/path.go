@@ -6,22 +6,22 @@ import (
 	"strings"
 )
 
-// Path names members of a document: member names from the root on. The name "*" is any element of an
-// array.
+// Path is the path of a member of a document: the names of members, starting at the root. The name "*"
+// matches any element of an array.
 type Path []string
 
-// AnyElement is the name in a Path that means any element of an array.
+// AnyElement is the name in a Path that matches any element of an array.
 const AnyElement = "*"
 
 // Errors of ParsePath.
 var (
 	errPathName = errors.New("must be member names joined by dots, for example device.geo.country")
-	errPathEnd  = errors.New("must not begin or end with *: * is any element of the array before it, and a member follows")
-	errPathDeep = fmt.Errorf("must have at most %d names: a deeper body is not read", MaxDepth)
+	errPathEnd  = errors.New("must not begin or end with *, which matches an element of the array before it, and is followed by a member of that element")
+	errPathDeep = fmt.Errorf("must have at most %d names, since more deeply nested bodies are not read", MaxDepth)
 )
 
-// ParsePath returns the path for names that are joined by dots. It fails if a name is empty, if the
-// first or last name is "*", and if there are more than MaxDepth names.
+// ParsePath parses a path of names joined by dots. It fails if a name is empty, if the first or last name
+// is "*", and if there are more than MaxDepth names.
 func ParsePath(text string) (Path, error) {
 	p := Path(strings.Split(text, "."))
 	for _, name := range p {
@@ -38,7 +38,7 @@ func ParsePath(text string) (Path, error) {
 	return p, nil
 }
 
-// MustParsePath is ParsePath for a path in the program's text. It panics on an error.
+// MustParsePath is ParsePath for a path in the source code. It panics on an error.
 func MustParsePath(text string) Path {
 	p, err := ParsePath(text)
 	if err != nil {

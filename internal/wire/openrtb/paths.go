@@ -6,74 +6,74 @@ import (
 	"adbuffer/internal/wire/syntax"
 )
 
-// Paths are all paths, conditions and members that are read from one kind of body, compiled for one pass.
-// Add to it first; then it does not change, and any number of goroutines may use it. The zero value has no
-// path.
+// Paths holds all conditions and members that are read from one kind of body, compiled for a single pass.
+// After the last addition, any number of goroutines may use it. The zero value has no paths.
 type Paths struct {
 	// AnyCase ignores the case of ASCII letters in names.
 	AnyCase bool
 
 	root    node
-	nodes   int32 // below root
-	facts   int32
-	members int32
+	nodes   int32 // number of nodes below root
+	facts   int32 // number of facts
+	members int32 // number of members
 }
 
-// node is one name of a path.
+// node stands for a member at a path, and links to the nodes of longer paths.
 type node struct {
 	id       int32
-	anyCase  bool // of the children's names
+	anyCase  bool // the case of the children's names is ignored
 	children []child
-	byName   map[string]*node // of children, if they are many
-	element  *node            // the name "*"
+	byName   map[string]*node // the children, if there are many; otherwise nil
+	element  *node            // the child with the name "*", or nil
 
-	exists *Test // the fact that a body has such a member; nil if no condition needs it
-	values *values
-	member *Member // nil = its value is not read
-	visit  func(value []byte)
+	exists *Test              // the test whether the body has the member; nil if no condition needs it
+	values *values            // the facts that depend on the value; nil if no condition needs it
+	member *Member            // nil = the value is not read
+	visit  func(value []byte) // called with each value of the member, if not nil
 
-	kind       kind    // of its value; the object or array around a value of another kind is malformed
-	isRequired bool    // the object around it is malformed without it
-	required   []*node // the children that are required
-	isPart     bool    // it is an element that is left out if it is malformed
-	isPartID   bool    // its value is the id of the part around it
+	kind       kind    // the kind that the value must have; otherwise the part around it is malformed
+	isRequired bool    // an object without this member is malformed
+	required   []*node // the children with isRequired
+	isPart     bool    // the node is an element of an array, and is left out if it is malformed
+	isPartID   bool    // the value is the id of the part around it
 
-	removals  []int32 // of an Edit: those that remove it
-	shortened bool    // of an Edit
+	removals  []int32 // the removals of an Edit that remove the member, as indices of Edit.removals
+	shortened bool    // an Edit shortens the address that is the value
 }
 
-// child is a node with its name. A comparison of length and first byte excludes most others.
+// child is a node with its name. Comparing length and first byte excludes most other names.
 type child struct {
 	name  string
 	first byte
 	*node
 }
 
-// manyChildren is from how many children on a map finds one faster than a comparison with each.
+// manyChildren is the number of children from which a map finds a child faster than a linear search.
 const manyChildren = 17
 
-// values are the facts that follow from a value: a string's by its content, a number's or boolean's by its
-// canonical form.
+// values holds the facts that follow from a value: those of strings by content, those of numbers and
+// booleans by canonical form.
 type values struct{ strings, others map[string][]int32 }
 
-// Condition demands a member at Path that equals one of Values, or any member, which may be null, if there are no
-// Values. Not demands that there is none. A path with "*" leads to any number of members.
+// Condition requires a member at Path that equals one of Values. If there are no Values, it requires any member, which
+// may be null. With Not, it requires that there is no such member. A path with "*" may lead to several members.
 type Condition struct {
 	Path   Path
 	Values []Value
 	Not    bool
 }
 
-// Test is a compiled Condition: whether Facts.Holds depends on one fact about the body.
+// Test is a compiled Condition. It holds if the body's bit for fact equals want.
 type Test struct {
 	fact int32
 	want bool
 }
 
-// Member is a member whose value is read. Its path has no "*".
+// Member is a member whose value is read. Its path does not contain "*".
 type Member struct{ index int32 }
 
-// node returns the node of path. A body is unreadable if an object has a member of a node twice.
+// node returns the node of path, which it adds if necessary. A body in which an object has the member of a
+// node twice is unreadable.
 func (p *Paths) node(path Path) *node {
 	n := &p.root
 	for _, name := range path {
@@ -82,7 +82,7 @@ func (p *Paths) node(path Path) *node {
 	return n
 }
 
-// below returns the node of a name below n.
+// below returns the node of a name below n, which it adds if necessary.
 func (p *Paths) below(n *node, name string) *node {
 	n.anyCase = p.AnyCase
 	next := n.element
@@ -112,7 +112,7 @@ func (n *node) add(name string, next *node) {
 	}
 }
 
-// require makes an object at n malformed without these children.
+// require makes an object at n malformed if it lacks one of these children.
 func (p *Paths) require(n *node, names ...string) {
 	for _, name := range names {
 		c := p.below(n, name)
@@ -179,7 +179,7 @@ func (p *Paths) newFact() int32 {
 	return p.facts - 1
 }
 
-// Member makes the value of path readable with Facts.Value. path has no "*".
+// Member makes the value at path readable with Facts.Value. path must not contain "*".
 func (p *Paths) Member(path Path) Member {
 	if slices.Contains(path, AnyElement) {
 		panic("BUG: several members may have the path " + path.String())

@@ -6,8 +6,8 @@ import (
 	"adbuffer/internal/wire/syntax"
 )
 
-// Reason says why a body is unreadable. It is a closed set; its names are the values of the metric label
-// `reason`. The zero value is Readable.
+// Reason says why a body is unreadable. Its names are the values of the metric label `reason`. The zero
+// value is Readable.
 type Reason uint8
 
 // The reasons.
@@ -16,9 +16,9 @@ const (
 	Syntax           // not valid JSON (RFC 8259), or a byte order mark
 	NotObject        // another JSON value, or no body
 	Depth            // nested deeper than MaxDepth
-	Twice            // an object has a member on a configured path twice
-	Encoding         // has a Content-Encoding
-	MediaType        // its Content-Type is protobuf
+	Twice            // an object has the same member twice, on a configured path
+	Encoding         // the request has a Content-Encoding
+	MediaType        // the request's Content-Type is protobuf
 
 	// Reasons is the number of reasons, for arrays indexed by Reason.
 	Reasons
@@ -32,7 +32,7 @@ var reasons = [Reasons]struct{ name, text string }{
 	Syntax:    {"syntax", "it is not valid JSON"},
 	NotObject: {"not_object", "it is no JSON object"},
 	Depth:     {"depth", "it is nested deeper than 64"},
-	Twice:     {"twice", "a member on a configured path is in it twice"},
+	Twice:     {"twice", "it has the same member twice, on a configured path"},
 	Encoding:  {"encoding", "it is compressed"},
 	MediaType: {"media_type", "its Content-Type is protobuf"},
 }
@@ -40,7 +40,7 @@ var reasons = [Reasons]struct{ name, text string }{
 // String returns the name of the reason, empty for Readable.
 func (r Reason) String() string { return reasons[r].name }
 
-// Text is a clause for people, about "the body" or "it".
+// Text returns the reason as a clause for people, in which "it" is the body.
 func (r Reason) Text() string { return reasons[r].text }
 
 // IsProtobuf reports whether a Content-Type is application/protobuf, application/x-protobuf or another

@@ -10,24 +10,24 @@ func (p *Paths) Scan(body []byte, f *Facts) {
 	f.Reason, f.malformed = s.reason, s.malformed
 }
 
-// Refuse sets f for a body that is unreadable for another reason than its bytes.
+// Refuse sets f for a body that is unreadable because of its header fields.
 func (p *Paths) Refuse(why Reason, f *Facts) {
 	f.reset(p)
 	f.Reason = why
 }
 
-// scanner examines one body. Its methods return the offset after what they examined, or -1 at an error,
-// for which they have set reason.
+// scanner examines one body. Its methods return the offset after the text that they examined. At an error,
+// they set reason and return -1.
 type scanner struct {
 	body   []byte
 	facts  *Facts
 	reason Reason
-	only   *node  // the search ends at the first such member; nil for a pass over the body
-	found  span   // of its value
-	editor editor // its edit is nil if the body is not edited
+	only   *node  // stop at the first member of this node; nil = examine the whole body
+	found  span   // value of the member at which the scan stopped
+	editor editor // editor.edit is nil if the body is not edited
 
-	malformed bool // the current part is, or what is around it
-	id        span // of the current part
+	malformed bool // the current part is malformed; outside of parts, the document
+	id        span // id of the current part
 }
 
 func (s *scanner) fail(why Reason) int {
@@ -50,7 +50,7 @@ func (s *scanner) document(root *node) {
 	}
 }
 
-// notObject sets the reason for a body that does not begin as an object does.
+// notObject sets the reason for a body that does not start with a brace.
 func (s *scanner) notObject(i int) {
 	if i == len(s.body) {
 		s.reason = NotObject
@@ -65,14 +65,14 @@ func (s *scanner) notObject(i int) {
 	}
 }
 
-// object examines the object at s.body[i], whose members n's children name.
+// object examines the object at s.body[i]. The children of n are its known members.
 func (s *scanner) object(i, depth int, n *node) int {
 	if depth > MaxDepth {
 		return s.fail(Depth)
 	}
 	b, serial := s.body, s.facts.nextSerial()
 	i++
-	kept, gap := i, -1 // the end of the last member that editor keeps, and the first one that it removes after that
+	kept, gap := i, -1 // the end of the last kept member, and the start of the first removed member after it
 	i = syntax.SkipJSONBlanks(b, i)
 	if syntax.JSONByte(b, i) == '}' {
 		s.malformed = s.malformed || len(n.required) > 0
@@ -138,8 +138,8 @@ func (s *scanner) object(i, depth int, n *node) int {
 	}
 }
 
-// value examines the value at s.body[i], in a container of this depth. If it is removed, its members do
-// not matter.
+// value examines the value at s.body[i], in a container of the given depth. It does not examine the members
+// of a removed value.
 func (s *scanner) value(i, depth int, n *node, removed bool) int {
 	var end int
 	switch c := syntax.JSONByte(s.body, i); {
@@ -203,7 +203,7 @@ func (s *scanner) array(i, depth int, n *node) int {
 	}
 }
 
-// skip examines the value at s.body[i], in a container of this depth, without its members.
+// skip checks only the syntax and the depth of the value at s.body[i], in a container of the given depth.
 func (s *scanner) skip(i, depth int) int {
 	switch end := syntax.SkipJSON(s.body, i, depth, MaxDepth); end {
 	case syntax.NotJSON:

@@ -11,7 +11,7 @@ import (
 
 // Value is a JSON string, number or boolean that conditions compare with.
 type Value struct {
-	other bool // it is no string
+	other bool // the value is a number or a boolean
 	// text is the content of a string, the canonical form of a number, or a boolean.
 	text string
 }
@@ -43,15 +43,15 @@ func ParseValue(text []byte) (Value, error) {
 	return Value{other: true, text: string(number)}, nil
 }
 
-// maxNumber is how long a number may be, and maxExponent its exponent, in order to equal any Value.
+// A number that is longer than maxNumber bytes, or whose exponent exceeds maxExponent, equals no Value.
 const (
 	maxNumber   = 64
 	maxExponent = 1e6
 )
 
-// appendCanonical appends the canonical form of a JSON number: sign, digits without zeros at either end,
-// and the power of ten of the last digit. Equal numbers have equal forms. ok is false for a number beyond
-// the bounds, which equals no Value.
+// appendCanonical appends the canonical form of a JSON number: the sign, the digits without leading and
+// trailing zeros, and the power of ten of the last digit. Equal numbers have equal canonical forms. ok is
+// false for a number beyond the bounds above.
 func appendCanonical(b, number []byte) (canonical []byte, ok bool) {
 	if len(number) > maxNumber {
 		return b, false
@@ -91,7 +91,7 @@ func appendCanonical(b, number []byte) (canonical []byte, ok bool) {
 	return strconv.AppendInt(append(b, 'e'), int64(exponent), 10), true
 }
 
-// parseExponent parses an exponent with its sign. ok is false if it is beyond maxExponent.
+// parseExponent parses an exponent with its sign. ok is false if it exceeds maxExponent.
 func parseExponent(b []byte) (e int, ok bool) {
 	negative := b[0] == '-'
 	if negative || b[0] == '+' {
@@ -109,8 +109,8 @@ func parseExponent(b []byte) (e int, ok bool) {
 	return e, true
 }
 
-// Floor returns the whole part of a JSON number: 937 for 937.5, 937.0 and 9.37e2. ok is false if that is not from 0 to
-// limit, or if the value is no number of up to 64 bytes.
+// Floor returns the whole part of a JSON number: 937 for 937.5, 937.0 and 9.37e2. ok is false if the whole part is not
+// from 0 to limit, or if the value is not a number of up to 64 bytes.
 func Floor(value []byte, limit int) (n int, ok bool) {
 	if len(value) == 0 || !syntax.IsDigit(value[0]) {
 		return 0, false
@@ -122,7 +122,7 @@ func Floor(value []byte, limit int) (n int, ok bool) {
 	}
 	digits, power, _ := bytes.Cut(number, []byte{'e'})
 	exponent := 0
-	if len(power) > 0 { // a zero has none
+	if len(power) > 0 { // the canonical form of zero has no power
 		exponent, _ = parseExponent(power)
 	}
 	for _, c := range digits[:max(0, min(len(digits), len(digits)+exponent))] {
