@@ -91,14 +91,14 @@ faults
   stall, reset, cut_head, cut_body
                               how often there is no response, a TCP reset, or a truncated response
   status                      how often, and code, retry_after, retry_after_date
-  drip                        how often the body comes slowly, in pieces of so many bytes with pauses
+  drip                        how often the body comes slowly, in pieces of so many bytes, with a pause after each
   oversized_head, oversized_body
                               how often, and how many bytes
   refuse_stream               HTTP/2: how often a stream gets REFUSED_STREAM
   reset_stream                HTTP/2: how often, its code, and after_head
   goaway                      HTTP/2: how often, its code, and exclude for the request itself
   leftover, unsolicited       how often bytes follow a response, at once; after a delay
-  malformed                   how often a response violates HTTP, and in which way
+  malformed                   how often a response violates HTTP, in one of these kinds
 `
 
 func runSim(ctx context.Context, o sspsim.Options, stdout io.Writer) error {
