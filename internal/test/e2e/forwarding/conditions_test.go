@@ -92,7 +92,7 @@ routes:
 	} {
 		testsupport.True(t, strings.Contains(out, want), "no %s in\n%s", want, out)
 	}
-	if out = explain(`{"imp":[],"imp":[]}`); !strings.Contains(out, "the body matches no condition, since a member on a configured path is in it twice (twice)") {
+	if out = explain(`{"imp":[],"imp":[]}`); !strings.Contains(out, "the body matches no condition, since it has the same member twice, on a configured path (twice)") {
 		t.Errorf("explained as\n%s", out)
 	}
 	if out = explain(`{"imp":[]}`, "--json"); !strings.Contains(out, `imp.*.video must exist, but it is missing`) || !strings.Contains(out, `"passed"`) {
