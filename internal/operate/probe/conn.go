@@ -32,9 +32,9 @@ type conn struct {
 	net.Conn
 	p                  *prober
 	in                 *bufio.Reader
-	protocol           string // by ALPN; "" = none
+	protocol           string // the protocol that ALPN chose; "" = none
 	connect, handshake time.Duration
-	left               int // bytes that may be read until the next exchange
+	left               int // how many more bytes the current exchange may read
 	closed             sync.Once
 	unwatch            func() bool
 }
@@ -71,7 +71,7 @@ func (p *prober) open(ctx context.Context, address string, change func(*tls.Conf
 	return c, nil
 }
 
-// bounded reads from a connection at most what is left for the exchange.
+// bounded reads from a connection, but no more bytes than the current exchange may read.
 type bounded struct{ *conn }
 
 func (b bounded) Read(p []byte) (int, error) {
@@ -124,10 +124,10 @@ func isClose(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, errCloses)
 }
 
-// errCloses is the error of a request on a connection on which the SSP takes no more.
+// errCloses is the error of a request on a connection on which the SSP accepts no further requests.
 var errCloses = errors.New("the SSP closes the connection")
 
-// response is what one request got.
+// response is the response to one request.
 type response struct {
 	status    int
 	coding    string // Content-Encoding

@@ -53,17 +53,17 @@ type Options struct {
 type Report struct {
 	URL          string         `json:"-"`
 	Addresses    []Address      `json:"addresses"`
-	TLSVersions  []string       `json:"tls_versions,omitempty"` // of 1.2 and 1.3; empty for http
-	ALPN         string         `json:"alpn,omitempty"`         // what the SSP chose of h2 and http/1.1
-	HTTP1        *ProtocolFacts `json:"http1,omitempty"`        // nil: the SSP does not speak it
-	HTTP2        *HTTP2Facts    `json:"http2,omitempty"`        // over http: in cleartext (h2c)
+	TLSVersions  []string       `json:"tls_versions,omitempty"` // those of 1.2 and 1.3 that the SSP supports; empty for http
+	ALPN         string         `json:"alpn,omitempty"`         // the SSP's choice between h2 and http/1.1
+	HTTP1        *ProtocolFacts `json:"http1,omitempty"`        // nil = the SSP does not support HTTP/1.1
+	HTTP2        *HTTP2Facts    `json:"http2,omitempty"`        // for an http URL, HTTP/2 in cleartext (h2c)
 	Pipelines    *bool          `json:"pipelines,omitempty"`    // nil = not tried
 	GzipResponse bool           `json:"gzip_response"`
 	GzipRequest  *bool          `json:"gzip_request,omitempty"` // a compressed body got the same status; nil = not tried
-	NoBids       []NoBid        `json:"no_bids"`                // forms that occurred, each once
-	Fills        int            `json:"fills"`                  // responses 2xx with an ad, or with a body of another kind
-	Errors       []string       `json:"errors"`                 // what failed, each text once
-	Requests     int            `json:"requests"`               // that were sent
+	NoBids       []NoBid        `json:"no_bids"`                // the forms of no-bids that occurred, each once
+	Fills        int            `json:"fills"`                  // 2xx responses that are no no-bid
+	Errors       []string       `json:"errors"`                 // the errors that occurred, each text once
+	Requests     int            `json:"requests"`               // number of requests sent
 }
 
 // Address is one address of the SSP's host.
@@ -74,22 +74,22 @@ type Address struct {
 	Error     string        `json:"error,omitempty"`
 }
 
-// ProtocolFacts are about the connections of one protocol.
+// ProtocolFacts describes the connections over one protocol.
 type ProtocolFacts struct {
-	First  time.Duration `json:"first_ns"`  // the first response on a connection
-	Median time.Duration `json:"median_ns"` // all responses of the series
-	Served int           `json:"served"`    // requests of the series that one connection served
-	Closed bool          `json:"closed"`    // the SSP then closed it
-	Failed bool          `json:"failed"`    // the next one failed in another way
-	// IdleLimit is when the SSP closed an idle connection, and IdleOpen is how long one stayed open. Both are 0
-	// if that was not tried, or not found out.
+	First  time.Duration `json:"first_ns"`  // time of the first response on a connection
+	Median time.Duration `json:"median_ns"` // median of all responses of the series
+	Served int           `json:"served"`    // how many requests of the series the connection served
+	Closed bool          `json:"closed"`    // the SSP closed the connection after them
+	Failed bool          `json:"failed"`    // the next request failed, but not because of a close
+	// IdleLimit is after which idle time the SSP closed a connection, and IdleOpen how long a connection stayed
+	// open while idle. Both are 0 if probe did not try, or could not find out.
 	IdleLimit time.Duration `json:"idle_limit_ns,omitempty"`
 	IdleOpen  time.Duration `json:"idle_open_ns,omitempty"`
-	// Announced is the timeout of the field Keep-Alive; 0 = none.
+	// Announced is the timeout in the field Keep-Alive; 0 = the SSP announced no timeout.
 	Announced time.Duration `json:"announced_idle_ns,omitempty"`
 }
 
-// HTTP2Facts are about connections of HTTP/2.
+// HTTP2Facts describes connections over HTTP/2.
 type HTTP2Facts struct {
 	ProtocolFacts
 	Streams uint32 `json:"max_concurrent_streams"` // 0 = the SSP names no limit
@@ -218,8 +218,8 @@ func (p *prober) http1(ctx context.Context, address string) {
 	p.special(ctx, address, first.status)
 }
 
-// series repeats a request on one connection, and leaves half of the requests to others. first is the first
-// response; nil if there is none.
+// series repeats a request on one connection, but uses only half of the remaining requests. first is the first
+// response, or nil if no response came.
 func (p *prober) series(what string, exchange func() (*response, error)) (facts ProtocolFacts, first *response) {
 	var times []time.Duration
 	for limit := p.budget.left() / 2; !facts.Closed && (p.budget.left() > limit || first == nil); {
@@ -244,9 +244,9 @@ func (p *prober) series(what string, exchange func() (*response, error)) (facts 
 	return facts, first
 }
 
-// special sends a compressed request and pipelined ones, each kind on a connection of its own.
+// special sends a compressed request and pipelined requests, each kind on a connection of its own.
 func (p *prober) special(ctx context.Context, address string, plain int) {
-	if p.Body != nil && p.budget.left() > 1 { // one is left for HTTP/2
+	if p.Body != nil && p.budget.left() > 1 { // the last request is reserved for HTTP/2
 		if c, err := p.openHTTP1(ctx, address); err == nil {
 			r, err := c.exchange(compressed(p.Body), true)
 			accepted := err == nil && r.status == plain
@@ -254,7 +254,7 @@ func (p *prober) special(ctx context.Context, address string, plain int) {
 			c.Close()
 		}
 	}
-	if p.Pipelining && p.budget.left() > pipelined { // one is left for HTTP/2
+	if p.Pipelining && p.budget.left() > pipelined { // the last request is reserved for HTTP/2
 		if c, err := p.openHTTP1(ctx, address); err == nil {
 			responses, err := c.pipeline(p.Body, pipelined)
 			all := len(responses) == pipelined

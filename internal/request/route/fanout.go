@@ -12,13 +12,13 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// fanout is one request that goes to several SSPs at once; reused. The caller and each started leg
-// hold it. The last holder that releases it returns it to the pool.
+// fanout is a request that goes to several SSPs at once. The objects are reused: the caller and each
+// started leg hold a reference, and the last holder returns the fanout to the pool.
 //
-// The caller starts a leg, which runs on its own goroutine, sends itself to ended, and releases the
-// fanout. A leg ends at the request's deadline. If the caller need not wait for it, it ends at once
-// when the caller detaches. Starting a goroutine allocates nothing, and costs no more than waking a
-// worker (1 to 2 µs for four legs, in both ways).
+// The caller starts legs. Each leg runs on a goroutine of its own, sends itself to ended, and drops its
+// reference. A leg ends at the request's deadline at the latest. A leg for which the caller need not wait
+// ends as soon as the caller detaches. Starting a goroutine allocates nothing, and costs no more than
+// waking a worker would (1 to 2 µs for four legs either way).
 type fanout struct {
 	process *Process
 	request ssp.Request // the request that the legs read
@@ -37,8 +37,8 @@ type fanout struct {
 	clientGone func() bool // the request's Gone; nil after the caller has detached
 }
 
-// leg is one SSP's part of a fan-out. It belongs to the goroutine that runs it, and to the caller
-// after that has received it from ended.
+// leg is one SSP's part of a fan-out. It belongs to the goroutine that runs it, until the caller has
+// received it from ended.
 type leg struct {
 	fanout *fanout
 	target *Target
@@ -174,7 +174,7 @@ func (f *fanout) detach() {
 	f.release()
 }
 
-// release ends one hold of f. The holder must not use f afterwards.
+// release drops a reference to f. The holder must not use f after that.
 func (f *fanout) release() {
 	if f.refs.Add(-1) > 0 {
 		return

@@ -27,33 +27,33 @@ type merger struct {
 	request openrtb.BidRequest
 	ids     []byte // of the request's impressions, an array
 	legs    []mergedLeg
-	// currency is the text of the currency of all bids in the result; nil before the first one.
+	// currency is the currency of all bids in the result; nil until the first bid is added.
 	currency []byte
-	// truncated says that a seat has one reason, and not one for each impression.
+	// truncated says that each seat without a bid has a single reason, and not a reason for each impression.
 	truncated bool
 }
 
-// mergedLeg is one SSP's part in a merged BidResponse.
+// mergedLeg is what one SSP contributes to a merged BidResponse.
 type mergedLeg struct {
 	seats    []byte // its seatbid, an array; nil if the SSP gave no bid
 	currency []byte // text
-	status   int    // its statuscode in seatnonbid, if seats is nil
+	status   int    // the statuscode in seatnonbid, if seats is nil
 	noBid    bool   // the SSP responded that it has no bid
-	nbr      int    // the SSP's reason for that, noReason if it gave none
+	nbr      int    // the SSP's reason for the no-bid; noReason if the SSP gave no reason
 	// leftOut are the impids of bids that are not in seats, an array, and leftOutUnknown says that there are bids
 	// without a known impid.
 	leftOut        []byte
 	leftOutUnknown bool
 }
 
-// defaultCurrency is that of a request and of a response without cur. It must not be changed.
+// defaultCurrency is the currency of requests and responses without cur. It must not be modified.
 var defaultCurrency = []byte("USD")
 
-// decodePatience is how long a merge waits for turns to decode, even if its deadline has come: it waits for its SSPs
-// until then. deadline.reserve is for such work.
+// decodePatience is how long a merge may wait for turns to decode, even beyond the deadline: it waits for its SSPs until
+// the deadline, and deadline.reserve leaves time for work after that.
 const decodePatience = 20 * time.Millisecond
 
-// noReason is the nbr of an SSP that gave none.
+// noReason is the nbr of an SSP that gave no reason.
 const noReason = -1
 
 // CheckMerge returns why a request cannot be merged, or "".
@@ -106,8 +106,8 @@ func (f *fanout) merged(r *ssp.Request) Result {
 	return res
 }
 
-// cause returns the outcome that stands for all legs, none of which gave a bid that counts: NoBid if an SSP had
-// no bid, else that of the first leg that was asked.
+// cause returns the outcome of a merged request for which no leg gave a valid bid: NoBid if an SSP responded that it
+// has no bid, or else the outcome of the first leg that was asked.
 func (m *merger) cause(f *fanout) exchange.Outcome {
 	for i := range m.legs {
 		if m.legs[i].noBid {
@@ -128,7 +128,7 @@ func (m *merger) cause(f *fanout) exchange.Outcome {
 	}
 }
 
-// reason returns the reason of all SSPs that were asked, or other if not all gave the same.
+// reason returns the no-bid reason that all SSPs that were asked gave, or other if they did not all give the same.
 func (m *merger) reason(f *fanout, other int) int {
 	nbr := noReason
 	for i := range m.legs {
@@ -240,7 +240,7 @@ func (l *leg) plainBody(use openrtb.Resources) (body []byte, ok bool) {
 	return bytes.Clone(decoded), true
 }
 
-// noBid is a leg of an SSP that has no bid, for its own reason, nil if it gave none.
+// noBid returns the leg of an SSP that has no bid. nbr is the reason that the SSP gave, or nil.
 func noBid(nbr []byte) mergedLeg {
 	const (
 		lastReason = 17 // OpenRTB 3.0, "List: No-Bid Reason Codes"
@@ -264,8 +264,8 @@ func sameText(a, b []byte) bool {
 	return len(a) > 0 && a[0] == '"' && bytes.Equal(openrtb.AppendText(nil, a), openrtb.AppendText(nil, b))
 }
 
-// chooseCurrency chooses the request's first currency that a response has, USD if the request names none (OpenRTB
-// 2.6, section 3.2.1). It leaves out the responses in other currencies.
+// chooseCurrency chooses the first of the request's currencies that any response has; USD if the request names no
+// currency (OpenRTB 2.6, section 3.2.1). It leaves out the responses in other currencies.
 func (m *merger) chooseCurrency() {
 	named := false
 	for wanted := range openrtb.Elements(m.request.Cur) {
@@ -297,8 +297,8 @@ func (m *merger) firstCurrency(wanted []byte) []byte {
 // findID finds the id of an impression.
 var findID = openrtb.NewFinder(openrtb.Path{"id"})
 
-// impressionIDs returns the ids of impressions, as an array. So a request with many impressions costs one search for
-// them, and not one for each SSP.
+// impressionIDs returns the ids of all impressions as an array, so that a request with many impressions is searched
+// once, and not once for each SSP.
 func impressionIDs(imp []byte) []byte {
 	ids := []byte{'['}
 	for i := range openrtb.Elements(imp) {

@@ -11,19 +11,20 @@ import (
 
 // Result is the result of a request. Its owner must release it.
 type Result struct {
-	// Exchange holds the response, or is the exchange that failed; nil if there was none. The
-	// envelope of parallel-all has its own exchange, whose response has no fields.
+	// Exchange holds the response, or is the exchange that failed; nil if no SSP got the request. The
+	// document of parallel-all has an exchange of its own, whose response has no fields.
 	Exchange *exchange.Exchange
 	// SSP is the SSP of the response or the failure; nil if there are several.
 	SSP *ssp.SSP
 	// Outcome is the request's outcome.
 	Outcome exchange.Outcome
-	// NoAd says that the response is the route's for no ad, as after NoAdFor: a merged response without a bid.
+	// NoAd says that the response is the route's no_ad, as if the request had ended with NoAdFor. It is set for
+	// a merged response without a bid.
 	NoAd    bool
 	NoAdFor exchange.Outcome
-	// NBR is the reason in that response if it is an OpenRTB document.
+	// NBR is the no-bid reason that an OpenRTB no_ad response states.
 	NBR int
-	// Err is the reason for no response, nil if there is one.
+	// Err says why there is no response; nil if there is a response.
 	Err *exchange.Error
 	// At is when the call of the only SSP ended; zero with several, and after a call on a connection that
 	// requests share. It saves a reading of the clock, 40 ns.
@@ -40,8 +41,8 @@ func (res *Result) Status() int {
 	return res.Exchange.Response.Status
 }
 
-// Legs returns the outcome of each leg, in the route's order; nil if there can only be one. They
-// are valid until Release.
+// Legs returns the outcome of each leg, in the route's order, or nil if the route's mode asks only one SSP. The
+// result is valid until Release.
 func (res *Result) Legs() []logs.Leg {
 	if res.legs == nil {
 		return nil

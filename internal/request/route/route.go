@@ -13,7 +13,7 @@ import (
 // Mode is how a route uses its SSPs.
 type Mode string
 
-// The modes. Another one means Single.
+// The modes. Any other value means Single.
 const (
 	Single        Mode = "single"         // the first
 	Split         Mode = "split"          // one, by weight
@@ -25,7 +25,7 @@ const (
 // NoAd is the response of a route without an ad.
 type NoAd string
 
-// The responses. Another one, such as "empty", is 204.
+// The responses. Any other value, such as "empty", means 204.
 const (
 	NoAdVAST NoAd = "vast" // 200 with an empty VAST document
 	// NoAdOpenRTB is 200 with a BidResponse without bids, or 204 for a request without an id.
@@ -37,7 +37,7 @@ type Target struct {
 	SSP       *ssp.SSP
 	Weight    int           // of Split
 	Timeout   time.Duration // of Waterfall, 0 = only the deadline applies
-	Secondary bool          // of ParallelAll: not waited for
+	Secondary bool          // of ParallelAll: the response does not wait for this SSP
 	// When are conditions on the body. If they do not hold, the SSP is not eligible.
 	When []openrtb.Condition
 
@@ -49,7 +49,7 @@ type Route struct {
 	Name  string
 	Match Match
 	Mode  Mode
-	// Targets has at least one target, and no SSP twice. For Split one has a weight.
+	// Targets has at least one target, and no SSP twice. For Split, at least one target has a weight.
 	Targets      []Target
 	ClientChoice bool
 	// NoAdOnError replaces adbuffer's 5xx, and SSPs' responses that are Unreadable or have a status of Masked, by NoAd.
@@ -61,7 +61,7 @@ type Route struct {
 	MergeOpenRTB bool
 	TruncateIP   bool
 	Priority     overload.Priority
-	Mirror       *Mirror // nil = none
+	Mirror       *Mirror // nil = no mirror
 
 	// Index is the route's place in its table.
 	Index int

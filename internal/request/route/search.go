@@ -6,13 +6,13 @@ import (
 	"adbuffer/internal/wire/syntax"
 )
 
-// Search is the search for the route of one request. The zero value is ready. The search stops at a route
-// with conditions on the body, and goes on after Examine.
+// Search is the state of the search for a request's route. The zero value is ready. The search stops at a
+// route with conditions on the body, and continues after Examine.
 type Search struct {
-	// NeedsBody says that the search stopped, and goes on after Examine.
+	// NeedsBody says that the search has stopped until Examine is called.
 	NeedsBody bool
-	// Explaining says that no request goes on to the next route because of holdback, and that none is refused
-	// because adbuffer is overloaded.
+	// Explaining switches off what chance and load decide: holdback never passes the request to a later route,
+	// and overload never refuses it.
 	Explaining bool
 
 	facts    openrtb.Facts

@@ -126,14 +126,14 @@ type Connections struct {
 	// new streams. A stream beyond the limit that the peer has acknowledged is refused. HTTP/2
 	// only.
 	MaxStreams int `json:"max_streams"`
-	// MaxField is the most bytes of a request's header field, name and value. The connection of a
-	// longer field ends at once, with a GOAWAY of the code ENHANCE_YOUR_CALM and with all its streams,
-	// as nginx ends it. 0 is no limit, and only then SETTINGS_MAX_HEADER_LIST_SIZE is announced.
+	// MaxField bounds the bytes of a request's header field, name and value together. A longer field ends
+	// the connection at once, with a GOAWAY of the code ENHANCE_YOUR_CALM and with all its streams, as it
+	// does with nginx. 0 is no limit; only without a limit, SETTINGS_MAX_HEADER_LIST_SIZE is announced.
 	// HTTP/2 only.
 	MaxField int `json:"max_field"`
-	// PipelineOverlap measures the latency of a pipelined request from the arrival of its bytes, so
-	// requests that arrive together wait together. Otherwise the SSP handles the requests of one
-	// HTTP/1 connection one after the other.
+	// PipelineOverlap measures the latency of a pipelined request from the arrival of its bytes, so that
+	// the latencies of requests that arrive together run in parallel. Otherwise the SSP begins a request
+	// of an HTTP/1 connection only after its response to the previous request.
 	PipelineOverlap bool `json:"pipeline_overlap"`
 	// HTTP1Only is how often a TLS connection negotiates HTTP/1.1 although the
 	// SSP speaks HTTP/2 too, as behind mixed load balancers. Only with

@@ -36,7 +36,8 @@ type Latency struct {
 	Capacity int `json:"capacity"`
 }
 
-// slowed returns how long a request takes that begins as one of inFlight.
+// slowed returns the latency of a request when inFlight requests, including this one, are in flight. d is its
+// latency below Capacity.
 func (l *Latency) slowed(d time.Duration, inFlight int64) time.Duration {
 	if l.Capacity == 0 || inFlight <= int64(l.Capacity) {
 		return d

@@ -35,7 +35,7 @@ func unequal(got, want any, format string, args []any) string {
 	return fmt.Sprintf(format, append([]any{got}, args...)...) + fmt.Sprintf(verb, want)
 }
 
-// Between checks that got is at least least, and at most most.
+// Between checks that least <= got <= most.
 func Between[T cmp.Ordered](t testing.TB, got, least, most T, format string, args ...any) {
 	if got < least || got > most {
 		t.Helper()
@@ -43,7 +43,7 @@ func Between[T cmp.Ordered](t testing.TB, got, least, most T, format string, arg
 	}
 }
 
-// AtMost checks that got is not above most.
+// AtMost checks that got <= most.
 func AtMost[T cmp.Ordered](t testing.TB, got, most T, format string, args ...any) {
 	if got > most {
 		t.Helper()

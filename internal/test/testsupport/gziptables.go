@@ -6,7 +6,7 @@ import (
 	"hash/crc32"
 )
 
-// GzipOfTables returns at most n bytes of gzip that cost a decoder far more CPU than the bytes of an encoder: each
+// GzipOfTables returns at most n bytes of gzip that cost a decoder far more CPU than ordinary gzip of that length: each
 // block of 13 bytes has Huffman tables of its own (RFC 1951, section 3.2.7), and decodes to 11 times "x".
 func GzipOfTables(n int) []byte {
 	w := bitWriter{out: []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255}}
@@ -35,8 +35,8 @@ func (w *bitWriter) put(bits uint64, n uint) {
 	}
 }
 
-// block writes a block with tables. Code lengths are written in codes of two bits: 0 is a length of 1, 2 one of 2, 1
-// stands for 3 to 10 absent codes, and 3 for 11 to 138 (their bits are reversed).
+// block writes a block with tables. Code lengths are written in codes of two bits, whose bits are reversed: code 0 is
+// the length 1, code 2 the length 2, code 1 means 3 to 10 absent codes, and code 3 means 11 to 138 absent codes.
 func (w *bitWriter) block(last uint64) {
 	w.put(last, 1)
 	w.put(2, 2)                                                                             // with tables

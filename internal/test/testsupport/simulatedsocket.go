@@ -21,20 +21,20 @@ type SimulatedSocket struct {
 	tb testing.TB
 
 	mu    sync.Mutex // guards the fields below, and is held during system calls
-	fd    int        // ours, -1 once closed
-	ended bool       // our sending half is closed
-	far   int        // the script's, -1 once closed
+	fd    int        // descriptor of the socket under test; -1 once closed
+	ended bool       // the socket's sending half is closed
+	far   int        // descriptor of the script's end; -1 once closed
 	held  bool       // the script's bytes do not wake a waiting read yet; see Hold
 
-	looks    int    // number of reads that find nothing until behind arrives; 0 for never
+	looks    int    // how many reads find nothing before behind arrives; 0 = behind never arrives
 	behind   string // see ArriveBehind
 	received int    // bytes that reads have taken from fd
-	refuse   int    // writes fail from the byte of this number on; -1 for never
+	refuse   int    // writes fail after so many bytes; -1 = never
 	sent     int    // bytes that writes have put into fd
-	stuck    bool   // writes wait
+	stuck    bool   // writes block
 
 	// A deadline may be set within a function that the raw connection calls.
-	timing sync.Mutex    // guards the fields below; locked behind mu
+	timing sync.Mutex    // guards the fields below; may be locked while mu is held
 	wake   chan struct{} // closed when something changes, and then made again
 	readBy time.Time
 	sendBy time.Time
