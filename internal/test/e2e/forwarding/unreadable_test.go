@@ -14,13 +14,13 @@ import (
 
 const maintenance = "<!DOCTYPE html>\n<html><body>Back soon</body></html>\n"
 
-// servesHTML returns the URL of an SSP whose responses are an HTML page with status 200.
-func servesHTML(t *testing.T) string {
+// serves returns the URL of an SSP that responds with 200 and this body.
+func serves(t *testing.T, contentType, body string) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
-		w.Header().Set("Content-Type", "text/html")
-		io.WriteString(w, maintenance)
+		w.Header().Set("Content-Type", contentType)
+		io.WriteString(w, body)
 	}))
 	t.Cleanup(s.Close)
 	return s.URL + "/bid"
@@ -40,7 +40,7 @@ routes:
   - {name: waterfall, match: {path: /waterfall}, mode: waterfall, ssps: [html, ads]}
   - {name: first, match: {path: /first}, mode: parallel-first, ssps: [html, ads]}
   - {name: merges, match: {path: /merges}, mode: parallel-all, merge: openrtb, ssps: [html, ads]}
-`, servesHTML(t), e2e.Healthy(t).URL()))
+`, serves(t, "text/html", maintenance), e2e.Healthy(t).URL()))
 	const body = `{"id":"r-1","imp":[{"id":"i"}]}`
 	a := ab.Post("/single", body).WantStatus("single", 200).WantSource("ssp/html")
 	if a.Body != maintenance {
@@ -50,11 +50,10 @@ routes:
 		t.Errorf("on_error: no_ad responds with %q", a.Body)
 	}
 	ab.Post("/waterfall", body).WantFill("ads")
-	ab.Post("/first", body).WantFill("ads")
 	if a := ab.Post("/merges", body).WantStatus("merges", 200); !strings.Contains(a.Body, `"ext":{"seatnonbid":[{"seat":"html","nonbid":[{"impid":"i","statuscode":102}]}]}`) {
 		t.Errorf("merged into %s", a.Body)
 	}
-	ab.AwaitMetric(5, "adbuffer_ssp_requests_total", "ssp=html", "outcome=unreadable")
+	ab.AwaitMetric(4, "adbuffer_ssp_requests_total", "ssp=html", "outcome=unreadable")
 	ab.WantMetric(1, "adbuffer_requests_total", "route=single", "outcome=unreadable")
 	ab.WantMetric(1, "adbuffer_requests_total", "route=masks", "outcome=unreadable")
 	ab.WantMetric(1, "adbuffer_masked_total", "route=masks")
@@ -76,12 +75,13 @@ routes:
 	if found != 2 {
 		t.Errorf("%d of the last failures are unreadable, want 2: %s", found, text)
 	}
+	ab.Post("/first", body).WantFill("ads") // the other leg ends as unreadable or as cancelled
 }
 
 // The breaker sheds requests to an SSP of unreadable responses, and an endpoint that sends them is ejected.
 func TestUnreadableResponsesOpenTheBreakerAndEjectAnEndpoint(t *testing.T) {
 	t.Parallel()
-	html := servesHTML(t)
+	html := serves(t, "text/html", maintenance)
 	ab := e2e.Start(t, fmt.Sprintf(`
 ssps:
   - {name: alone, endpoints: [%q], no_bid_body: vast, breaker: {min_requests: 10}}
@@ -89,7 +89,7 @@ ssps:
 routes:
   - {name: alone, match: {path: /alone}, ssps: [alone]}
   - {name: two, match: {path: /two}, ssps: [two]}
-`, html, e2e.Healthy(t).URL()))
+`, html, serves(t, "application/xml", `<VAST version="4.2"><Ad id="1"><InLine/></Ad></VAST>`)))
 	for range 100 {
 		ab.Get("/alone")
 		ab.Get("/two")
@@ -97,8 +97,11 @@ routes:
 	if n := ab.Metric("adbuffer_ssp_requests_total", "ssp=alone", "outcome=breaker_open"); n < 20 { // the breaker sheds a part of the requests, in proportion to the failures
 		t.Errorf("the breaker has shed %v of 100 requests", n)
 	}
+	if n := ab.Metric("adbuffer_ssp_requests_total", "ssp=two", "outcome=fill"); n < 80 {
+		t.Errorf("%v of 100 requests got an ad, want all but those that the failing endpoint got", n)
+	}
 	host := strings.TrimSuffix(strings.TrimPrefix(html, "http://"), "/bid")
-	if n := ab.Metric("adbuffer_endpoint_requests_total", "ssp=two", "endpoint="+host, "outcome=unreadable"); n < 5 || n > 20 {
+	if n := ab.Metric("adbuffer_endpoint_requests_total", "ssp=two", "endpoint="+host, "outcome=unreadable"); n < 5 || n > 20 { // each endpoint gets every second request
 		t.Errorf("the endpoint has served %v of 100 requests, want 5 to 20: then it is ejected", n)
 	}
 }
