@@ -65,17 +65,16 @@ func (c *checker) set(o HealthCheck, all []*endpoint) {
 	}
 }
 
-// checkSoon makes the next check of e begin at once. It reports false if e is not checked.
-func (c *checker) checkSoon(e *endpoint) bool {
+// checkSoon makes the next check of e begin at once, if e is checked.
+func (c *checker) checkSoon(e *endpoint) {
 	k := c.running[e]
 	if k == nil {
-		return false
+		return
 	}
 	select {
 	case k.soon <- struct{}{}:
 	default: // it begins soon anyway
 	}
-	return true
 }
 
 // check checks one endpoint again and again. Only its goroutine uses the fields of the connection.
@@ -153,7 +152,7 @@ func (p *Pool) checkEnded(e *endpoint, err error) {
 		return
 	}
 	e.stats.checkEnded(err)
-	p.applyLocked(e, p.conns.endpoints.CheckEnded(e.Endpoint, err, now))
+	p.applyChange(e, p.conns.endpoints.CheckEnded(e.Endpoint, err, now))
 	p.conns.due |= dueRevive
 }
 

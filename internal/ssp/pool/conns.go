@@ -6,7 +6,6 @@ import (
 
 	"golang.org/x/sys/cpu"
 
-	"adbuffer/internal/ssp/balancer"
 	"adbuffer/internal/wire/exchange"
 )
 
@@ -19,19 +18,19 @@ type connections struct {
 
 	// Each request changes these fields.
 
-	inUse  int // sum of the members' inUse; inUse <= places
-	places int // sum of the members' counted
-	kept   int // idle connections, including connections that the janitor checks
-	due    due // what the event under way has made necessary
+	inUse  int  // sum of the members' inUse; inUse <= places
+	places int  // sum of the members' counted
+	kept   int  // idle connections, including connections that the janitor checks
+	due    due  // what the event under way has made necessary
+	acts   bool // the event under way has led to actions
 	_      cpu.CacheLinePad
 
 	checking int // idle connections that the janitor has taken out to check them
 	unusable int // open connections to barred endpoints
 
-	opts *Options // the pool's
-	// closeSoon closes a member's connection outside the lock, and then decrements closing.
-	closeSoon func(*member)
-	stats     *stats
+	opts  *Options // the pool's
+	stats *stats
+	do    *actions // the machine's
 
 	// len(members) + closing + governor.dialing <= maxConns(), unless that was lowered.
 	members  map[*member]struct{}
@@ -39,6 +38,7 @@ type connections struct {
 	closing  int // removed connections whose Close has not returned
 	shared   sharedList
 
+	probes     prober
 	idleRule   idleRule
 	sized      int // how many connections the pool allows itself; 0 = max_conns
 	closeAbove int // the size to which it went back; 0 = max_conns
@@ -85,10 +85,10 @@ func (c *connections) pick(w wish, now time.Time) choice {
 	}
 	if d.Probe != nil && !w.isolated {
 		if m := c.pickOf(s.all[d.Probe.Index], w, now); m != nil {
-			s.SetProbe(d.Probe, balancer.ProbeSent, now)
+			c.probes.sent(s.all[d.Probe.Index], now)
 			return choice{m: m, probe: true}
 		}
-		s.SetProbe(d.Probe, balancer.NoProbe, now) // its connection closed: the janitor begins again
+		c.probes.notSent(s.all[d.Probe.Index], now) // the janitor begins again
 	}
 	e := s.all[d.Turn.Index]
 	if m := c.pickOf(e, w, now); m != nil {
@@ -315,7 +315,7 @@ func (c *connections) remove(m *member) {
 	c.stats.closed(m)
 	if m.conn.CloseReason() == exchange.NotClosed {
 		c.closing++
-		c.closeSoon(m)
+		c.do.close(m)
 	}
 }
 

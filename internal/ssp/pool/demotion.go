@@ -122,22 +122,3 @@ func (d *demotion) http1Failed(now time.Time) {
 	}
 	d.keptUntil = now.Add(demotedFor)
 }
-
-// demotableLocked reports whether the pool may switch to HTTP/1 and has not done so.
-func (p *Pool) demotableLocked(now time.Time) bool {
-	return !p.closed && p.opts.Protocol == exchange.Unknown && !p.demotion.on(now) && !now.Before(p.demotion.keptUntil)
-}
-
-// demoteLocked switches the pool to HTTP/1 for a while.
-func (p *Pool) demoteLocked(now time.Time) {
-	p.demotion.begin(now)
-	p.stats.demotions.Add(1)
-	p.conns.forecast = forecast{protocol: exchange.HTTP1}
-	p.conns.drainShared(exchange.ClosedError)
-}
-
-// restoreLocked ends a demotion because HTTP/1 does not work.
-func (p *Pool) restoreLocked(now time.Time) {
-	p.demotion.http1Failed(now)
-	p.conns.forecast = forecast{}
-}

@@ -184,7 +184,7 @@ func TestHTTP2ConnectionDialledBeforeTheDemotionIsNotUsed(t *testing.T) {
 		first := acquire(t, p) // it starts another dial, which offers HTTP/2 too
 		pass(5 * msec)
 		p.mu.Lock()
-		p.demoteLocked(time.Now())
+		p.demote(time.Now())
 		p.mu.Unlock()
 		first.do()
 		second := ask(t, p, sec)
@@ -350,7 +350,7 @@ func TestDemotionEndsWhenTheSSPSpeaksOnlyHTTP2(t *testing.T) {
 	inBubble(t, func(o *Options) { auto(o); o.MaxIdle = 0 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.negotiate(true)
 		p.mu.Lock()
-		p.demoteLocked(time.Now())
+		p.demote(time.Now())
 		p.mu.Unlock()
 		protocol, err := sendFor(t, s, p, 0, false)
 		testsupport.True(t, protocol == exchange.HTTP2 && err == nil, "the request uses %v: %v", protocol, err)

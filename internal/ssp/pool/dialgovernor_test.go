@@ -257,7 +257,7 @@ func TestTheLastConnectionIsNotUsedForATrial(t *testing.T) {
 		pass(sec)
 		p.mu.Lock()
 		for m := range p.conns.members { // the first request's
-			p.releaseLocked(m, unused)
+			p.giveBack(m, unused)
 		}
 		p.end(time.Now())
 		for i := range 100 {

@@ -26,7 +26,7 @@ func onlyA(t *testing.T, n int, change func(*Options), test func(t *testing.T, s
 	}, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.always(dialResult{after: 10 * msec, protocol: exchange.HTTP2})
 		p.mu.Lock()
-		p.startDialLocked(aim{endpoint: p.conns.endpoints.all[0]}, time.Now())
+		p.startDial(aim{endpoint: p.conns.endpoints.all[0]}, time.Now())
 		p.end(time.Now())
 		pass(10 * msec)
 		testsupport.MustEqual(t, len(s.openTo("a:80")), 1, "a has %d connections")
@@ -81,7 +81,7 @@ func TestRefusedRequestWithoutAnyConnectionIsDialledElsewhere(t *testing.T) {
 func TestRefusedRequestGoesToAnyOtherEndpointWithAPlace(t *testing.T) {
 	onlyA(t, 3, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
 		p.mu.Lock()
-		p.startDialLocked(aim{endpoint: p.conns.endpoints.all[2]}, time.Now())
+		p.startDial(aim{endpoint: p.conns.endpoints.all[2]}, time.Now())
 		p.end(time.Now())
 		pass(10 * msec)
 		for range 20 {

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"adbuffer/internal/machine/rates"
 	"adbuffer/internal/ssp/balancer"
 	"adbuffer/internal/wire/exchange"
 )
@@ -85,177 +84,104 @@ func (e *endpoint) crowding() float64 {
 	return float64(e.open+e.dialing+1) / float64(e.Weight())
 }
 
-// applyLocked applies a change of e, which the balancer decided. If e is nil, the change concerns the
-// whole SSP.
-func (p *Pool) applyLocked(e *endpoint, c balancer.Change) {
-	report := p.opts.Events // the goroutines read no settings
-	for _, event := range c.Events {
-		if event.Ejected {
-			e.stats.ejections.Add(1)
-		}
-		if report != nil && !p.closed {
-			p.wg.Go(func() { report(event) })
-		}
-	}
-	if c.Turns {
-		p.applyTurnsLocked()
-	}
-	if c.Drain {
-		p.conns.drainEndpoint(e)
-	}
-	if c.Turns || c.Drain {
-		p.conns.due |= dueServe
-	}
-}
-
-// applyTurnsLocked applies to the connections that other endpoints may get requests now.
-func (p *Pool) applyTurnsLocked() {
-	c := &p.conns
+// applyTurns applies to the connections that other endpoints may get requests now.
+func (k *machine) applyTurns() {
+	c := &k.conns
 	c.unusable = 0
 	for _, e := range c.endpoints.all {
 		if e.Barred() {
 			c.unusable += e.open
 		}
 	}
-	p.noteWarmLocked()
-	p.drainInactiveLocked()
-	p.conns.due |= dueRevive
+	k.noteWarm()
+	k.drainInactive()
+	k.conns.due |= dueRevive
 }
 
-// drainInactiveLocked drains multiplexed connections to inactive endpoints once an active one has a
+// drainInactive drains multiplexed connections to inactive endpoints once an active one has a
 // connection. Idle exclusive connections stay until idle_timeout, or until the pool needs their
 // place.
-func (p *Pool) drainInactiveLocked() {
-	s := &p.conns.endpoints
+func (k *machine) drainInactive() {
+	s := &k.conns.endpoints
 	if len(s.all) == 1 || !slices.ContainsFunc(s.all, func(e *endpoint) bool { return e.Active() && e.open > 0 }) {
 		return
 	}
 	for _, e := range s.all {
 		if !e.Active() && !e.Probing() {
-			p.conns.drainSharedOf(e)
+			k.conns.drainSharedOf(e)
 		}
 	}
 }
 
-// Ended records how an attempt on the place ended, after Do, and its result for the endpoint. client
-// is the group of the client that sent the request. Ended reports whether the attempt failed at an
-// endpoint that is out while others serve. Such a failure says nothing about the endpoints that get
-// the requests.
-func (pl Place) Ended(o exchange.Outcome, result exchange.Result, client rates.Group, t *exchange.Times) (aside bool) {
-	m := pl.m
-	m.ep.stats.ended(o, t.Done.Sub(t.Acquired))
-	if pl.probe {
-		m.pool.probeEnded(m, result)
-	} else if m.pool.conns.endpoints.Ended(m.ep.Endpoint, result, client, t.Done) {
-		m.pool.eject(m.ep, t.Done)
-	}
-	return result == exchange.Failure && m.ep.Excluded()
-}
-
-func (p *Pool) eject(e *endpoint, now time.Time) {
-	p.mu.Lock()
-	defer p.end(now)
-	if !p.closed {
-		p.applyLocked(e, p.conns.endpoints.Eject(e.Endpoint, now))
-	}
-}
-
-// probeEnded records how the first request after an ejection ended.
-func (p *Pool) probeEnded(m *member, result exchange.Result) {
-	now := time.Now()
-	p.mu.Lock()
-	defer p.end(now)
-	p.applyLocked(m.ep, p.conns.endpoints.ProbeEnded(m.ep.Endpoint, result, m.ep.open > 0, now))
-	p.conns.due |= dueRevive
-}
-
-// Refusing reports whether an operator drained or disabled the SSP or all its endpoints. The pool
-// itself does not refuse requests for this reason: a caller that admits requests asks first.
-func (p *Pool) Refusing() bool { return p.conns.endpoints.Refusing() }
-
-// Left counts how often an endpoint went out while another one served. Failures before such a
-// moment say little about the endpoints that serve after it.
-func (p *Pool) Left() uint64 { return p.conns.endpoints.Exclusions() }
-
-// SetState changes the state of the whole SSP.
-func (p *Pool) SetState(s balancer.State) {
-	now := time.Now()
-	p.mu.Lock()
-	defer p.end(now)
-	p.applyLocked(nil, p.conns.endpoints.SetState(s, now))
-	p.drainByStateLocked()
-}
-
-// drainByStateLocked drains the connections that the operator's states allow no more.
-func (p *Pool) drainByStateLocked() {
-	for _, e := range p.conns.endpoints.all {
+// drainByState drains the connections that the operator's states allow no more.
+func (k *machine) drainByState() {
+	for _, e := range k.conns.endpoints.all {
 		switch e.HandState() {
 		case balancer.Disabled:
-			p.conns.drainEndpoint(e)
+			k.conns.drainEndpoint(e)
 		case balancer.Draining:
-			p.conns.drainSharedOf(e)
+			k.conns.drainSharedOf(e)
 		}
 	}
-	if p.conns.endpoints.State() == balancer.Disabled {
-		p.conns.drainFree()
+	if k.conns.endpoints.State() == balancer.Disabled {
+		k.conns.drainFree()
 	}
-	p.conns.due |= dueServe
+	k.conns.due |= dueServe
 }
 
-// SetEndpointState changes the state of an endpoint, and reports whether the endpoint exists.
-func (p *Pool) SetEndpointState(name string, s balancer.State) bool {
-	return p.changeEndpoint(name, func(e *balancer.Endpoint, now time.Time) balancer.Change {
-		return p.conns.endpoints.SetEndpointState(e, s, now)
-	})
-}
-
-// SetEndpointWeight changes the weight of an endpoint, and reports whether the endpoint exists.
-// Weight 0 restores the configured weight.
-func (p *Pool) SetEndpointWeight(name string, weight int) bool {
-	return p.changeEndpoint(name, func(e *balancer.Endpoint, now time.Time) balancer.Change {
-		return p.conns.endpoints.SetWeight(e, weight, now)
-	})
-}
-
-func (p *Pool) changeEndpoint(name string, change func(*balancer.Endpoint, time.Time) balancer.Change) bool {
-	now := time.Now()
-	p.mu.Lock()
-	defer p.end(now)
-	e := p.conns.endpoints.byName[name]
-	if e == nil {
-		return false
+// setEndpointOptions applies the settings of endpoints.
+func (k *machine) setEndpointOptions(now time.Time) {
+	added, removed := k.conns.endpoints.set(&k.opts, now)
+	for _, e := range removed {
+		// Requests on the connections complete. Dials under way bring connections that drain at once.
+		k.conns.drainEndpoint(e)
+		e.addrs = nil
 	}
-	p.applyLocked(e, change(e.Endpoint, now))
-	p.drainByStateLocked()
-	return true
+	k.applyTurns()
+	k.added(added, removed, now)
 }
 
-// Inherit takes over the operator's changes from the pool before. For endpoints that exist in both
-// pools it also takes over the counters, the ejections and the results of health checks. A pool that sizes
-// itself also takes over its size, its decisions and the learned idle limit.
-func (p *Pool) Inherit(before *Pool) {
-	p.auto.inherit(&before.auto)
-	before.mu.Lock()
-	memory := before.conns.endpoints.Memory()
-	stats := make(map[string]*endpointStats)
-	for _, e := range before.conns.endpoints.all {
-		stats[e.Name] = e.stats
+// added opens a first connection to each endpoint that a reload added, if the SSP has any
+// connections. The next look-up brings the other addresses.
+func (k *machine) added(added, removed []*endpoint, now time.Time) {
+	if len(added)+len(removed) == 0 {
+		return
 	}
-	learned := before.learned
-	before.mu.Unlock()
-	learned.swept = nil // its array belongs to the pool before
-
-	now := time.Now()
-	p.mu.Lock()
-	defer p.end(now)
-	for _, e := range p.conns.endpoints.all {
-		if s := stats[e.Name]; s != nil {
-			e.stats = s
+	k.governor.forget()
+	if len(k.conns.members) == 0 {
+		return
+	}
+	for i, e := range added {
+		if e.Active() && i < maxNewAddresses {
+			k.dialFor(e, now)
 		}
 	}
-	if p.opts.Auto.Enabled {
-		p.learned = learned
-	}
-	p.applyLocked(nil, p.conns.endpoints.Inherit(memory, now))
-	p.drainByStateLocked()
+	k.conns.due |= dueGrow
 }
+
+// reconcile applies a change of e's addresses to its connections.
+func (k *machine) reconcile(e *endpoint, before []exchange.Address, now time.Time) {
+	if len(e.addrs) == 0 || slices.Equal(before, e.addrs) {
+		return // the last good result stays in use
+	}
+	for m := range k.conns.members {
+		if m.ep == e && !slices.Contains(e.addrs, m.addr) {
+			m.retireSoon(exchange.ClosedDNS, now)
+		}
+	}
+	known := func(a exchange.Address) bool { return slices.Contains(before, a) }
+	added := slices.DeleteFunc(slices.Clone(e.addrs), known)
+	if len(added) == 0 || e.Barred() {
+		return
+	}
+	// The next dials go to the new addresses.
+	e.addrs, e.turn = slices.Concat(added, slices.DeleteFunc(e.addrs, func(a exchange.Address) bool { return !known(a) })), 0
+	for range min(len(added), maxNewAddresses) {
+		if k.conns.next() > exchange.HTTP1 && k.growth.sharedFull() || !k.dialFor(e, now) {
+			return
+		}
+	}
+}
+
+// maxNewAddresses bounds the dials that one change of DNS starts for an endpoint.
+const maxNewAddresses = 8

@@ -1,8 +1,6 @@
 package pool
 
 import (
-	"time"
-
 	"adbuffer/internal/wire/exchange"
 )
 
@@ -120,61 +118,3 @@ func (g *growth) willServe() int {
 
 // hopeless reports whether no connection takes requests and none is being dialled.
 func (g *growth) hopeless() bool { return g.governor.dialing == 0 && g.conns.serving() == 0 }
-
-// pauseLocked runs when the pool wants a connection and every address pauses. It fails the waiters
-// if the pool is hopeless and the last dials to all addresses failed. Resent requests continue to
-// wait.
-func (p *Pool) pauseLocked(pause pause) {
-	p.growth.paused = p.governor.dialing == 0
-	if p.growth.hopeless() && !pause.mayWait {
-		p.failWaitersLocked(func(w *waiter) error {
-			switch {
-			case w.resent: // the next connection serves it
-				return nil
-			case w.pending:
-				return p.governor.paused
-			default:
-				return p.governor.lastError
-			}
-		})
-	}
-	if p.queue.n+p.conns.isolation.queue.n > 0 && !pause.until.IsZero() {
-		p.growSoon.Set(pause.until)
-	}
-}
-
-func (p *Pool) growAgain() {
-	p.mu.Lock()
-	defer p.end(time.Time{})
-	p.growSoon.At = time.Time{}
-	p.conns.due |= dueGrow
-}
-
-// dialFailedLocked fails waiters after a failed dial, unless some address has not failed. A waiter
-// that may outlast further failed dials waits for the next dial instead. If adbuffer's machine is the
-// reason, it fails them once that lasts.
-func (p *Pool) dialFailedLocked(now time.Time) {
-	local := p.governor.shortage.failures > 0
-	switch {
-	case !p.growth.hopeless():
-		return
-	case local && !p.governor.shortage.lasts():
-		return
-	case !local && p.governor.hasWorkingAddress():
-		return
-	}
-	p.failWaitersLocked(func(w *waiter) error {
-		switch {
-		case w.resent:
-			return nil
-		case local:
-			return p.governor.lastError // a further dial would fail too, at no cost of the request's
-		case w.redials > 0:
-			w.redials--
-			w.extend(p.opts.waitForDial(), now)
-			return nil
-		default:
-			return p.governor.lastError
-		}
-	})
-}

@@ -45,7 +45,7 @@ func start(t testing.TB, s *fakeSSP, change func(*Options)) *Pool {
 	o.MaxIdle = max(o.MaxIdle, o.MinIdle)
 	p := New(o, s)
 	p.mu.Lock()
-	p.verify = func(p *Pool) { wantInvariants(t, p) }
+	p.verify = func(p *Pool) { wantInvariants(t, &p.machine) }
 	p.mu.Unlock()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -87,7 +87,7 @@ func wantConsistent(t testing.TB, p *Pool, s *fakeSSP) {
 	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	wantInvariants(t, p)
+	wantInvariants(t, &p.machine)
 	var opened, closed uint64
 	for i := range p.stats.openedBy {
 		opened += p.stats.openedBy[i].Load()

@@ -51,7 +51,7 @@ func TestJanitorDropsIdleConnectionsClosedByTheSSP(t *testing.T) {
 		defer p.end(time.Now())
 		testsupport.True(t, len(p.conns.endpoints.all[0].idle.list) == 0 && p.conns.inUse == 17, "%d idle, %d in use, want 0 and 17", len(p.conns.endpoints.all[0].idle.list), p.conns.inUse)
 		for m := range p.conns.members { // release all
-			p.releaseLocked(m, unused)
+			p.giveBack(m, unused)
 		}
 	})
 }

@@ -8,7 +8,7 @@ import (
 
 // wantInvariants checks what holds after each event: places, the one state of each connection, and
 // the counts of the queues, the endpoints and the governor. Pool.mu is held.
-func wantInvariants(t testing.TB, p *Pool) {
+func wantInvariants(t testing.TB, p *machine) {
 	t.Helper()
 	wantConsistentMembers(t, &p.conns)
 	wantConsistentEndpoints(t, &p.conns)
@@ -138,7 +138,7 @@ func wantConsistentQueue(t testing.TB, q *queue) {
 }
 
 // wantConsistentGovernor checks what the governor counts of dials.
-func wantConsistentGovernor(t testing.TB, p *Pool) {
+func wantConsistentGovernor(t testing.TB, p *machine) {
 	t.Helper()
 	g := &p.governor
 	endpoints, addresses, decided := 0, 0, g.dialing-g.undecided

@@ -34,62 +34,62 @@ func (o *Options) isolatedLimit() int { return max(1, o.MaxConns/4) }
 func (c *connections) mayIsolate() bool { return c.isolation.inUse < c.opts.isolatedLimit() }
 
 // queueOf returns the queue in which a request waits.
-func (p *Pool) queueOf(isolated bool) *queue {
+func (k *machine) queueOf(isolated bool) *queue {
 	if isolated {
-		return &p.conns.isolation.queue
+		return &k.conns.isolation.queue
 	}
-	return &p.queue
+	return &k.queue
 }
 
 // nextFor returns the queue whose first request gets m, an exclusive connection that is free.
-func (p *Pool) nextFor(m *member) (q *queue, isolated bool) {
-	if s := &p.conns.isolation; s.queue.n > 0 && p.conns.mayIsolate() {
+func (k *machine) nextFor(m *member) (q *queue, isolated bool) {
+	if s := &k.conns.isolation; s.queue.n > 0 && k.conns.mayIsolate() {
 		return &s.queue, true
 	}
-	return &p.queue, false
+	return &k.queue, false
 }
 
-// failWaitersLocked ends the wait of each request for which giveUp returns an error.
-func (p *Pool) failWaitersLocked(giveUp func(*waiter) error) {
-	p.queue.fail(giveUp)
-	p.conns.isolation.queue.fail(giveUp)
+// failWaiters ends the wait of each request for which giveUp returns an error.
+func (k *machine) failWaiters(giveUp func(*waiter) error) {
+	k.queue.fail(giveUp)
+	k.conns.isolation.queue.fail(giveUp)
 }
 
-// serveIsolatedLocked gives idle exclusive connections to isolated requests.
-func (p *Pool) serveIsolatedLocked(now time.Time) {
-	for q := &p.conns.isolation.queue; q.n > 0 && p.conns.mayIsolate(); {
+// serveIsolated gives idle exclusive connections to isolated requests.
+func (k *machine) serveIsolated(now time.Time) {
+	for q := &k.conns.isolation.queue; q.n > 0 && k.conns.mayIsolate(); {
 		w := q.first()
-		to := p.conns.pick(wish{avoid: w.avoid, resent: w.resent, isolated: true}, now)
+		to := k.conns.pick(wish{avoid: w.avoid, resent: w.resent, isolated: true}, now)
 		if to.m == nil {
 			return
 		}
-		p.giveLocked(to, waitResult{}, now)
+		k.give(to, waitResult{}, now)
 	}
 }
 
-// isolateLocked starts the dials that isolated requests wait for, as far as the limits allow.
-func (p *Pool) isolateLocked(now time.Time) {
-	s := &p.conns.isolation
-	for s.queue.n > s.dialing && s.dialing < max(1, p.opts.MaxDials/4) && s.inUse+s.dialing < p.opts.isolatedLimit() {
-		if !p.growth.mayDialIsolated() {
-			p.conns.makeRoomForIsolated(p.governor.dialing)
+// isolate starts the dials that isolated requests wait for, as far as the limits allow.
+func (k *machine) isolate(now time.Time) {
+	s := &k.conns.isolation
+	for s.queue.n > s.dialing && s.dialing < max(1, k.opts.MaxDials/4) && s.inUse+s.dialing < k.opts.isolatedLimit() {
+		if !k.growth.mayDialIsolated() {
+			k.conns.makeRoomForIsolated(k.governor.dialing)
 			break
 		}
-		if ok, pause := p.governor.ready(now); !ok {
-			p.pauseLocked(pause)
+		if ok, pause := k.governor.ready(now); !ok {
+			k.pausing(pause)
 			break
 		}
-		p.startDialLocked(aim{waiting: true, isolated: true}, now)
+		k.startDial(aim{waiting: true, isolated: true}, now)
 	}
 	s.queue.expect(s.dialing, now)
 	for {
-		w := s.queue.popOverflow(p.opts.MaxPending)
+		w := s.queue.popOverflow(k.opts.MaxPending)
 		if w == nil {
 			return
 		}
-		full := p.fullLocked()
-		full.pending, full.isolated, full.isolatedLimit = s.queue.pending, s.inUse, p.opts.isolatedLimit()
-		w.ready <- waitResult{full: full}
+		full := k.full()
+		full.pending, full.isolated, full.isolatedLimit = s.queue.pending, s.inUse, k.opts.isolatedLimit()
+		k.do.answer(w, waitResult{full: full})
 	}
 }
 

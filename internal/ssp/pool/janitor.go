@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"adbuffer/internal/machine/capacity"
 	"adbuffer/internal/wire/exchange"
 )
 
@@ -33,7 +34,7 @@ func (p *Pool) sweep(now time.Time) {
 	p.demotion.turn(now)
 	p.conns.expireIdle(now)
 	p.conns.expireShared(now)
-	p.mu.Unlock()
+	p.finish() // sweep settles at its end
 
 	p.sweepClosed(now)
 	p.followAddresses(now)
@@ -74,7 +75,7 @@ func (p *Pool) sweepClosedOf(e *endpoint, now time.Time) {
 		}
 		p.mu.Lock()
 		n := len(batch)
-		batch = slices.DeleteFunc(batch, func(m *member) bool { return p.checkedLocked(m, now) })
+		batch = slices.DeleteFunc(batch, func(m *member) bool { return p.dropChecked(m, now) })
 		e.idle.endCheck(batch, at, n-len(batch))
 		p.conns.drainIdle(p.conns.kept - p.opts.MaxIdle) // a reload may have lowered it during the check
 		p.conns.checking = 0
@@ -83,18 +84,62 @@ func (p *Pool) sweepClosedOf(e *endpoint, now time.Time) {
 	}
 }
 
-// checkedLocked drops a checked connection if it is closed or not needed, and reports whether it
-// did.
-func (p *Pool) checkedLocked(m *member, now time.Time) (dropped bool) {
-	switch {
-	case m.draining: // drained during the check
-	case m.conn.CloseReason() != exchange.NotClosed:
-		p.learned.sweptClosed(m, now.Sub(m.used))
-		p.drainClosedLocked(m, now)
-	case p.unneededLocked(m.ep):
-		p.conns.drain(m, exchange.ClosedDrain)
-	default:
-		return false
+// updateNeed computes the need once a second.
+func (p *Pool) updateNeed(now time.Time) {
+	s := p.stats.sums(now)
+	p.mu.Lock()
+	s.highest, p.conns.highest = p.conns.highest, p.conns.load().saturation()
+	window, rate, hold := p.needs.note(s)
+	protocol, perConn := p.conns.next(), p.conns.perConn()
+	p.mu.Unlock()
+
+	// Erlang C takes microseconds for hundreds of places, so it runs outside the lock.
+	need := Need{WindowSeconds: window.Seconds(), ArrivalsPerSecond: rate, HoldSeconds: hold.Seconds(), Load: capacity.Load(rate, hold)}
+	need.AdvisedPlaces = capacity.Places(rate, hold, capacity.DefaultWaitingShare)
+	if protocol == exchange.HTTP2 {
+		need.AdvisedConnections = capacity.HTTP2GrownConns(need.AdvisedPlaces, perConn)
+	} else {
+		need.AdvisedConnections = capacity.HTTP2Conns(need.AdvisedPlaces, perConn)
 	}
-	return true
+	p.mu.Lock()
+	p.needs.last = need
+	p.mu.Unlock()
 }
+
+// followAddresses applies DNS changes to the connections. It replaces connections to removed
+// addresses within renewal, and opens a connection to each new address, as far as the limits allow. A
+// failed look-up changes nothing.
+func (p *Pool) followAddresses(now time.Time) {
+	p.mu.Lock()
+	due := len(p.conns.members) > 0 && now.Sub(p.looked) >= lookPeriod
+	if due {
+		p.looked = now
+	}
+	p.mu.Unlock()
+	if !due {
+		return
+	}
+	addrs, err := p.dialer.Addresses(p.ctx)
+	if err != nil || len(addrs) == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.end(now)
+	g := &p.governor
+	if p.closed || len(g.known) == 0 || len(addrs) == len(g.known) && &addrs[0] == &g.known[0] {
+		return
+	}
+	before := make(map[*endpoint][]exchange.Address)
+	for _, e := range p.conns.endpoints.all {
+		before[e] = e.addrs
+	}
+	g.share(addrs, now)
+	for e, old := range before {
+		p.reconcile(e, old, now)
+	}
+}
+
+// lookPeriod is how often the janitor asks for the SSP's addresses while connections are open. The
+// dialer returns addresses from memory. It looks names up in the background when its result is too
+// old.
+const lookPeriod = 2 * time.Second

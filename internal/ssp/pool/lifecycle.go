@@ -11,26 +11,20 @@ import (
 // janitor, or a health check.
 func New(opts Options, d Dialer) *Pool {
 	p := &Pool{
-		dialer: d, stats: newStats(), opts: opts,
-		drained: make(chan struct{}), warm: make(chan struct{}),
+		dialer:  d,
+		drained: make(chan struct{}), isWarm: make(chan struct{}),
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.waiters.New = func() any { return newWaiter() }
-	p.conns = connections{
-		opts: &p.opts, stats: p.stats, closeSoon: p.closeSoon,
-		members: make(map[*member]struct{}), forecast: forecast{protocol: opts.Protocol},
-		idleRule: idleRule{opts: &p.opts, learned: &p.learned},
-	}
-	now := time.Now()
-	p.conns.endpoints.kept = &p.conns.kept
-	p.conns.endpoints.Init(now)
-	p.governor = newGovernor(&p.opts, &p.conns.endpoints)
-	p.growth = growth{opts: &p.opts, queue: &p.queue, conns: &p.conns, governor: &p.governor}
+	p.newWaiter = func() *waiter { return p.waiters.Get().(*waiter) }
 	p.checker = checker{pool: p, running: make(map[*endpoint]*check)}
 	p.growSoon.Ring, p.reviveSoon.Ring = p.growAgain, p.reviveAgain
-	p.setEndpointOptionsLocked(now)
-	p.queue.setFair(opts.Fair, now)
-	p.needs.note(p.stats.sums(time.Now()))
+	now := time.Now()
+	p.mu.Lock()
+	p.init(opts, now)
+	p.stats = p.machine.stats
+	p.checker.set(p.opts.HealthCheck, p.conns.endpoints.all)
+	p.finish()
 	p.Tick(now, false) // so that a pool that sizes itself begins with its least size
 	p.wg.Go(p.janitor)
 	return p
@@ -43,7 +37,7 @@ func (p *Pool) Warm(ctx context.Context) error {
 	p.conns.due |= dueGrow
 	p.end(time.Time{})
 	select {
-	case <-p.warm:
+	case <-p.isWarm:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -55,16 +49,10 @@ func (p *Pool) Warm(ctx context.Context) error {
 // Ready reports whether min_idle connections have been open at the same time once.
 func (p *Pool) Ready() bool {
 	select {
-	case <-p.warm:
+	case <-p.isWarm:
 		return true
 	default:
 		return false
-	}
-}
-
-func (p *Pool) noteWarmLocked() {
-	if !p.Ready() && p.conns.serving() >= p.growth.minIdle() {
-		close(p.warm)
 	}
 }
 
@@ -75,7 +63,9 @@ func (p *Pool) noteWarmLocked() {
 func (p *Pool) Close(ctx context.Context) (cut int) {
 	p.mu.Lock()
 	if !p.closed {
-		p.startDrainLocked()
+		p.startDrain()
+		p.growSoon.Stop()
+		p.reviveSoon.Stop()
 	}
 	p.end(time.Time{})
 	p.cancel()
@@ -101,32 +91,4 @@ func (p *Pool) Close(ctx context.Context) (cut int) {
 	}
 	p.wg.Wait()
 	return cut
-}
-
-func (p *Pool) startDrainLocked() {
-	p.closed = true
-	p.growSoon.Stop()
-	p.reviveSoon.Stop()
-	if p.conns.inUse == 0 {
-		close(p.drained)
-	}
-	p.failWaitersLocked(func(*waiter) error { return errDraining })
-	for _, w := range p.queue.elsewhere {
-		w.elsewhere, w.queued = false, false
-		w.ready <- waitResult{err: errDraining}
-	}
-	p.queue.elsewhere = nil
-	p.conns.drainFree()
-}
-
-// closeSoon closes m's connection in its own goroutine, because a close may write (TLS's
-// close_notify). The connection counts towards max_conns until Close has returned.
-func (p *Pool) closeSoon(m *member) {
-	p.wg.Go(func() {
-		m.conn.Close(m.why)
-		p.mu.Lock()
-		defer p.end(time.Time{})
-		p.conns.closing--
-		p.conns.due |= dueGrow
-	})
 }

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -86,5 +87,12 @@ func (c *connections) expireShared(now time.Time) {
 			c.idleRule.learned.outlasted(m, why, now)
 			c.drain(m, why)
 		}
+	}
+}
+
+// retireSoon retires m within renewal, at a random moment, because of why.
+func (m *member) retireSoon(why exchange.CloseReason, now time.Time) {
+	if at := now.Add(rand.N(renewal)); m.retireAt.IsZero() || at.Before(m.retireAt) {
+		m.retireAt, m.retireWhy = at, why
 	}
 }

@@ -14,7 +14,7 @@ import (
 // A serving member takes new requests: an exclusive one while it is idle, a multiplexed one while
 // it has free places. A draining member takes none, and is closed when no place of it is in use.
 type member struct {
-	pool   *Pool
+	pool   *Pool    // set before the dial starts
 	leases [2]lease // one lease for usual requests, and one for a probe
 	// single says that the connection carries one exchange at a time although it is HTTP/2, since it was
 	// opened for an isolated request. It is constant once the connection is open.
@@ -63,11 +63,10 @@ type lease struct {
 	probe bool
 }
 
-// newMember returns a member without a connection. Pool.mu must be held.
-func newMember(p *Pool) *member {
-	m := &member{pool: p, version: p.opts.ConnVersion, idleLimit: exchange.NoIdleLimit}
+// init prepares m, which has no connection yet.
+func (m *member) init(version int) {
+	m.version, m.idleLimit = version, exchange.NoIdleLimit
 	m.leases = [2]lease{{m: m}, {m: m, probe: true}}
-	return m
 }
 
 // exclusive reports whether m carries one exchange at a time.

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"adbuffer/internal/machine/capacity"
-	"adbuffer/internal/wire/exchange"
 )
 
 // Need is the number of places and connections that the requests of the last minute needed, by
@@ -72,28 +71,6 @@ func (h *needHistory) note(now sums) (window time.Duration, rate float64, hold t
 		hold = time.Duration((now.held - oldest.held) / float64(holds) * float64(time.Second))
 	}
 	return window, rate, hold
-}
-
-// updateNeed computes the need once a second.
-func (p *Pool) updateNeed(now time.Time) {
-	s := p.stats.sums(now)
-	p.mu.Lock()
-	s.highest, p.conns.highest = p.conns.highest, p.conns.load().saturation()
-	window, rate, hold := p.needs.note(s)
-	protocol, perConn := p.conns.next(), p.conns.perConn()
-	p.mu.Unlock()
-
-	// Erlang C takes microseconds for hundreds of places, so it runs outside the lock.
-	need := Need{WindowSeconds: window.Seconds(), ArrivalsPerSecond: rate, HoldSeconds: hold.Seconds(), Load: capacity.Load(rate, hold)}
-	need.AdvisedPlaces = capacity.Places(rate, hold, capacity.DefaultWaitingShare)
-	if protocol == exchange.HTTP2 {
-		need.AdvisedConnections = capacity.HTTP2GrownConns(need.AdvisedPlaces, perConn)
-	} else {
-		need.AdvisedConnections = capacity.HTTP2Conns(need.AdvisedPlaces, perConn)
-	}
-	p.mu.Lock()
-	p.needs.last = need
-	p.mu.Unlock()
 }
 
 // highest returns the highest saturation of the last 60 seconds, without the current one.

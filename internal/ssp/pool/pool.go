@@ -18,77 +18,45 @@ import (
 
 	"adbuffer/internal/machine/alarm"
 	"adbuffer/internal/machine/rates"
-	"adbuffer/internal/ssp/balancer"
 	"adbuffer/internal/wire/exchange"
 )
 
 // Pool gives requests places on one SSP's connections. Create one with New; close it with Close.
 //
-//	Acquire ─── a place is free ──────────▶ Place.Do ──▶ releaseLocked
+//	Acquire ─── a place is free ──────────▶ Place.Do ──▶ giveBack
 //	   │                                       ▲             │
 //	   ▼                                       │             ▼
-//	 queue ─────────── giveLocked ─────────────┴────── settleLocked
+//	 queue ───────────── give ─────────────────┴────────── settle
 //	                                           │             │
 //	                                           │             ▼
-//	                                       addLocked ◀──── dial ◀── governor
+//	                                          add ◀─ dial ◀─ governor
 //
-// Each method that locks mu is an event. The event changes the state of the parts, and notes in due
-// what that makes necessary. end settles it once, and unlocks: see settle.go.
-//
-// Pool joins its parts. mu lists them: each is a type with its own state. Which endpoint a request
+// Pool is the shell of a machine, which holds the rules. Each method that locks mu tells the machine one
+// event, and ends with end: the machine settles what the event made necessary, and Pool does what the
+// machine decided. ARCHITECTURE.md has the events, the parts and three courses. Which endpoint a request
 // should go to is decided by package balancer.
 type Pool struct {
 	dialer  Dialer
-	stats   *stats
+	stats   *stats             // the machine's
 	auto    autosize           // has its own lock
 	waiters sync.Pool          // of *waiter
 	wg      sync.WaitGroup     // the janitor, dials, and closes
 	ctx     context.Context    // ends with Close; dials stop then
 	cancel  context.CancelFunc // ends ctx
-	warm    chan struct{}      // closed once min_idle connections have been open
+	isWarm  chan struct{}      // closed once min_idle connections have been open
 	drained chan struct{}      // closed once the pool is closed and no place is in use
 	verify  func(*Pool)        // checks the pool's state after each event; nil except in tests
 	_       cpu.CacheLinePad
 
-	// mu is never held during I/O. It guards, with their contents:
-	//
-	//   - conns (conns.go): the open connections (member.go) and their places. idle.go, shared.go,
-	//     lifetime.go, forecast.go, probation.go and isolation.go hold their rules.
-	//   - conns.endpoints (endpoint.go): the endpoints and the Balancer, except its methods that are
-	//     safe for concurrent use; an endpoint's stats are atomic.
-	//   - queue (queue.go, fairness.go, elsewhere.go, waiter.go): the requests that wait. Their channels are free of
-	//     mu.
-	//   - opts: the settings.
-	//   - growth (grow.go): whether to dial. settle.go acts on it.
-	//   - governor (dialgovernor.go, address.go): when and where to dial; states of addresses.
-	//   - checker (checker.go): which health checks run. Their connections are theirs.
-	//   - demotion, besideDialed (beside.go): HTTP/1 instead of HTTP/2 for a while; HTTP/1 beside HTTP/2.
-	//   - learned, needs: what the pool has learned about idle limits and load. conns.idleRule (learned.go)
-	//     applies the idle limit.
-	//   - the alarms and times below, and closed.
+	// mu is never held during I/O. It guards all fields below, except the waiters' channels, the
+	// endpoints' stats, demotion.responded, and the methods of the Balancer that are safe for concurrent
+	// use.
 	mu sync.Mutex
 
-	// Each request changes the first fields of conns. They are next to each other and apart from
-	// the other fields, so that another core fetches few cache lines: see BenchmarkCores.
-
-	conns connections
-	queue queue
-
-	opts     Options
-	growth   growth
-	governor governor
-	checker  checker
-	demotion demotion
-	learned  learnedIdle
-	needs    needHistory
-
-	looked time.Time // when the janitor last called Dialer.Addresses
-	// besideDialed is closed when the dial beside HTTP/2 connections ends; nil if none is under way. See
-	// beside.go.
-	besideDialed chan struct{}
-	growSoon     alarm.Alarm // calls growAgain
-	reviveSoon   alarm.Alarm // calls reviveAgain
-	closed       bool        // Close was called
+	machine
+	checker    checker     // which health checks run. Their connections are theirs.
+	growSoon   alarm.Alarm // calls growAgain
+	reviveSoon alarm.Alarm // calls reviveAgain
 }
 
 // Acquire gets a place for ex, and waits for one until ex.Deadline at the latest. Errors are
@@ -121,19 +89,19 @@ func (p *Pool) acquire(ex *exchange.Exchange, now time.Time) (Place, error) {
 	p.mu.Lock()
 	for again := false; ; again = true {
 		how := reused
-		l, w, err := p.takeLocked(ex, again, now)
+		l, w, err := p.take(ex, again, now)
 		if errors.Is(err, errNoKey) {
-			p.mu.Unlock()
+			p.finish()
 			ex.FairKey = ex.Keyer.FairKey() | 1<<63 // not 0
 			p.mu.Lock()
-			l, w, err = p.takeLocked(ex, again, now)
+			l, w, err = p.take(ex, again, now)
 		}
 		if w == nil {
-			p.settleLocked(now)
+			p.settle(now)
 		} else {
-			p.settleWaitLocked(w)
+			p.settleWait(w, time.Now())
 		}
-		p.unlock() // before counting: other requests wait for the lock
+		p.finish() // before counting: other requests wait for the lock
 		if !again {
 			p.stats.arrivals.Inc()
 		}
@@ -159,49 +127,8 @@ func (p *Pool) acquire(ex *exchange.Exchange, now time.Time) (Place, error) {
 		p.stats.stale.Add(1)
 		now = time.Now()
 		p.mu.Lock()
-		p.learned.foundClosed(m, now)
-		if l.probe { // the probe was not sent
-			p.conns.endpoints.SetProbe(m.ep.Endpoint, balancer.NoProbe, now)
-		}
-		p.queue.repay(ex.Ticket, unused)
-		ex.Ticket = 0
-		p.releaseLocked(m, unused)
+		p.foundClosed(l, ex, now)
 	}
-}
-
-// takeLocked takes a free place. If no place is free, it puts ex into the queue. again says that ex
-// had a place on a stale connection.
-func (p *Pool) takeLocked(ex *exchange.Exchange, again bool, now time.Time) (*lease, *waiter, error) {
-	if p.closed {
-		return nil, nil, errDraining
-	}
-	isolated := ex.Isolated && p.opts.isolates()
-	q := p.queueOf(isolated)
-	var to choice
-	w := wish{avoid: ex.Avoid, alone: ex.Alone || ex.Isolated, resent: ex.Resent, isolated: isolated}
-	if ex.Refused && !isolated {
-		if l, waits, err := p.takeElsewhereLocked(ex, w, now); l != nil || waits != nil || err != nil {
-			return l, waits, err
-		}
-	}
-	if q.n == 0 && (!isolated || p.conns.mayIsolate()) { // otherwise waiting requests come first
-		to = p.conns.pick(w, now)
-	}
-	if to.m == nil {
-		if q.needsKey(ex) {
-			return nil, nil, errNoKey
-		}
-		w, err := p.enqueueLocked(ex, isolated, again)
-		return nil, w, err
-	}
-	l := p.conns.acquire(to, ex.Alone || ex.Isolated, now)
-	if to.passedOver != nil && !isolated {
-		p.dialPassedOverLocked(to.passedOver, now)
-	}
-	if !to.m.exclusive() {
-		p.conns.due |= dueGrow // half of the places may be in use now
-	}
-	return l, nil, nil
 }
 
 // release takes back the place of m with the ticket t, which was in use for held.
@@ -212,66 +139,7 @@ func (p *Pool) release(m *member, held time.Duration, t exchange.Ticket) {
 	p.mu.Lock()
 	defer p.end(time.Time{})
 	p.queue.repay(t, held)
-	p.releaseLocked(m, held)
-}
-
-func (p *Pool) releaseLocked(m *member, held time.Duration) {
-	p.conns.release(m, held)
-	if p.closed && p.conns.inUse == 0 {
-		close(p.drained)
-	}
-	switch {
-	case m.conn.CloseReason() != exchange.NotClosed:
-		p.drainClosedLocked(m, time.Now())
-		p.conns.due |= dueGrow
-	case m.draining:
-		p.conns.drain(m, m.why)
-		p.conns.due |= dueGrow
-	default:
-		if m.allowed > 0 && held != unused {
-			p.conns.probation.earn(m)
-		}
-		p.conns.recount(m)
-		if m.exclusive() {
-			p.reuseLocked(m)
-		} else if p.queue.n > 0 || p.queue.elsewhere != nil {
-			p.conns.due |= dueServe
-		}
-	}
-}
-
-// reuseLocked gives an exclusive connection to the first waiter, or makes it idle.
-func (p *Pool) reuseLocked(m *member) {
-	q, isolated := p.nextFor(m)
-	switch {
-	case m.single && p.queue.n > 0 && !isolated && p.growth.full() && !p.growth.sharedFull():
-		p.conns.drain(m, exchange.ClosedDrain) // to make room for a connection with more places
-		p.conns.due |= dueGrow
-	case m.single && p.demotion.on(time.Now()):
-		p.conns.drain(m, exchange.ClosedError)
-		p.conns.due |= dueGrow
-	case p.unneededLocked(m.ep):
-		p.conns.drain(m, exchange.ClosedDrain)
-	case q.n > 0 && !m.ep.Barred():
-		now := time.Now()
-		p.conns.due |= dueGrow
-		if why := p.conns.expired(m, now); why != exchange.NotClosed {
-			p.conns.drain(m, why)
-			return
-		}
-		p.giveLocked(choice{m: m, isolated: isolated}, waitResult{}, now)
-		p.conns.endpoints.Served(m.ep.Endpoint, 1, 0)
-	default:
-		p.conns.keep(m)
-		if p.queue.n+p.conns.isolation.queue.n > 0 { // the waiters cannot use this connection
-			p.conns.due |= dueGrow
-		}
-	}
-}
-
-// unneededLocked reports whether a connection to e must close as soon as no place of it is in use.
-func (p *Pool) unneededLocked(e *endpoint) bool {
-	return p.closed || p.conns.surplus() > 0 || e.Unneeded() || p.queue.n == 0 && p.conns.endpoints.disabled(e)
+	p.giveBack(m, held)
 }
 
 // changed records that m offers another number of places, or has closed.
@@ -279,38 +147,7 @@ func (p *Pool) changed(m *member) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.end(now)
-	if _, open := p.conns.members[m]; !open {
-		return // not added yet, or removed; addLocked checks a new connection itself
-	}
-	p.conns.due |= dueServe
-	if m.conn.CloseReason() == exchange.NotClosed {
-		p.conns.recount(m)
-	} else {
-		m.ep.idle.remove(m)
-		if m.inUse == 0 && !m.draining {
-			p.learned.closed(m, now.Sub(m.used))
-		}
-		p.drainClosedLocked(m, now)
-	}
-}
-
-// drainClosedLocked drains m, whose connection accepts no more requests.
-func (p *Pool) drainClosedLocked(m *member, now time.Time) {
-	atOnce := m.requests == 0 && !m.draining && now.Sub(m.opened) < p.opts.BackoffMin
-	p.conns.drain(m, m.conn.CloseReason())
-	if m.ep.open == 0 {
-		p.reachLocked(m.ep, now)
-	}
-	if m.beside {
-		if m.requests == 0 && p.demotion.trying(now) {
-			p.demotion.http1Failed(now)
-		}
-		return
-	}
-	if atOnce { // otherwise the pool would dial again and again without a pause
-		p.governor.endedUnprocessed(m.addr, now)
-		p.closedAtOnceLocked(m, now)
-	}
+	p.connChanged(m, now)
 }
 
 // responded records that the first exchange on m got a response.
@@ -320,9 +157,6 @@ func (p *Pool) responded(m *member) {
 	p.governor.processed(m.addr)
 	p.conns.due |= dueGrow
 }
-
-// avoidRefusing is how long requests prefer other connections after one has refused a request.
-const avoidRefusing = 100 * time.Millisecond
 
 // lostRace records that ex got a response after the SSP had closed a connection on which it was sent.
 func (p *Pool) lostRace(ex *exchange.Exchange) {
@@ -338,13 +172,75 @@ func (p *Pool) failed(m *member, e *exchange.Error, client rates.Group) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.end(now)
-	if e.BlamesHTTP2() && p.demotableLocked(now) && p.demotion.violatedOn(m, client, now) {
-		p.tryHTTP1Locked(now)
+	p.exchangeFailed(m, e, client, now)
+}
+
+// wait waits for the place of ex, and releases w.
+func (p *Pool) wait(w *waiter, ex *exchange.Exchange) (*lease, acquireOutcome, error) {
+	defer p.waiters.Put(w)
+	r := p.await(w, ex.Context)
+	ex.Redialed = ex.Redials - w.redials
+	if r.lease == nil && r.err == nil {
+		r.err = r.full.error()
 	}
-	if e.Progress == exchange.NotProcessed && !e.Unsent {
-		m.avoidUntil = now.Add(avoidRefusing)
+	if r.err != nil {
+		return nil, timedOut, r.err
 	}
-	if e.Progress == exchange.NotProcessed && !m.exclusive() && p.conns.probation.refused(m, now) {
-		p.governor.endedUnprocessed(m.addr, now)
+	ex.Times.Acquired, ex.Ticket = time.Now(), r.ticket
+	if !r.dialed {
+		return r.lease, waited, nil
+	}
+	ex.Times.DNS, ex.Times.TCP, ex.Times.TLS = r.took.dns, r.took.tcp, r.took.tls
+	return r.lease, dialed, nil
+}
+
+// await returns the result of w. When it returns, w is outside the queue, its channel is empty, and
+// its timer is stopped.
+func (p *Pool) await(w *waiter, ctx context.Context) waitResult {
+	var cancelled <-chan struct{}
+	if ctx != nil {
+		cancelled = ctx.Done()
+	}
+	for {
+		var err error
+		select {
+		case <-w.ready:
+			w.timer.Stop()
+			return w.result
+		case <-cancelled:
+			err = errCancelled
+		case <-w.timer.C:
+		}
+		p.mu.Lock()
+		if !w.queued {
+			// The result came at the same instant; it takes precedence.
+			p.mu.Unlock()
+			w.timer.Stop()
+			<-w.ready
+			return w.result
+		}
+		now := time.Now()
+		if w.elsewhere && err == nil {
+			p.endElsewhere(w, now)
+			p.end(now)
+			continue
+		}
+		if err == nil {
+			err = w.overdue(&p.opts, p.conns.placeSettingsFor(w), p.pauseCause(), now)
+		}
+		if err == nil {
+			p.do.wake(w, w.until(now))
+			p.end(now)
+			continue
+		}
+		if w.elsewhere {
+			p.queue.leaveElsewhere(w)
+		} else {
+			p.queueOf(w.isolated).remove(w)
+		}
+		w.timer.Stop()
+		p.conns.due |= dueGrow
+		p.end(now)
+		return waitResult{err: err}
 	}
 }

@@ -25,6 +25,7 @@ type queue struct {
 	elsewhere []*waiter
 	// fair has the requests that never had a place; nil without server.fairness.key. See fairness.go.
 	fair *fairqueue.Queues[*waiter]
+	do   *actions // the machine's
 }
 
 // push adds w: at the back, or at the front if it had a place before.
@@ -134,6 +135,7 @@ func (q *queue) expect(n int, now time.Time) {
 		q.firstPending = w.next
 		q.pending--
 		w.setPending(false, now)
+		q.do.wake(w, w.until(now))
 	}
 	for q.n-q.pending > n {
 		w := q.tail
@@ -143,6 +145,7 @@ func (q *queue) expect(n int, now time.Time) {
 		q.firstPending = w
 		q.pending++
 		w.setPending(true, now)
+		q.do.wake(w, w.until(now))
 	}
 }
 
@@ -177,7 +180,7 @@ func (q *queue) fail(giveUp func(*waiter) error) {
 		next := w.next
 		if err := giveUp(w); err != nil {
 			q.remove(w)
-			w.ready <- waitResult{err: err}
+			q.do.answer(w, waitResult{err: err})
 		}
 		w = next
 	}

@@ -3,7 +3,7 @@ package pool
 import "time"
 
 // due says what an event has made necessary. Events only set it: what depends on the whole pool is
-// decided once, when the event ends, by settleLocked.
+// decided once, when the event ends, by settle.
 type due uint8
 
 const (
@@ -19,30 +19,14 @@ const (
 	dueRevive
 )
 
-// end ends an event that happened at now: it settles what the event has made necessary, and unlocks.
-// The zero time means that the event did not read the clock.
-func (p *Pool) end(now time.Time) {
-	p.settleLocked(now)
-	p.unlock()
-}
-
-// unlock ends the use of the pool's state after settleLocked.
-func (p *Pool) unlock() {
-	if p.verify != nil {
-		p.verify(p)
-	}
-	p.mu.Unlock()
-}
-
-// settleLocked does what the event has made necessary, in an order in which no step changes what an
-// earlier step has decided:
+// settle does what the event has made necessary, once and in this order:
 //
 //	revive ──▶ fail ──▶ end waits elsewhere ──▶ serve ──▶ dial ──▶ expect and refuse
 //
 // Dials for endpoints without requests come first, because waiters need not fail while such a dial is
 // under way. Free places are given before the pool dials for the remaining waiters.
-func (p *Pool) settleLocked(now time.Time) {
-	due := p.conns.due
+func (k *machine) settle(now time.Time) {
+	due := k.conns.due
 	if due == 0 {
 		return
 	}
@@ -50,73 +34,125 @@ func (p *Pool) settleLocked(now time.Time) {
 		now = time.Now()
 	}
 	if due&dueRevive != 0 {
-		p.reviveLocked(now)
+		k.revive(now)
 	}
 	if due&dueFail != 0 {
-		p.dialFailedLocked(now)
+		k.failWaiting(now)
 	}
 	if due&dueElsewhere != 0 {
-		p.dialElsewhereEndedLocked(now)
+		k.dialElsewhereEnded(now)
 	}
-	if p.conns.due&dueServe != 0 { // an earlier step may have set it
-		p.serveLocked(now)
+	if k.conns.due&dueServe != 0 { // an earlier step may have set it
+		k.serve(now)
 	}
-	p.growLocked(now)
-	p.expectLocked(now)
-	p.conns.due = 0
+	k.grow(now)
+	k.expect(now)
+	k.conns.due = 0
 }
 
-// serveLocked gives free places to waiters, in their order.
-func (p *Pool) serveLocked(now time.Time) {
-	p.serveElsewhereLocked(now)
-	p.serveIsolatedLocked(now)
-	for p.queue.n > 0 {
-		w := p.queue.first()
-		to := p.conns.pick(wish{avoid: w.avoid, alone: w.alone, resent: w.resent}, now)
+// serve gives free places to waiters, in their order.
+func (k *machine) serve(now time.Time) {
+	k.serveElsewhere(now)
+	k.serveIsolated(now)
+	for k.queue.n > 0 {
+		w := k.queue.first()
+		to := k.conns.pick(wish{avoid: w.avoid, alone: w.alone, resent: w.resent}, now)
 		if to.m == nil {
 			break
 		}
-		p.giveLocked(to, waitResult{}, now) // growLocked dials for the queue, and so for to.passedOver
+		k.give(to, waitResult{}, now) // grow dials for the queue, and so for to.passedOver
 	}
 }
 
-// growLocked starts the dials that are wanted and allowed. If the waiters cannot get a place, it
+// grow starts the dials that are wanted and allowed. If the waiters cannot get a place, it
 // fails them.
-func (p *Pool) growLocked(now time.Time) {
-	if p.growth.paused { // each request reads its cache line: write it only if needed
-		p.growth.paused = false
+func (k *machine) grow(now time.Time) {
+	if k.growth.paused { // each request reads its cache line: write it only if needed
+		k.growth.paused = false
 	}
-	if p.conns.isolation.queue.n > 0 {
-		p.isolateLocked(now)
+	if k.conns.isolation.queue.n > 0 {
+		k.isolate(now)
 	}
-	for !p.closed && p.growth.wants() {
-		if !p.growth.mayDial() {
-			p.makeRoomLocked(nil)
+	for !k.closed && k.growth.wants() {
+		if !k.growth.mayDial() {
+			k.makeRoom(nil)
 			break
 		}
-		if ok, pause := p.governor.ready(now); !ok {
-			p.pauseLocked(pause)
+		if ok, pause := k.governor.ready(now); !ok {
+			k.pausing(pause)
 			break
 		}
-		p.startDialLocked(aim{waiting: p.growth.waiting()}, now)
+		k.startDial(aim{waiting: k.growth.waiting()}, now)
 	}
 }
 
-// expectLocked updates which requests dials will serve. If too many other requests wait, it refuses
+// expect updates which requests dials will serve. If too many other requests wait, it refuses
 // the newest ones, or those that fair queueing chooses.
-func (p *Pool) expectLocked(now time.Time) {
-	served := p.growth.willServe()
-	p.queue.expect(served, now)
+func (k *machine) expect(now time.Time) {
+	served := k.growth.willServe()
+	k.queue.expect(served, now)
 	for {
-		newest := p.queue.tail
-		w := p.queue.popOverflow(p.opts.MaxPending)
+		newest := k.queue.tail
+		w := k.queue.popOverflow(k.opts.MaxPending)
 		if w == nil {
 			return
 		}
 		if w != newest {
-			p.stats.fairEvicted.Add(1)
-			p.queue.expect(served, now) // a dial was expected to serve w
+			k.stats.fairEvicted.Add(1)
+			k.queue.expect(served, now) // a dial was expected to serve w
 		}
-		w.ready <- waitResult{full: p.fullLocked()}
+		k.do.answer(w, waitResult{full: k.full()})
 	}
+}
+
+// pausing runs when the pool wants a connection and every address pauses. It fails the waiters
+// if the pool is hopeless and the last dials to all addresses failed. Resent requests continue to
+// wait.
+func (k *machine) pausing(pause pause) {
+	k.growth.paused = k.governor.dialing == 0
+	if k.growth.hopeless() && !pause.mayWait {
+		k.failWaiters(func(w *waiter) error {
+			switch {
+			case w.resent: // the next connection serves it
+				return nil
+			case w.pending:
+				return k.governor.paused
+			default:
+				return k.governor.lastError
+			}
+		})
+	}
+	if k.queue.n+k.conns.isolation.queue.n > 0 && !pause.until.IsZero() {
+		k.do.growAgain(pause.until)
+	}
+}
+
+// failWaiting fails waiters after a failed dial, unless some address has not failed. A waiter
+// that may outlast further failed dials waits for the next dial instead. If adbuffer's machine is the
+// reason, it fails them once that lasts.
+func (k *machine) failWaiting(now time.Time) {
+	local := k.governor.shortage.failures > 0
+	switch {
+	case !k.growth.hopeless():
+		return
+	case local && !k.governor.shortage.lasts():
+		return
+	case !local && k.governor.hasWorkingAddress():
+		return
+	}
+	k.failWaiters(func(w *waiter) error {
+		switch {
+		case w.resent:
+			return nil
+		case local:
+			return k.governor.lastError // a further dial would fail too, at no cost of the request's
+		case w.redials > 0:
+			w.redials--
+			w.extend(k.opts.waitForDial(), now)
+			k.do.wake(w, w.until(now))
+			return nil
+		default:
+			return k.governor.lastError
+		}
+	})
 }

@@ -10,13 +10,14 @@ import (
 
 // waiter is a request in the queue.
 type waiter struct {
-	// ready receives the place or the error exactly once, when the pool removes the waiter from
+	// ready receives once result is there: exactly once, after the pool has removed the waiter from
 	// the queue. Its capacity is 1, so that the pool never blocks on it.
-	ready chan waitResult
+	ready  chan struct{}
+	result waitResult
 
 	// Pool.mu guards the fields below.
 
-	prev, next *waiter // nil outside the queue
+	prev, next *waiter // in the queue; next also links actions.results
 	queued     bool
 	pending    bool   // no dial is expected to serve it; see queue
 	front      bool   // had a place before
@@ -30,10 +31,12 @@ type waiter struct {
 	key        uint64 // Exchange.FairKey
 	fair       fairqueue.Item[*waiter]
 
-	// timer fires when the waiter should check whether its time has passed. It may fire too early,
-	// but never too late.
+	// timer fires at wakeAt, when the waiter should check whether its time has passed. It may fire too
+	// early, but never too late.
 	timer       *time.Timer
-	armed       bool
+	wakeAt      time.Time
+	waking      bool // the waiter is in actions.wakes
+	nextWake    *waiter
 	deadline    time.Time
 	since       lag.Span      // began when pending last changed
 	dialLeft    time.Duration // remaining time to wait for dials, without the lag
@@ -53,14 +56,14 @@ type waitResult struct {
 func newWaiter() *waiter {
 	t := time.NewTimer(time.Hour)
 	t.Stop()
-	w := &waiter{ready: make(chan waitResult, 1), timer: t}
+	w := &waiter{ready: make(chan struct{}, 1), timer: t}
 	w.fair.Value = w
 	return w
 }
 
 // begin prepares w for the wait of ex. again says that ex had a place on a stale connection.
 func (w *waiter) begin(ex *exchange.Exchange, again bool, o *Options, now time.Time) {
-	w.deadline, w.since, w.armed = ex.Deadline, o.Lag.Begin(now), false
+	w.deadline, w.since = ex.Deadline, o.Lag.Begin(now)
 	w.alone, w.isolated, w.resent, w.redials = ex.Alone || ex.Isolated, false, ex.Resent, ex.Redials-ex.Redialed
 	w.avoid, w.yields, w.key = ex.Avoid, 0, ex.FairKey
 	w.front = again || ex.Resent
@@ -79,18 +82,12 @@ func (w *waiter) setPending(pending bool, now time.Time) {
 		w.dialLeft -= w.since.Ran(now)
 	}
 	w.pending, w.since = pending, w.since.Again(now)
-	if w.armed {
-		w.arm(now)
-	}
 }
 
 // extend lets the waiter wait up to dialLeft for another dial.
 func (w *waiter) extend(dialLeft time.Duration, now time.Time) {
 	w.setPending(w.pending, now) // subtracts the time that it has waited so far
 	w.dialLeft = dialLeft
-	if w.armed {
-		w.arm(now)
-	}
 }
 
 // left returns how long w may wait as it does now.
@@ -101,9 +98,9 @@ func (w *waiter) left(now time.Time) time.Duration {
 	return w.since.Left(w.dialLeft, now)
 }
 
-func (w *waiter) arm(now time.Time) {
-	w.armed = true
-	w.timer.Reset(min(w.left(now), w.deadline.Sub(now)))
+// until returns when w must check whether its time has passed.
+func (w *waiter) until(now time.Time) time.Time {
+	return now.Add(min(w.left(now), w.deadline.Sub(now)))
 }
 
 // overdue returns why w may not wait longer, or nil. placeSettings is for the error, and cause, which

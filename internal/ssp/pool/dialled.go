@@ -1,0 +1,243 @@
+package pool
+
+import (
+	"cmp"
+	"errors"
+	"time"
+
+	"adbuffer/internal/machine/lag"
+	"adbuffer/internal/machine/rates"
+	"adbuffer/internal/wire/exchange"
+)
+
+// startDial starts a dial.
+func (k *machine) startDial(to aim, now time.Time) {
+	if to.isolated {
+		k.conns.isolation.dialing++
+	}
+	k.order(dialOrder{m: &member{single: to.isolated}, to: to, offerHTTP2: k.offersHTTP2(to, now)}, now)
+}
+
+// order counts a dial, and orders it.
+func (k *machine) order(o dialOrder, now time.Time) {
+	k.governor.begin(o.to, o.offerHTTP2)
+	k.governor.shortage.dialing(now)
+	o.m.init(k.opts.ConnVersion)
+	k.do.dial(o)
+}
+
+// offersHTTP2 reports whether the next dial may become HTTP/2. If the SSP may choose, the
+// pool offers HTTP/2 on at most as many dials as it may have HTTP/2 connections. So an SSP that
+// chooses HTTP/2 only sometimes stays within max_http2_conns, and no handshake is wasted. An endpoint
+// without a connection gets one beyond the limit if another endpoint can lose one. The limit does not apply
+// to connections for isolated requests.
+func (k *machine) offersHTTP2(to aim, now time.Time) bool {
+	switch shared := &k.conns.shared; k.opts.Protocol {
+	case exchange.HTTP2:
+		return true
+	case exchange.Unknown:
+		return !k.demotion.on(now) &&
+			(to.isolated || shared.staying()+k.governor.offering < k.conns.sharedLimit() || to.endpoint != nil && to.endpoint.open == 0 && shared.spare() != nil)
+	default:
+		return false
+	}
+}
+
+// lookedUp records a look-up for a dial, and picks the address of the dial. failures is the value of
+// governor.lookup.failures when the look-up began.
+func (k *machine) lookedUp(want aim, addrs []exchange.Address, err error, failures int, now time.Time) (to target, _ error) {
+	switch {
+	case k.closed:
+		k.governor.undecided--
+		return to, errDraining
+	case err == nil && len(addrs) == 0:
+		err = errNoAddress
+	}
+	k.governor.lookedUp(addrs, err, failures, now)
+	if err != nil {
+		return to, err
+	}
+	to, ok := k.governor.pick(now, k.growth.mayTry(), want)
+	if !ok {
+		return to, errNotNow
+	}
+	if to.onTrial {
+		k.conns.due |= dueGrow // another address may be healthy
+	}
+	return to, nil
+}
+
+// dialOutcome says how a dial ended.
+type dialOutcome struct {
+	to      target        // the address that the governor picked; zero if it picked none
+	reached target        // the address of the connection, or that err is about
+	lost    []error       // Dialed.Lost
+	took    dialDurations // of the look-up and the dial
+	err     error         // nil if o.m has a connection
+}
+
+// dialOver records how a dial ended. It adds its connection, or counts the failure.
+func (k *machine) dialOver(o dialOrder, r dialOutcome, now time.Time) {
+	m, to := o.m, r.to
+	k.conns.due |= dueGrow | dueElsewhere
+	k.governor.ended(to, o.to, o.offerHTTP2)
+	if o.to.isolated {
+		k.conns.isolation.dialing--
+	}
+	if m.beside {
+		k.do.besideOver(k.besideDialed)
+		k.besideDialed = nil
+	}
+	k.addressesLost(to, r.lost, now)
+	if r.err == nil {
+		if m.conn.CloseReason() == exchange.NotClosed {
+			k.governor.connected(r.reached, now)
+		} else if !m.beside {
+			k.governor.failed(r.reached, nil, k.queue.outlasts(), now)
+		}
+		k.add(m, o.to, r.took, now)
+	} else {
+		k.dialFailed(o, r, now)
+	}
+	if e := cmp.Or(to.endpoint, o.to.endpoint); e != nil {
+		k.dialEnded(e, r.err, now)
+	}
+}
+
+// dialFailed records a dial that brought no connection.
+func (k *machine) dialFailed(o dialOrder, r dialOutcome, now time.Time) {
+	e, err := r.to.endpoint, r.err
+	switch {
+	case k.closed, errors.Is(err, errNotNow), errors.Is(err, lag.ErrTooMuch):
+	case o.m.beside && !isLocal(err):
+		if e != nil {
+			e.stats.dialFailed(err)
+		}
+		k.demotion.http1Failed(now)
+	case !o.offerHTTP2 && k.demotion.on(now) && errors.Is(err, exchange.ErrALPN): // the SSP speaks only HTTP/2
+		k.noteDialError(e, err)
+		k.restore(now)
+	case o.offerHTTP2 && exchange.AsError(err).BlamesHTTP2() && k.demotable(now): // the address may work over HTTP/1
+		k.noteDialError(e, err)
+		k.demote(now)
+	default:
+		k.conns.due |= dueFail
+		k.governor.failed(r.reached, err, k.queue.outlasts(), now)
+		k.noteDialError(e, err)
+		k.conns.shared.replace = false
+		if e != nil && !isLocal(err) {
+			k.applyChange(e, k.conns.endpoints.DialFailed(e.Endpoint, now))
+		}
+	}
+}
+
+// addressesLost records the addresses of a dial that failed or were slow while another one was
+// reached. They do not count as failures of the endpoint.
+func (k *machine) addressesLost(to target, lost []error, now time.Time) {
+	for i, err := range lost {
+		if err != nil && !errors.Is(err, lag.ErrTooMuch) {
+			to.endpoint.stats.dialFailed(err)
+			k.governor.failed(to.nth(i), err, false, now)
+		}
+	}
+}
+
+// add adds a new connection, whose dial had the given aim, and gives its places to waiters.
+func (k *machine) add(m *member, to aim, took dialDurations, now time.Time) {
+	k.conns.add(m, now)
+	switch {
+	case k.unneeded(m.ep):
+		k.conns.drain(m, exchange.ClosedDrain)
+		return
+	case m.conn.CloseReason() != exchange.NotClosed:
+		k.conns.drain(m, m.conn.CloseReason())
+		k.closedAtOnce(m, now)
+		k.conns.due |= dueFail
+		return
+	case m.protocol == exchange.HTTP2 && k.opts.Protocol == exchange.Unknown && k.demotion.on(now):
+		k.conns.drain(m, exchange.ClosedError) // the dial began before the demotion
+		return
+	}
+	m.ep.dialError = nil
+	k.conns.serve(m)
+	if m.beside {
+		k.addBeside(m, now)
+		return
+	}
+	if m.ep.open == 1 && m.ep.Active() {
+		k.drainInactive()
+	}
+	r := waitResult{dialed: true, took: took}
+	before := k.queue.n + k.conns.isolation.queue.n
+	switch {
+	case k.conns.probes.dials(m.ep):
+		k.probeOn(m, r, now)
+	case m.ep.Barred() && !m.exclusive():
+		k.conns.drain(m, exchange.ClosedDrain)
+	case !m.exclusive():
+		k.giveElsewhere(m, r, now)
+		for k.queue.n > 0 && m.takes(k.queue.first().alone) {
+			k.give(choice{m: m}, r, now)
+		}
+		k.conns.expireShared(now) // an old connection may have waited for this one
+	case !to.isolated && k.queue.elsewhere != nil && k.giveElsewhere(m, r, now):
+	default:
+		if q, isolated := k.nextFor(m); q.n > 0 && !m.ep.Barred() {
+			m.fresh = true
+			k.give(choice{m: m, isolated: isolated}, r, now)
+		} else {
+			k.reuse(m)
+		}
+	}
+	turns := 0
+	if to.waiting {
+		turns = 1
+	}
+	k.conns.endpoints.Served(m.ep.Endpoint, before-k.queue.n-k.conns.isolation.queue.n, turns)
+	k.noteWarm()
+}
+
+// closedAtOnce records that the SSP closed m before any use, and treats it like a failed
+// dial. If m was an HTTP/2 connection, the SSP may not support HTTP/2. If m is an HTTP/1 connection of a
+// demotion, the SSP may support only HTTP/2.
+func (k *machine) closedAtOnce(m *member, now time.Time) {
+	k.noteDialError(m.ep, exchange.Errorf(exchange.ConnectFailed, exchange.NotSent, "%v: the SSP closed the new connection at once", m.addr))
+	switch {
+	case m.beside:
+		k.demotion.http1Failed(now)
+	case m.protocol == exchange.HTTP1 && k.opts.Protocol == exchange.Unknown && k.demotion.on(now):
+		k.restore(now)
+	case m.protocol == exchange.HTTP2 && k.demotable(now) && k.demotion.violated(rates.Ours, now):
+		k.demote(now)
+	}
+}
+
+// noteDialError counts the error of a dial to e. If e is nil, it counts the error of a
+// look-up.
+func (k *machine) noteDialError(e *endpoint, err error) {
+	if e == nil {
+		e = k.conns.endpoints.lookedUpFor(err)
+	}
+	e.stats.dialFailed(err)
+	e.dialError = err
+	k.governor.failedWith(err)
+}
+
+// dialEnded records that a dial to e ended, with or without a connection.
+func (k *machine) dialEnded(e *endpoint, err error, now time.Time) {
+	k.reach(e, now)
+	if k.conns.probes.dialEnded(e, err, now) {
+		k.conns.due |= dueRevive
+	}
+}
+
+// reach records whether e is reachable: a connection to it is open, or the last dial to one
+// of its addresses succeeded.
+func (k *machine) reach(e *endpoint, now time.Time) {
+	unreachable := e.open == 0 && k.governor.allFailed(e)
+	if k.conns.endpoints.SetUnreachable(e.Endpoint, unreachable, now).Turns {
+		k.applyTurns()
+	} else if unreachable {
+		k.conns.due |= dueRevive
+	}
+}
