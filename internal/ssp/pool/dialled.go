@@ -53,6 +53,9 @@ func (k *machine) lookedUp(want aim, addrs []exchange.Address, err error, failur
 	case err == nil && len(addrs) == 0:
 		err = errNoAddress
 	}
+	if err == nil && len(k.governor.known) > 0 {
+		k.follow(addrs, false, now)
+	}
 	k.governor.lookedUp(addrs, err, failures, now)
 	if err != nil {
 		return to, err

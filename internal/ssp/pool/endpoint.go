@@ -159,8 +159,25 @@ func (k *machine) added(added, removed []*endpoint, now time.Time) {
 	k.conns.due |= dueGrow
 }
 
+// follow applies the addresses of a look-up to the connections, if they are not those of the last
+// look-up. opens says whether new addresses get connections.
+func (k *machine) follow(addrs []exchange.Address, opens bool, now time.Time) {
+	g := &k.governor
+	if len(addrs) == len(g.known) && &addrs[0] == &g.known[0] {
+		return
+	}
+	before := make(map[*endpoint][]exchange.Address)
+	for _, e := range k.conns.endpoints.all {
+		before[e] = e.addrs
+	}
+	g.share(addrs, now)
+	for e, old := range before {
+		k.reconcile(e, old, opens, now)
+	}
+}
+
 // reconcile applies a change of e's addresses to its connections.
-func (k *machine) reconcile(e *endpoint, before []exchange.Address, now time.Time) {
+func (k *machine) reconcile(e *endpoint, before []exchange.Address, opens bool, now time.Time) {
 	if len(e.addrs) == 0 || slices.Equal(before, e.addrs) {
 		return // the last good result stays in use
 	}
@@ -171,7 +188,7 @@ func (k *machine) reconcile(e *endpoint, before []exchange.Address, now time.Tim
 	}
 	known := func(a exchange.Address) bool { return slices.Contains(before, a) }
 	added := slices.DeleteFunc(slices.Clone(e.addrs), known)
-	if len(added) == 0 || e.Barred() {
+	if !opens || len(added) == 0 || e.Barred() {
 		return
 	}
 	// The next dials go to the new addresses.

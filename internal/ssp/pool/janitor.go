@@ -108,7 +108,7 @@ func (p *Pool) updateNeed(now time.Time) {
 
 // followAddresses applies DNS changes to the connections. It replaces connections to removed
 // addresses within renewal, and opens a connection to each new address, as far as the limits allow. A
-// failed look-up changes nothing.
+// failed look-up changes nothing. A dial may find such a change first: it retires connections too, and opens its own.
 func (p *Pool) followAddresses(now time.Time) {
 	p.mu.Lock()
 	due := len(p.conns.members) > 0 && now.Sub(p.looked) >= lookPeriod
@@ -125,17 +125,8 @@ func (p *Pool) followAddresses(now time.Time) {
 	}
 	p.mu.Lock()
 	defer p.end(now)
-	g := &p.governor
-	if p.closed || len(g.known) == 0 || len(addrs) == len(g.known) && &addrs[0] == &g.known[0] {
-		return
-	}
-	before := make(map[*endpoint][]exchange.Address)
-	for _, e := range p.conns.endpoints.all {
-		before[e] = e.addrs
-	}
-	g.share(addrs, now)
-	for e, old := range before {
-		p.reconcile(e, old, now)
+	if !p.closed && len(p.governor.known) > 0 {
+		p.follow(addrs, true, now)
 	}
 }
 

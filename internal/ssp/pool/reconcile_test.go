@@ -55,6 +55,27 @@ func TestConnectionsFollowDNS(t *testing.T) {
 	}
 }
 
+// A dial finds the change of DNS before the janitor does. Connections to the removed address close all
+// the same.
+func TestConnectionsFollowDNSThatADialHasSeenFirst(t *testing.T) {
+	withEndpoints(t, 1, withWeights(1), func(t *testing.T, s *fakeSSP, p *Pool) {
+		all := addressesOfA(2)
+		s.addrs = all[:1]
+		s.always(dialResult{after: 5 * msec})
+		held := askAll(t, p, 3, sec)
+		pass(lookPeriod + sec)
+		s.locked(func() { s.addrs = all[1:] })
+		r := ask(t, p, sec) // all connections are in use
+		pass(5 * msec)
+		doAll(append(held, r))
+		pass(renewal + 2*sec)
+		for _, c := range s.openTo(names[0]) {
+			testsupport.Equal(t, c.addr, all[1], "a connection to %v is open")
+		}
+		testsupport.Equal(t, p.closedFor(exchange.ClosedDNS), 3, "%d connections closed because of DNS")
+	})
+}
+
 // Each new address gets a connection, and known addresses get none. Over HTTP/2 the connections stay
 // within max_http2_conns.
 func TestNewAddressesGetConnections(t *testing.T) {
