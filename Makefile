@@ -49,7 +49,7 @@ demo: ## see it work
 picture: ## the picture of the admin page in README.md: three minutes of the demo
 	cd internal/test/e2e/browser && ADBUFFER_PICTURE=$(CURDIR)/internal/operate/admin/page.png $(GO) test -count=1 -run TestAPictureOfTheDemosPage .
 
-profile: ## the CPU profile with which the compiler optimizes the binary, anew: in two minutes
+profile: ## the CPU profile with which the compiler optimizes the binary, anew: in five minutes
 	$(GO) run ./loadtest peers --only adbuffer --rounds 1 --rate 0 --idle 0 --profile cmd/adbuffer/default.pgo
 
 test: deps ## all tests: with the race detector, those that it would distort without it, and some on 64-bit ARM

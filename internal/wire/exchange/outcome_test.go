@@ -34,7 +34,7 @@ func TestClientsAreToldHowTheirRequestEnded(t *testing.T) {
 	for key, want := range map[string]string{
 		fmt.Sprintf("%d, nbr %d, 102", FromSSP, NoNBR): " fill",
 		fmt.Sprintf("%d, nbr 1, 100", FromSSP):         " no_bid",
-		fmt.Sprintf("%d, nbr 1, 102", FromSSP):         " redirect client_error server_error",
+		fmt.Sprintf("%d, nbr 1, 102", FromSSP):         " redirect client_error server_error unreadable",
 		fmt.Sprintf("200, nbr %d, 100", NoNBR):         " merged",
 		"204, nbr 501, 203":                            " filtered",
 		"400, nbr 1, 100":                              " bad_request",
