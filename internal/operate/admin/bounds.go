@@ -13,6 +13,9 @@ const (
 	// maxScrapes is how many responses to /metrics may be in progress. A scrape needs no token, and
 	// holds its whole text in memory.
 	maxScrapes = 16
+	// scrapeWait is how long a scrape waits for another scrape to end before it drops one: a scrape ends within
+	// milliseconds if its client reads.
+	scrapeWait = 250 * time.Millisecond
 	// scrapePatience is how long a scrape waits for the place of a scrape that was dropped.
 	scrapePatience = time.Second
 )
@@ -49,8 +52,8 @@ func (w *boundedWriter) Write(b []byte) (int, error) {
 // Unwrap lets http.ResponseController find the ResponseWriter of net/http.
 func (w *boundedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// limitScrapes limits the concurrent calls of next to maxScrapes. A further scrape drops the scrape that
-// its client has been reading for longest, so that clients that do not read cannot lock out Prometheus.
+// limitScrapes limits the concurrent calls of next to maxScrapes. If none of them ends within scrapeWait, a
+// further scrape drops the scrape that its client has been reading for longest, so that clients that do not read cannot lock out Prometheus.
 // The writer of next is a boundedWriter.
 func (c *connections) limitScrapes(next http.Handler) http.Handler {
 	places := make(chan struct{}, maxScrapes)
@@ -58,7 +61,7 @@ func (c *connections) limitScrapes(next http.Handler) http.Handler {
 		select {
 		case places <- struct{}{}:
 			return true
-		default:
+		case <-time.After(scrapeWait):
 		}
 		if !c.dropScrape() {
 			return false

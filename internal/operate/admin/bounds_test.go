@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
@@ -120,4 +121,36 @@ func TestScrapesAtOnceAreLimited(t *testing.T) {
 	if r := c.ask("GET", "/metrics", ""); r.Code != http.StatusOK {
 		t.Errorf("a scrape after the others gets %d: %s", r.Code, r.Body)
 	}
+}
+
+// A scrape that its client reads quickly is not dropped for further scrapes, which wait for its place.
+func TestScrapesWaitForOneThatEndsSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end := make(chan struct{})
+		var c connections
+		handler := c.limitScrapes(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			<-end
+			text(w, http.StatusOK, "up 1")
+		}))
+		scrape := func() *httptest.ResponseRecorder {
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+			return w
+		}
+		for range 16 {
+			go scrape()
+		}
+		synctest.Wait()
+		start := time.Now()
+		w := scrape()
+		testsupport.True(t, w.Code == 503 && time.Since(start) == 250*time.Millisecond, "none ends: %d after %v", w.Code, time.Since(start))
+
+		time.AfterFunc(200*time.Millisecond, func() { end <- struct{}{} }) // one of them ends
+		go func() {
+			time.Sleep(210 * time.Millisecond)
+			close(end)
+		}()
+		w = scrape()
+		testsupport.Equal(t, w.Code, 200, "one ends after 200 ms: %d")
+	})
 }

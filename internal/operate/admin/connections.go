@@ -140,7 +140,7 @@ type arrivingBody struct {
 
 func (b *arrivingBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err == io.EOF { //nolint:errorlint // net/http does not wrap it
+	if err == io.EOF {
 		b.arrived()
 	}
 	return n, err

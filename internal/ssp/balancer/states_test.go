@@ -209,7 +209,9 @@ func TestAnEjectionTellsWhyAndEndsWithItsProbe(t *testing.T) {
 	s.SetProbe(b, ProbeDials, s.now)
 	testsupport.True(t, b.Probing() && !b.Unneeded() && s.Next("").Probe == nil, "while the pool dials, %+v", s.Next(""))
 	s.SetProbe(b, ProbeReady, s.now)
-	testsupport.True(t, s.Next("").Probe == b && s.Next("").Probe == b, "the next request is not the probe")
+	for range 2 {
+		testsupport.True(t, s.Next("").Probe == b, "the next request is not the probe")
+	}
 	s.SetProbe(b, ProbeSent, s.now)
 	testsupport.True(t, s.Next("").Probe == nil && b.Probe() == ProbeSent, "a second request is the probe")
 	s.ProbeEnded(b, exchange.Neutral, true, s.now) // a client went away
