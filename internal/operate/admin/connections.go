@@ -157,9 +157,3 @@ func (c *connections) noteScrape(one *connection, begun time.Time) {
 	defer c.mu.Unlock()
 	one.scrape = begun
 }
-
-func (c *connections) count() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.open)
-}

@@ -198,3 +198,9 @@ func TestEightOperatorsMayFollowRequestsAtOnce(t *testing.T) {
 		return status == http.StatusOK
 	})
 }
+
+func (c *connections) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.open)
+}
