@@ -3,7 +3,6 @@ package dial
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"net"
@@ -14,30 +13,17 @@ import (
 	"time"
 
 	"adbuffer/internal/machine/lag"
-	"adbuffer/internal/machine/rates"
 	"adbuffer/internal/wire/exchange"
 )
 
 const (
-	// resultFresh is how long the result of a look-up is used without another look-up. The system's resolver hides
-	// the lifetimes of DNS records, and load balancers rotate faster anyway.
-	resultFresh = 20 * time.Second
-	// resultOld is the age up to which a result may be used while its name is looked up again. If the result is
-	// older, the SSP may have moved, and waiting for the look-up costs less than a dial to an old address.
-	resultOld = 5 * time.Minute
 	// lookupTimeout bounds a look-up. It is much longer than callers wait, since later callers use the result too.
 	lookupTimeout = 10 * time.Second
-	// The pause after a failed look-up doubles from lookupPause to maxLookupPause.
-	lookupPause    = time.Second
-	maxLookupPause = 30 * time.Second
 
 	// resolutionDelay is how long callers wait for the second address family after the first family has brought
 	// addresses (RFC 8305, section 3); it is at most half of timeouts.connect. Addresses that arrive later are used
 	// by later calls.
 	resolutionDelay = 50 * time.Millisecond
-	// lookupsUntilGone is the number of look-ups in a row whose results lack an address until the address is dropped.
-	// A name server may return a different subset of its addresses each time.
-	lookupsUntilGone = 3
 
 	// A result's first maxAddrsPerName addresses are used, and at most maxAddrs (or one per
 	// endpoint) over all endpoints. So a hostile DNS response costs little.
@@ -49,10 +35,6 @@ const (
 // ctx ends. A name without addresses in the family is no error, or a *net.AddrError, or a *net.DNSError with
 // IsNotFound, as those of net.Resolver are.
 type Lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
-
-// networks lists the address families. Each family is looked up by itself, so that a family without a response
-// neither delays nor replaces the addresses of the other family.
-var networks = [...]string{"ip4", "ip6"}
 
 // resolver keeps the addresses of one SSP's endpoints. It looks a name up only when it is called: if the name's
 // result is no longer fresh, it starts a look-up in the background. Each name has at most one running look-up, which
@@ -78,33 +60,6 @@ type resolver struct {
 	addrs       []exchange.Address // never changed in place: callers keep the slice
 	lookupEnded chan struct{}      // closed and replaced after each look-up
 	closed      bool
-}
-
-// name is one host to look up.
-type name struct {
-	host      string
-	literal   bool         // an IP address: never looked up
-	ips       []netip.Addr // the addresses in use, from known
-	since     time.Time    // when the last addresses came; zero before
-	due       time.Time    // when the next look-up is due
-	lookingUp bool         // a look-up is under way
-	err       error        // error of the last look-up; nil if it succeeded as far as known addresses depend on it
-	failing   time.Time    // since when err has been set; zero if err is nil
-	failures  int          // how many look-ups in a row failed for a family
-
-	// known maps the addresses of each family to the number of look-ups in a row whose results lacked the address. A
-	// family whose look-ups fail keeps its addresses.
-	known [len(networks)]map[netip.Addr]int
-}
-
-// answer is the result of a look-up for one address family: addresses, or an error, or neither if the name has no
-// address in the family.
-type answer struct {
-	family    int          // index in networks
-	ips       []netip.Addr // addresses that may be dialled
-	err       error        // the look-up failed, so the family's addresses are unknown
-	noAddress error        // the resolver's error for a name without addresses in the family; may be nil
-	refused   error        // error about an address in the result that is never dialled
 }
 
 func newResolver(from *sources, endpoints []exchange.Endpoint, lookup Lookup, t *timeouts, lag *lag.Meter, warn func(error), changed Changed, stats *counters) *resolver {
@@ -230,20 +185,14 @@ func (r *resolver) lookUp(n *name) {
 	ctx, cancel := context.WithTimeout(r.ctx, lookupTimeout)
 	defer cancel()
 	r.mu.Lock()
-	if n.err == nil && time.Since(n.since) >= resultOld { // the SSP may have moved, so this look-up alone decides which addresses stay
-		for _, known := range n.known {
-			for ip := range known {
-				known[ip] = lookupsUntilGone - 1
-			}
-		}
-	}
+	n.forgetOld(time.Now())
 	r.mu.Unlock()
 	answers := make(chan answer, len(networks))
 	for family := range networks {
 		r.wg.Go(func() { answers <- r.ask(ctx, n.host, family) })
 	}
 	var unapplied []answer // answers that have not been applied
-	gotAddresses := false  // addresses
+	gotAddresses := false
 	var delay <-chan time.Time
 	for pending := len(networks); pending > 0; {
 		select {
@@ -287,13 +236,6 @@ func (r *resolver) ask(ctx context.Context, host string, family int) answer {
 	return a
 }
 
-// isNoAddress reports whether the error of a look-up says that the name has no address in the family.
-func isNoAddress(err error) bool {
-	var dns *net.DNSError
-	var addr *net.AddrError
-	return errors.As(err, &addr) || errors.As(err, &dns) && dns.IsNotFound
-}
-
 // apply applies answers to n, and wakes the callers that wait. gotAddresses says that the look-up has brought
 // addresses of any family. Only then does an answer without addresses mean that its family has none: a look-up
 // without any address is an error, after which the name keeps its addresses. ended is false while the other family is
@@ -319,8 +261,7 @@ func (r *resolver) apply(n *name, answers []answer, gotAddresses, ended bool) {
 		}
 	}
 	if ended {
-		n.lookingUp = false
-		r.endLocked(n, answers, gotAddresses, now)
+		n.end(answers, gotAddresses, now)
 	}
 	if !slices.Equal(before, n.ips) {
 		if addrs := r.mergedLocked(); !slices.Equal(addrs, r.addrs) {
@@ -352,84 +293,10 @@ func (r *resolver) apply(n *name, answers []answer, gotAddresses, ended bool) {
 	}
 }
 
-// endLocked records how a look-up ended. If one family failed while the other brought addresses, that is an error
-// only if known addresses of the failed family stay in use. The name is looked up again soon in either case.
-func (r *resolver) endLocked(n *name, last []answer, gotAddresses bool, now time.Time) {
-	var err, none error
-	failed := false
-	for _, a := range last {
-		none = cmp.Or(none, a.noAddress)
-		switch {
-		case a.err == nil:
-			continue
-		case !gotAddresses:
-			err = cmp.Or(err, a.err)
-		case len(n.known[a.family]) > 0:
-			err = fmt.Errorf("%w (%s only)", a.err, networks[a.family])
-		}
-		failed = true
-	}
-	if !gotAddresses {
-		err = cmp.Or(err, none, dnsError(n.host, errNoAddress))
-	}
-	n.err = err
-	if err == nil {
-		n.failing = time.Time{}
-	} else {
-		if n.failing.IsZero() {
-			n.failing = now
-		}
-	}
-	if gotAddresses && !failed {
-		n.failures = 0
-		n.due = n.since.Add(resultFresh)
-		return
-	}
-	n.failures++
-	n.due = now.Add(pauseAfter(n.failures))
-	if old := n.since.Add(resultFresh); gotAddresses && old.Before(n.due) {
-		n.due = old
-	}
-}
-
-// afterLookup returns the known addresses of a family after a look-up that returned found.
-func afterLookup(known map[netip.Addr]int, found []netip.Addr) map[netip.Addr]int {
-	next := make(map[netip.Addr]int, len(known)+len(found))
-	for ip, lacked := range known {
-		if lacked+1 < lookupsUntilGone {
-			next[ip] = lacked + 1
-		}
-	}
-	for _, ip := range found {
-		next[ip] = 0
-	}
-	return next
-}
-
-// choose sets the addresses in use, at most limit: first the addresses that the last look-up returned, then those
-// that it lacked.
-func (n *name) choose(seed maphash.Seed, limit int) {
-	var chosen []netip.Addr
-	for lacked := range lookupsUntilGone {
-		var ips []netip.Addr
-		for _, known := range n.known {
-			for ip, times := range known {
-				if times == lacked {
-					ips = append(ips, ip)
-				}
-			}
-		}
-		chosen = append(chosen, arrange(ips, seed, limit-len(chosen))...)
-	}
-	n.ips = arrange(chosen, seed, limit)
-}
-
 // difference returns the addresses of all that are not in others.
 func difference(all, others []netip.Addr) []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(all), func(ip netip.Addr) bool { return slices.Contains(others, ip) })
 }
-
-var errNoAddress = errors.New("the look-up returned no address")
 
 // usable returns the addresses of a result that may be dialled. If the result holds other addresses too, refused is
 // an error about one of them.
@@ -453,12 +320,6 @@ func (r *resolver) usable(found []netip.Addr, perName int) (ips []netip.Addr, re
 	return ips, refused
 }
 
-// pauseAfter returns the pause after this many failures in a row, ±20 %.
-func pauseAfter(failures int) time.Duration {
-	pause := min(lookupPause<<min(failures-1, 5), maxLookupPause)
-	return rates.Jitter(pause, 0.2)
-}
-
 func (r *resolver) mergedLocked() (all []exchange.Address) {
 	for _, e := range r.endpoints {
 		for _, ip := range r.names[e.Host].ips {
@@ -480,7 +341,7 @@ type FailedLookup struct {
 // use, and whether a look-up would fail is unknown.
 const failureKnown = 30 * time.Second
 
-// failedLookupsLookups returns the names whose last look-up failed, in the order of the endpoints, and the number of names
+// failedLookups returns the names whose last look-up failed, in the order of the endpoints, and the number of names
 // that are looked up at all.
 func (r *resolver) failedLookups(now time.Time) (all []FailedLookup, names int) {
 	r.mu.Lock()
@@ -516,13 +377,4 @@ func (r *resolver) close() {
 	r.mu.Unlock()
 	r.cancel()
 	r.wg.Wait()
-}
-
-// dnsError returns err as a *net.DNSError.
-func dnsError(host string, err error) error {
-	var dns *net.DNSError
-	if errors.As(err, &dns) {
-		return err
-	}
-	return &net.DNSError{UnwrapErr: err, Err: err.Error(), Name: host, IsTimeout: exchange.IsTimeout(err)}
 }
