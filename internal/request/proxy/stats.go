@@ -8,7 +8,7 @@ import (
 	"adbuffer/internal/wire/logs"
 )
 
-// origin says who decided that a response has no ad. It is the label `origin`.
+// origin says who decided that a response has no ad, for the metric label `origin`.
 type origin uint8
 
 const (

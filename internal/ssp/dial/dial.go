@@ -47,11 +47,12 @@ type Options struct {
 	// are in use, a look-up returned addresses that are never dialled, or a client certificate could not be read
 	// again. Any goroutine may call Warn, once for each error. It must not block for long.
 	Warn func(error)
-	// Changed, if not nil, is told when the addresses of a name change. It is called in the same way as Warn.
+	// Changed, if not nil, receives each change of the addresses of a name. Any goroutine may call Changed, which must not
+	// block for long.
 	Changed Changed
 }
 
-// Changed receives the addresses that a name has gained (came) and lost (went). One of them may be empty.
+// Changed receives the addresses that a name has gained (came) and lost (went). Either list may be empty.
 type Changed func(host string, came, went []netip.Addr)
 
 // Dialer opens connections to one SSP. Its methods are safe for concurrent use.

@@ -9,7 +9,9 @@ import (
 // actions are what an event makes the shell do: the machine decides, and Pool acts. Waiters are linked
 // by their own fields, so that a request that waits allocates nothing.
 type actions struct {
-	some *bool // whether there are any; connections.acts, which each request reads anyway
+	// notEmpty is set when there is an action. It points to connections.hasActions, whose cache line each request
+	// reads anyway.
+	notEmpty *bool
 
 	results, lastResult *waiter // waiters that have a place or an error, oldest first; linked by next
 	wakes               *waiter // waiters whose time to check changed; linked by nextWake
@@ -32,7 +34,7 @@ type dialOrder struct {
 
 // answer ends the wait of w, which has left its queue.
 func (a *actions) answer(w *waiter, r waitResult) {
-	*a.some = true
+	*a.notEmpty = true
 	w.result, w.next = r, nil
 	if a.results == nil {
 		a.results = w
@@ -48,29 +50,29 @@ func (a *actions) wake(w *waiter, at time.Time) {
 	if w.waking {
 		return
 	}
-	*a.some, w.waking = true, true
+	*a.notEmpty, w.waking = true, true
 	w.nextWake, a.wakes = a.wakes, w
 }
 
-func (a *actions) dial(o dialOrder) { *a.some, a.dials = true, append(a.dials, o) }
+func (a *actions) dial(o dialOrder) { *a.notEmpty, a.dials = true, append(a.dials, o) }
 
-func (a *actions) close(m *member) { *a.some, a.closes = true, append(a.closes, m) }
+func (a *actions) close(m *member) { *a.notEmpty, a.closes = true, append(a.closes, m) }
 
-func (a *actions) check(e *endpoint) { *a.some, a.checks = true, append(a.checks, e) }
+func (a *actions) check(e *endpoint) { *a.notEmpty, a.checks = true, append(a.checks, e) }
 
 func (a *actions) report(events []balancer.Event) {
-	*a.some, a.events = *a.some || len(events) > 0, append(a.events, events...)
+	*a.notEmpty, a.events = *a.notEmpty || len(events) > 0, append(a.events, events...)
 }
 
-func (a *actions) growAgain(at time.Time) { *a.some, a.growAt = true, earlier(a.growAt, at) }
+func (a *actions) growAgain(at time.Time) { *a.notEmpty, a.growAt = true, earlier(a.growAt, at) }
 
-func (a *actions) reviveAgain(at time.Time) { *a.some, a.reviveAt = true, earlier(a.reviveAt, at) }
+func (a *actions) reviveAgain(at time.Time) { *a.notEmpty, a.reviveAt = true, earlier(a.reviveAt, at) }
 
-func (a *actions) besideOver(done chan struct{}) { *a.some, a.besideDialed = true, done }
+func (a *actions) besideOver(done chan struct{}) { *a.notEmpty, a.besideDialed = true, done }
 
-func (a *actions) isWarm() { *a.some, a.warm = true, true }
+func (a *actions) isWarm() { *a.notEmpty, a.warm = true, true }
 
-func (a *actions) isDrained() { *a.some, a.drained = true, true }
+func (a *actions) isDrained() { *a.notEmpty, a.drained = true, true }
 
 // earlier returns the earlier moment. The zero time is none.
 func earlier(a, b time.Time) time.Time {

@@ -18,12 +18,12 @@ type connections struct {
 
 	// Each request changes these fields.
 
-	inUse  int  // sum of the members' inUse; inUse <= places
-	places int  // sum of the members' counted
-	kept   int  // idle connections, including connections that the janitor checks
-	due    due  // what the event under way has made necessary
-	acts   bool // the event under way has led to actions
-	_      cpu.CacheLinePad
+	inUse      int  // sum of the members' inUse; inUse <= places
+	places     int  // sum of the members' counted
+	kept       int  // idle connections, including connections that the janitor checks
+	due        due  // what the event under way has made necessary
+	hasActions bool // the event under way has led to actions
+	_          cpu.CacheLinePad
 
 	checking int // idle connections that the janitor has taken out to check them
 	unusable int // open connections to barred endpoints

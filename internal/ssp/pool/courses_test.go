@@ -125,7 +125,7 @@ func (c *course) actions() string {
 	var all []string
 	add := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	do := c.k.do
-	c.k.do, c.k.conns.acts = actions{some: do.some}, false
+	c.k.do, c.k.conns.hasActions = actions{notEmpty: do.notEmpty}, false
 	for w := do.results; w != nil; w = w.next {
 		switch n := c.waits[w]; {
 		case w.result.lease != nil:

@@ -18,12 +18,12 @@ func (p *Pool) finish() {
 	if p.verify != nil {
 		p.verify(p)
 	}
-	if !p.conns.acts {
+	if !p.conns.hasActions {
 		p.mu.Unlock()
 		return
 	}
 	do := p.do
-	p.do, p.conns.acts = actions{some: do.some}, false
+	p.do, p.conns.hasActions = actions{notEmpty: do.notEmpty}, false
 	p.act(&do)
 	p.mu.Unlock()
 	for w := do.results; w != nil; {

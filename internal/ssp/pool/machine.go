@@ -47,7 +47,7 @@ func (k *machine) init(opts Options, now time.Time) {
 		members: make(map[*member]struct{}), forecast: forecast{protocol: opts.Protocol},
 		idleRule: idleRule{opts: &k.opts, learned: &k.learned},
 	}
-	k.do.some = &k.conns.acts
+	k.do.notEmpty = &k.conns.hasActions
 	k.queue.do, k.conns.isolation.queue.do = &k.do, &k.do
 	k.conns.endpoints.kept = &k.conns.kept
 	k.conns.probes.endpoints = &k.conns.endpoints.Balancer

@@ -131,8 +131,9 @@ func (f *RequestFields) TakesTrailers() bool { return f.takesTrailers }
 // Timeout returns the value of the first field called TimeoutName, and the number of such fields.
 func (f *RequestFields) Timeout() (value []byte, count int) { return f.timeout, f.timeouts }
 
-// GRPCTimeout returns the value of the first Grpc-Timeout, and the number of such fields, if the request's content
-// type is that of gRPC, and nothing otherwise. The fields do not cross: the SSP is told the remaining time instead.
+// GRPCTimeout returns the value of the first Grpc-Timeout, and the number of such fields. For a request whose content
+// type is not that of gRPC, it returns nil and 0. A gRPC call's Grpc-Timeout is not forwarded: adbuffer writes its own,
+// with the remaining time, for the SSP.
 func (f *RequestFields) GRPCTimeout() (value []byte, count int) { return f.grpcTimeout, f.grpcTimeouts }
 
 // SSP returns the value of the first X-Adbuffer-Ssp, and the number of such fields.

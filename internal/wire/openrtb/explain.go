@@ -1,6 +1,6 @@
 package openrtb
 
-// Seen holds the values that a body has at the path of a condition.
+// Seen is what Explain reports about one condition: the values that a body has at the path of the condition.
 type Seen struct {
 	Holds  bool     // the condition holds
 	Values [][]byte // the first maxSeen values, as JSON without surrounding blanks

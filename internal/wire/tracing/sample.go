@@ -18,7 +18,7 @@ const maxPerSecond = 200
 //
 // A trusted client's decision holds, since an incomplete trace is of little use. An untrusted client could request
 // spans for all its requests, so tracing.sample decides about them. At most maxPerSecond requests are traced in a
-// second, whoever decides.
+// second, those that trusted clients choose included.
 type sampler struct {
 	share     float64
 	epoch     time.Time // the zero time of bucket

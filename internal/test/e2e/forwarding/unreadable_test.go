@@ -14,8 +14,8 @@ import (
 
 const maintenance = "<!DOCTYPE html>\n<html><body>Back soon</body></html>\n"
 
-// serves returns the URL of an SSP that responds with 200 and this body.
-func serves(t *testing.T, contentType, body string) string {
+// startSSP starts an SSP that responds with 200, contentType and body to each request, and returns its URL.
+func startSSP(t *testing.T, contentType, body string) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
@@ -40,7 +40,7 @@ routes:
   - {name: waterfall, match: {path: /waterfall}, mode: waterfall, ssps: [html, ads]}
   - {name: first, match: {path: /first}, mode: parallel-first, ssps: [html, ads]}
   - {name: merges, match: {path: /merges}, mode: parallel-all, merge: openrtb, ssps: [html, ads]}
-`, serves(t, "text/html", maintenance), e2e.Healthy(t).URL()))
+`, startSSP(t, "text/html", maintenance), e2e.Healthy(t).URL()))
 	const body = `{"id":"r-1","imp":[{"id":"i"}]}`
 	a := ab.Post("/single", body).WantStatus("single", 200).WantSource("ssp/html")
 	if a.Body != maintenance {
@@ -81,7 +81,7 @@ routes:
 // The breaker sheds requests to an SSP of unreadable responses, and an endpoint that sends them is ejected.
 func TestUnreadableResponsesOpenTheBreakerAndEjectAnEndpoint(t *testing.T) {
 	t.Parallel()
-	html := serves(t, "text/html", maintenance)
+	html := startSSP(t, "text/html", maintenance)
 	ab := e2e.Start(t, fmt.Sprintf(`
 ssps:
   - {name: alone, endpoints: [%q], no_bid_body: vast, breaker: {min_requests: 10}}
@@ -89,7 +89,7 @@ ssps:
 routes:
   - {name: alone, match: {path: /alone}, ssps: [alone]}
   - {name: two, match: {path: /two}, ssps: [two]}
-`, html, serves(t, "application/xml", `<VAST version="4.2"><Ad id="1"><InLine/></Ad></VAST>`)))
+`, html, startSSP(t, "application/xml", `<VAST version="4.2"><Ad id="1"><InLine/></Ad></VAST>`)))
 	for range 100 {
 		ab.Get("/alone")
 		ab.Get("/two")
