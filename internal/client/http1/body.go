@@ -34,15 +34,15 @@ func (c *Conn) Body(r Request, f *header.RequestFields, limit int) *Body {
 	return &c.body
 }
 
-// Discard reads and discards the rest of the body if it is at most most bytes long, so that the connection can be
+// Discard reads and discards the rest of the body if it is at most limit bytes long, so that the connection can be
 // reused. It sends no 100 Continue.
-func (b *Body) Discard(most int) {
-	if b.expects || max(b.left, int64(b.chunks.DataLeft)) > int64(most) {
+func (b *Body) Discard(limit int) {
+	if b.expects || max(b.left, int64(b.chunks.DataLeft)) > int64(limit) {
 		return
 	}
 	p := b.conn.server.getBuffer()
 	defer b.conn.server.putBuffer(p)
-	for n := 0; n <= most; {
+	for n := 0; n <= limit; {
 		m, err := b.Read(*p)
 		n += m
 		if err != nil {

@@ -89,9 +89,9 @@ func (c *clients) mayCloseIdle(peer netip.Addr, limit int) bool {
 }
 
 // dropUnfinished closes an unfinished connection to make room for a new connection of a client at peer. It returns
-// false if none may be closed, or if at most few connections are unfinished and all of these are younger than age.
-func (s *Server) dropUnfinished(peer netip.Addr, few int, age time.Duration) bool {
-	one := s.clients.takeUnfinished(peer, few, age)
+// false if none may be closed, or if at most limit connections are unfinished and all of these are younger than age.
+func (s *Server) dropUnfinished(peer netip.Addr, limit int, age time.Duration) bool {
+	one := s.clients.takeUnfinished(peer, limit, age)
 	if one == nil {
 		return false
 	}
@@ -182,11 +182,11 @@ func (c *clients) countUnfinished() (all, waiting int) {
 }
 
 // takeUnfinished removes and returns a connection, under the conditions of dropUnfinished.
-func (c *clients) takeUnfinished(peer netip.Addr, few int, age time.Duration) *unfinishedConn {
+func (c *clients) takeUnfinished(peer netip.Addr, limit int, age time.Duration) *unfinishedConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	u := &c.unfinished
-	if u.count <= few && !u.hasOlder(age) {
+	if u.count <= limit && !u.hasOlder(age) {
 		return nil
 	}
 	return u.take(peer, c.progressLocked)

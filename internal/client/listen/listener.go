@@ -186,7 +186,7 @@ func (l *Listener) closeLocked() error {
 	return err
 }
 
-// endAcceptingAccepting closes the socket. last says that no other process has the socket: then its file is removed, and the
+// endAccepting closes the socket. last says that no other process has the socket: then its file is removed, and the
 // kernel would reset the connections in its queue. serves says that the caller calls Accept until it fails: then
 // endAccepting takes the connections out of the queue, for Accept to return them, unless a next process accepts from
 // the queue.

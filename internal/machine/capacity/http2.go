@@ -19,7 +19,7 @@ func HTTP2GrownConns(places, streams int) int {
 	return divideUp(places, streams-streams/2)
 }
 
-// divideUp returns n/by rounded up, and 0 for n below 1.
+// divideUp returns n/divisor, rounded up, and 0 for n below 1.
 func divideUp(n, divisor int) int {
 	if n < 1 {
 		return 0

@@ -16,7 +16,7 @@ import (
 type layout struct {
 	bounds    []int64    // upper bounds in nanoseconds, inclusive, ascending
 	exported  []float64  // the same bounds in seconds
-	fine      []int64    // upper bounds of the fine buckets, in nanoseconds, in nanoseconds
+	fine      []int64    // upper bounds of the fine buckets, in nanoseconds
 	firstFine [65]uint16 // by the bit length of a value: the first fine bucket that may hold the value
 	lastFine  []int      // by exported bucket: its last fine bucket
 	native    *native

@@ -36,7 +36,7 @@ var refusalOrder = [Priorities]Priority{Sheddable, Normal, Critical}
 type Options struct {
 	Enabled bool          `yaml:"enabled" default:"true"`
 	DryRun  bool          `yaml:"dry_run"`                                  // count the requests that would be refused, but admit them
-	Target  time.Duration `yaml:"target" default:"5ms" min:"1ms" max:"10s"` // the standing lag up to // server.overload.dry_run: nothing is refused
+	Target  time.Duration `yaml:"target" default:"5ms" min:"1ms" max:"10s"` // the standing lag up to which nothing is refused
 }
 
 // Gate decides which requests are refused. The zero Gate refuses nothing until Configure is called. A nil Gate

@@ -53,8 +53,8 @@ func (w *boundedWriter) Write(b []byte) (int, error) {
 func (w *boundedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // limitScrapes limits the concurrent calls of next to maxScrapes. If none of them ends within scrapeWait, a
-// further scrape drops the scrape that its client has been reading for longest, so that clients that do not read cannot lock out Prometheus.
-// The writer of next is a boundedWriter.
+// further scrape drops the scrape whose response was begun first. So clients that do not read cannot lock out
+// Prometheus. The writer of next is a boundedWriter.
 func (c *connections) limitScrapes(next http.Handler) http.Handler {
 	places := make(chan struct{}, maxScrapes)
 	acquire := func() bool {

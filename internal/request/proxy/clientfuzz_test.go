@@ -211,7 +211,11 @@ func TestClientsAreReadAsRFC9112Says(t *testing.T) {
 			check([]byte(one[:cut]), nil)
 		}
 		for _, two := range clientSeeds {
-			for _, segments := range [][]int{nil, {1}, {len(one) + 1}} {
+			cuts := [][]int{nil, {1}, {len(one)}, {len(one) + 1}}
+			if *full {
+				cuts = append(cuts, []int{7}, []int{len(one) - 1, 1})
+			}
+			for _, segments := range cuts {
 				check([]byte(one+two), segments)
 			}
 		}

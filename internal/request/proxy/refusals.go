@@ -33,7 +33,7 @@ func bodyNotAllowed() *refusal {
 
 func (p *Proxy) uploadDropped() *refusal {
 	_, limit, _ := p.uploads.counts()
-	return http1.Late(fmt.Sprintf("the bodies of %d requests were arriving, and this one for the longest time; see server.max_uploads and server.max_buffered_bytes", limit))
+	return http1.Late(fmt.Sprintf("more than %d bodies were arriving, or they held half of server.max_buffered_bytes, and this body had been arriving for the longest time; see server.max_uploads and server.max_buffered_bytes", limit))
 }
 
 // pauseJitter is the share by which pauses are varied, so that connections whose requests were refused

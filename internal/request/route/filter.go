@@ -52,17 +52,3 @@ func (rt *Route) first(r *ssp.Request, legs **legLog) *Target {
 	}
 	return nil
 }
-
-// sendToOne sends the request to t, the only SSP that gets it. legs holds the SSPs that were skipped before t,
-// nil if there were none.
-func sendToOne(r *ssp.Request, t *Target, legs *legLog) Result {
-	res := sendTo(r, t, r.Received)
-	if res.Exchange.Protocol == exchange.HTTP1 {
-		res.At = res.Exchange.Times.Done // otherwise another goroutine read the clock, and this one may have waited for CPU
-	}
-	if legs != nil {
-		legs.add(t.SSP, res.Outcome, res.Exchange.Times.Done.Sub(r.Received), res.Exchange)
-		res.legs = legs
-	}
-	return res
-}

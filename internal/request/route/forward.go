@@ -36,7 +36,8 @@ func (rt *Route) Allow(m exchange.Method, chosen *Target) (list string, ok bool)
 // The result's Outcome is the request's. Single and Split: the SSP's. ParallelAll: Merged, with any
 // outcomes of its legs. Waterfall and ParallelFirst: Fill if an SSP filled, else NoBid if one had
 // no bid. Otherwise it is the outcome of the first SSP in the route that responded, or else of the
-// first SSP in the route. All modes: Filtered if the conditions of no SSP hold, ClientGone after a leg
+// first SSP in the route. All modes: Filtered if the conditions of no SSP hold, BadRequest if no SSP may get the
+// body because what must be removed from it cannot be read, ClientGone after a leg
 // found that the client has closed, and Overloaded if the mode needs more than the budget has.
 func (rt *Route) Do(r *ssp.Request, chosen *Target, p *Process) Result {
 	if rt.Mirror != nil {
@@ -74,6 +75,20 @@ func (rt *Route) only(r *ssp.Request, chosen *Target, skipped **legLog) *Target 
 	default:
 		return rt.first(r, skipped)
 	}
+}
+
+// sendToOne sends the request to t, the only SSP that gets it. legs holds the SSPs that were skipped before t,
+// nil if there were none.
+func sendToOne(r *ssp.Request, t *Target, legs *legLog) Result {
+	res := sendTo(r, t, r.Received)
+	if res.Exchange.Protocol == exchange.HTTP1 {
+		res.At = res.Exchange.Times.Done // otherwise another goroutine read the clock, and this one may have waited for CPU
+	}
+	if legs != nil {
+		legs.add(t.SSP, res.Outcome, res.Exchange.Times.Done.Sub(r.Received), res.Exchange)
+		res.legs = legs
+	}
+	return res
 }
 
 // sendTo sends the request to one SSP, on the caller's goroutine. queued is the current time.

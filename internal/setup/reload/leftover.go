@@ -67,7 +67,8 @@ func (v *Versions) drain(ctx context.Context, parts []*Part, longest time.Durati
 	}
 }
 
-// closeParts closes the pools in parallel, and then their dialers. It returns how many requests were cut.
+// closeParts closes the pools in parallel, and then their dialers. It returns how many places were in use
+// when they were cut.
 func closeParts(ctx context.Context, parts []*Part) (cut int) {
 	var wg sync.WaitGroup
 	var sum atomic.Int64

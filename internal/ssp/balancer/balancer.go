@@ -79,7 +79,7 @@ func (b *Balancer) Set(s Settings, now time.Time) (removed []*Endpoint) {
 		e.Options.Weight, e.Priority, e.Index = o.Weight, o.Priority, i
 		b.all = append(b.all, e)
 		e.failures.window.SetLength(s.Ejection.Window, age)
-		// An ejection survives a reload, unless the reload sets dry_run or unsets it.
+		// An ejection survives a reload, unless the reload switches ejection off, or changes dry_run.
 		if !ejects || e.ejected == s.Ejection.DryRun {
 			e.endEjection(now)
 		}

@@ -104,15 +104,15 @@ func TestTheStateOfTheSSPRefusesRequests(t *testing.T) {
 	}
 }
 
-// Left counts endpoints that go out while others serve, for connections of requests that are in progress.
-func TestLeftCountsEndpointsThatGoOut(t *testing.T) {
+// Exclusions counts endpoints that go out while others serve.
+func TestExclusionsCountsEndpointsThatGoOut(t *testing.T) {
 	s := start(nil, 0, 0)
 	s.SetEndpointState(s.all[1], Disabled, s.now)
-	testsupport.Equal(t, s.Exclusions(), 0, "after a change by hand, Left is %d")
+	testsupport.Equal(t, s.Exclusions(), 0, "after a change by hand, Exclusions is %d")
 	s.SetEndpointState(s.all[1], Enabled, s.now)
 	s.eject(t, s.all[0])
 	s.rebuild(s.now)
-	testsupport.Equal(t, s.Exclusions(), 1, "after an ejection, Left is %d")
+	testsupport.Equal(t, s.Exclusions(), 1, "after an ejection, Exclusions is %d")
 }
 
 // A round of a and b, of weights 10 and 10, is one of 10 and 1 when b returns.

@@ -50,7 +50,7 @@ func (t *turns) set(endpoints []*Endpoint, weights []int) {
 	t.position = rand.IntN(len(order))
 }
 
-// smoothRoundRound returns one round of smooth weighted round robin, as indices of weights. Each endpoint has a current
+// smoothRound returns one round of smooth weighted round robin, as indices of weights. Each endpoint has a current
 // value. In each turn every value grows by its weight; the endpoint with the highest value gets the turn, and the sum
 // of the weights is subtracted from its value.
 func smoothRound(weights []int) []int {

@@ -86,7 +86,7 @@ func (n *names) wantLookups(t *testing.T, host string, want int) {
 	testsupport.Equal(t, n.lookups[host], want, "%[2]s was looked up %[1]d times", host)
 }
 
-// lookUpAgain makes this many look-ups of a.example, each resultKept after the last one.
+// lookUpAgain makes this many look-ups of a.example, each resultFresh after the last one.
 func (n *names) lookUpAgain(t *testing.T, d *Dialer, times int) {
 	t.Helper()
 	for range times {

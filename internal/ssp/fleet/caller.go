@@ -101,12 +101,12 @@ func (b *Bucket) target(s *settings, peak float64) (need, want int) {
 	alive := max(int(b.replicas.Load()), 1)
 	burst := max(s.burst, 2*alive) // as in lease.lua
 	reserve := max(1, burst/(4*alive))
-	most := min(max(reserve, burst-reserve*(alive-1)), maxTokens)
+	limit := min(max(reserve, burst-reserve*(alive-1)), maxTokens)
 	if peak >= minPeak {
 		reserve = max(1, burst/(2*alive))
 	}
 	need = int(math.Ceil(1.25 * min(peak, maxTokens)))
-	return min(max(1, need), most), min(need+reserve, most)
+	return min(max(1, need), limit), min(need+reserve, limit)
 }
 
 // leaseReply is Redis' reply to a leaseCall.

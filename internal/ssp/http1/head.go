@@ -108,7 +108,8 @@ func cutField(line []byte) (name, value []byte, err error) {
 
 var colon = []byte(":")
 
-// noteField records what a field says about framing or the connection. It reports whether the field is about framing.
+// noteField records what a field says about framing or the connection. It reports whether the field is about framing, or is
+// Connection.
 func (h *head) noteField(name, value []byte) (bool, error) {
 	switch len(name) {
 	case len("Connection"):

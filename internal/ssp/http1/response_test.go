@@ -27,7 +27,7 @@ type outcome struct {
 	err            string
 	end            int  // bytes of the input that belong to the response
 	notReusable    bool // see head
-	announcesClose bool // announcesEnd
+	announcesClose bool // the response says that the connection closes after it
 	closes         bool // it has Connection: close
 }
 

@@ -232,6 +232,20 @@ func TestOnlyRequestsThatWaitNeedTheirKey(t *testing.T) {
 	})
 }
 
+// A dial that a stale connection makes necessary does not wait for the key. The pool checks after each event that
+// nothing is due.
+func TestAKeyIsAskedForAfterAStaleConnectionWasSettled(t *testing.T) {
+	inBubble(t, func(o *Options) { o.MaxConns, o.MinIdle, o.Fair, o.PendingTimeout = 1, 1, true, sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
+		acquire(t, p).do()
+		s.conn(0).unsolicited = true
+		r := askFor(t, p, &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(sec), Keyer: new(countingKeyer)}})
+		pass(10 * msec)
+		r.wantConn(1, 10*msec)
+		r.do()
+		testsupport.Equal(t, p.stats.stale.Load(), 1, "%d stale connections counted")
+	})
+}
+
 // The first queue of a key pays for each place, as long as places that were not used cost nothing.
 func TestPlaceThatIsNotUsedCostsNothing(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxConns, o.Fair, o.PendingTimeout = 1, true, sec }, func(t *testing.T, s *fakeSSP, p *Pool) {

@@ -44,13 +44,13 @@ func (c *connections) perConn() int {
 // limit returns how many connections of the next connection's kind may be open.
 func (c *connections) limit() int { return c.limitOf(c.maxConns()) }
 
-// limitOf returns how many connections of the next connection's kind may be open if at most `most` of all
+// limitOf returns how many connections of the next connection's kind may be open if at most limit of all
 // kinds may be.
-func (c *connections) limitOf(most int) int {
+func (c *connections) limitOf(limit int) int {
 	if c.next() == exchange.HTTP2 {
-		return min(c.opts.MaxHTTP2Conns, most)
+		return min(c.opts.MaxHTTP2Conns, limit)
 	}
-	return most
+	return limit
 }
 
 // sharedLimit returns how many multiplexed connections may take requests.
@@ -64,21 +64,21 @@ func (c *connections) sharedLimit() int {
 // surplus returns how many serving connections exceed max_conns, or the size to which the pool went
 // back. A pool that sized itself down keeps its connections until they end.
 func (c *connections) surplus() int {
-	most := c.opts.MaxConns
+	limit := c.opts.MaxConns
 	if c.closeAbove > 0 {
-		most = min(most, c.closeAbove)
+		limit = min(limit, c.closeAbove)
 	}
-	return c.serving() - most
+	return c.serving() - limit
 }
 
 // mayOpen returns how many more connections may be opened.
 func (c *connections) mayOpen() int { return c.room(c.maxConns()) }
 
-// room returns how many more connections may be opened if at most `most` may be open.
-func (c *connections) room(most int) int {
-	n := most - len(c.members)
+// room returns how many more connections may be opened if at most limit may be open.
+func (c *connections) room(limit int) int {
+	n := limit - len(c.members)
 	if c.next() == exchange.HTTP2 {
-		n = min(n, c.limitOf(most)-len(c.shared.list))
+		n = min(n, c.limitOf(limit)-len(c.shared.list))
 	}
 	return max(0, n)
 }

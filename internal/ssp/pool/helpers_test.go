@@ -48,7 +48,7 @@ func start(t testing.TB, s *fakeSSP, change func(*Options)) *Pool {
 	checked := 0
 	p.verify = func(p *Pool) { // large pools are not checked after each event, so that the cost of an event is bounded
 		checked += 30
-		if size := len(p.conns.members) + p.queue.n; checked > size {
+		if size := len(p.conns.members) + p.queue.n + p.conns.isolation.queue.n + len(p.queue.elsewhere); checked > size {
 			checked = 0
 			wantInvariants(t, &p.machine)
 		}

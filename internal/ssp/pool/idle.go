@@ -41,10 +41,10 @@ func (l *idleList) remove(m *member) {
 // find most idle connections in the list. It grows with the list, so that a large pool spends
 // little time on moving connections.
 func (l *idleList) startCheck(batch []*member, at int, before time.Time) []*member {
-	most := max(8, len(l.list)/64)
+	limit := max(8, len(l.list)/64)
 	at = min(at, len(l.list))
 	end := at
-	for end < len(l.list) && end-at < most && !l.list[end].used.After(before) {
+	for end < len(l.list) && end-at < limit && !l.list[end].used.After(before) {
 		end++
 	}
 	batch = append(batch[:0], l.list[at:end]...)

@@ -45,7 +45,7 @@ func (p *Pool) Refusing() bool { return p.conns.endpoints.Refusing() }
 
 // Left counts how often an endpoint went out while another one served. Failures before such a
 // moment say little about the endpoints that serve after it.
-func (p *Pool) Left() uint64 { return p.conns.endpoints.Exclusions() }
+func (p *Pool) Exclusions() uint64 { return p.conns.endpoints.Exclusions() }
 
 // SetState changes the state of the whole SSP.
 func (p *Pool) SetState(s balancer.State) {

@@ -91,7 +91,7 @@ func (p *Pool) acquire(ex *exchange.Exchange, now time.Time) (Place, error) {
 		how := reused
 		l, w, err := p.take(ex, again, now)
 		if errors.Is(err, errNoKey) {
-			p.finish()
+			p.end(now)                              // a stale connection that was found before may have made a dial due
 			ex.FairKey = ex.Keyer.FairKey() | 1<<63 // not 0
 			p.mu.Lock()
 			l, w, err = p.take(ex, again, now)

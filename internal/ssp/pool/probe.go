@@ -8,7 +8,8 @@ import (
 )
 
 // prober takes an ejected endpoint from the moment its probe is due to the verdict about it. Package
-// balancer keeps the step; prober alone changes it. The probe is one request, or a health check if the
+// balancer keeps the step. The pool changes it only by prober; settings, operators and the end of an ejection reset it.
+// The probe is one request, or a health check if the
 // endpoint has health checks:
 //
 //	due ─┬─ health checks ────────────────────────────▶ check ──▶ verdict

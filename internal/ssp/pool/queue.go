@@ -30,7 +30,7 @@ type queue struct {
 
 // push adds w: at the back, or at the front if it had a place before.
 func (q *queue) push(w *waiter, now time.Time) {
-	at := q.behind(w)
+	at := q.insertionPoint(w)
 	w.queued, w.next = true, at
 	if at == nil {
 		w.prev, w.pending = q.tail, true
@@ -54,12 +54,12 @@ func (q *queue) push(w *waiter, now time.Time) {
 	q.pushFair(w, now)
 }
 
-// maxFront is how many requests behind compares with a new one, to order them by deadline. It bounds
-// the time of behind. Beyond it the order has little effect.
+// maxFront is the number of waiters that insertionPoint examines, which bounds its time. Beyond it the order by
+// deadline has little effect.
 const maxFront = 64
 
-// behind returns the request behind the place of w, which is not in the queue; nil for the back.
-func (q *queue) behind(w *waiter) *waiter {
+// insertionPoint returns the waiter before which w belongs, or nil if w belongs at the back. w is not in the queue.
+func (q *queue) insertionPoint(w *waiter) *waiter {
 	if !w.front {
 		return nil
 	}
@@ -105,17 +105,17 @@ func (q *queue) count(w *waiter, n int) {
 }
 
 // A waiter that avoids an endpoint yields the places there to requests behind it. It yields at most
-// mostYields times, since another endpoint may have no place to release. maxYieldTo bounds the time
+// maxYields times, since another endpoint may have no place to release. maxYieldTo bounds the time
 // of yield.
 const (
-	mostYields = 8
+	maxYields  = 8
 	maxYieldTo = 16
 )
 
 // yield returns the waiter that gets a place of m, whose endpoint first avoids. It is the next waiter
 // near the front that does not avoid the endpoint, or else first.
 func (q *queue) yield(first *waiter, m *member) *waiter {
-	if first.yields == mostYields {
+	if first.yields == maxYields {
 		return first
 	}
 	w := q.head

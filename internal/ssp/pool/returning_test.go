@@ -146,7 +146,7 @@ func TestSecondAttemptsThatWaitPreferAnotherEndpoint(t *testing.T) {
 }
 
 // A request that avoids an endpoint is not starved. It takes a place there if no other request can
-// use the place, or if no other endpoint is active. It also takes one after mostYields places have
+// use the place, or if no other endpoint is active. It also takes one after maxYields places have
 // gone to other requests.
 func TestRequestsThatAvoidAnEndpointAreNotStarved(t *testing.T) {
 	for _, protocol := range []exchange.Protocol{exchange.HTTP1, exchange.HTTP2} {
@@ -157,24 +157,24 @@ func TestRequestsThatAvoidAnEndpointAreNotStarved(t *testing.T) {
 			alone.wantEndpoint("a:80")
 
 			queue := []*request{askAvoiding(t, p, "a:80")}
-			for range mostYields + 1 {
+			for range maxYields + 1 {
 				queue = append(queue, askAvoiding(t, p, ""))
 			}
 			alone.do()
-			for _, served := range queue[1 : mostYields+1] {
+			for _, served := range queue[1 : maxYields+1] {
 				queue[0].wantWaits()
 				served.wantEndpoint("a:80")
 				served.do()
 			}
 			queue[0].wantEndpoint("a:80")
-			queue[mostYields+1].wantWaits()
+			queue[maxYields+1].wantWaits()
 			queue[0].do()
 			synctest.Wait()
 
 			last := askAvoiding(t, p, "a:80")
 			behind := askAvoiding(t, p, "")
 			p.SetEndpointState("b:80", balancer.Draining)
-			queue[mostYields+1].do()
+			queue[maxYields+1].do()
 			last.wantEndpoint("a:80")
 			behind.wantWaits()
 		})

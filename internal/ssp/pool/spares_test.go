@@ -103,9 +103,9 @@ func TestFailureAsideIsReported(t *testing.T) {
 			r.do()
 			return r.place.Ended(0, result, 0, &r.ex.Times)
 		}
-		testsupport.True(t, !ended(held[0], exchange.Failure) && p.Left() == 0, "a failure of an endpoint that serves was reported as aside")
+		testsupport.True(t, !ended(held[0], exchange.Failure) && p.Exclusions() == 0, "a failure of an endpoint that serves was reported as aside")
 		serve(t, p, 4, 10*msec, failing("a:80"))
-		testsupport.Equal(t, p.Left(), 1, "%d endpoints have left")
+		testsupport.Equal(t, p.Exclusions(), 1, "%d endpoints have left")
 		testsupport.True(t, ended(held[1], exchange.Failure) && !ended(held[2], exchange.Success), "a late failure of an ejected endpoint was not reported as aside, or a success was")
 		p.SetEndpointState("b:80", balancer.Disabled)
 		testsupport.True(t, !ended(acquire(t, p), exchange.Failure), "a failure of the only endpoint that serves was reported as aside")

@@ -90,8 +90,8 @@ func (w *waiter) extend(dialLeft time.Duration, now time.Time) {
 	w.dialLeft = dialLeft
 }
 
-// left returns how long w may wait as it does now.
-func (w *waiter) left(now time.Time) time.Duration {
+// timeLeft returns the time left in the current wait of w.
+func (w *waiter) timeLeft(now time.Time) time.Duration {
 	if w.pending {
 		return w.pendingLeft - w.since.Elapsed(now)
 	}
@@ -100,7 +100,7 @@ func (w *waiter) left(now time.Time) time.Duration {
 
 // until returns when w must check whether its time has passed.
 func (w *waiter) until(now time.Time) time.Time {
-	return now.Add(min(w.left(now), w.deadline.Sub(now)))
+	return now.Add(min(w.timeLeft(now), w.deadline.Sub(now)))
 }
 
 // overdue returns why w may not wait longer, or nil. placeSettings is for the error, and cause, which
@@ -109,7 +109,7 @@ func (w *waiter) overdue(o *Options, placeSettings string, cause error, now time
 	switch {
 	case !now.Before(w.deadline):
 		return exchange.ErrDeadlineNotSent
-	case w.left(now) > 0:
+	case w.timeLeft(now) > 0:
 		return nil
 	case w.pending:
 		e := exchange.Errorf(exchange.PendingTimeout, exchange.NotSent,

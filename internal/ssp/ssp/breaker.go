@@ -31,7 +31,7 @@ type breaker struct {
 	opts BreakerOptions
 	*rates.Window
 	*shedCounts
-	lender  interface{ Left() uint64 }
+	lender  interface{ Exclusions() uint64 }
 	forgot  *atomic.Uint64 // lender.Left at the last look
 	refusal refusal[int64] // by the window's step: its figures are at most a step old
 }
@@ -73,7 +73,7 @@ func (b *breaker) refuse(now time.Duration) *exchange.Error {
 
 // forget forgets all requests if an endpoint has gone out since the last look.
 func (b *breaker) forget() {
-	if left, was := b.lender.Left(), b.forgot.Load(); left != was && b.forgot.CompareAndSwap(was, left) {
+	if left, was := b.lender.Exclusions(), b.forgot.Load(); left != was && b.forgot.CompareAndSwap(was, left) {
 		b.Clear()
 	}
 }

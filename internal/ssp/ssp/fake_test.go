@@ -77,7 +77,7 @@ type fakePlace struct {
 
 func (p *fakePool) Refusing() bool { return p.refusing.Load() }
 
-func (p *fakePool) Left() uint64 { return p.left.Load() }
+func (p *fakePool) Exclusions() uint64 { return p.left.Load() }
 
 func (pl *fakePlace) Ended(_ exchange.Outcome, v exchange.Result, _ rates.Group, _ *exchange.Times) bool {
 	pl.pool.mu.Lock()

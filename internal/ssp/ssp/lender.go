@@ -14,7 +14,7 @@ type lender interface {
 	// Refusing reports whether an operator has drained or disabled the SSP.
 	Refusing() bool
 	// Left counts how often an endpoint went out while another one served.
-	Left() uint64
+	Exclusions() uint64
 }
 
 // place is one place on a connection. Exactly one of Do and Release must be
@@ -38,4 +38,4 @@ func (l poolLender) Acquire(ex *exchange.Exchange) (place, error) { return l.poo
 
 func (l poolLender) Refusing() bool { return l.pool.Refusing() }
 
-func (l poolLender) Left() uint64 { return l.pool.Left() }
+func (l poolLender) Exclusions() uint64 { return l.pool.Exclusions() }

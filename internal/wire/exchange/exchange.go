@@ -169,7 +169,7 @@ type Wanted struct {
 
 // Got is what an exchange got. The pool writes the first fields when it gives the exchange a place, and the
 // connection writes the other ones during Do. Of Times, the pool writes Acquired and the parts of a dial, the
-// connection FirstByte and Done.
+// connection FirstByte and Done. Package ssp writes Queued, and Done if no connection has written it.
 type Got struct {
 	// Endpoint and Peer are the destination of the connection: the endpoint's host:port in the
 	// configuration, and its IP address.

@@ -12,7 +12,7 @@ import (
 // Frames that a peer sends because it has received DATA are measured against the DATA that adbuffer has sent: see
 // Sent and Caused.
 //
-// Guarded by Conn.mu.
+// The lock of its HTTP/2 connection guards it.
 type Flood struct {
 	Left  int       // how many such frames are still allowed
 	since time.Time // when Left was last refilled

@@ -16,7 +16,7 @@ import (
 // Strings are never Huffman-coded. That would save a fifth of a request's bytes, but take more time than the
 // encryption of a whole exchange.
 //
-// Guarded by Conn.mu.
+// The lock of its HTTP/2 connection guards it.
 type Encoder struct {
 	table encoderTable
 

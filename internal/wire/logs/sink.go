@@ -11,7 +11,7 @@ import (
 const maxPending = 1 << 20
 
 // Sink writes log lines to a writer in the background. A writer that takes no more, such as a full
-// pipe, slows no request down: lines beyond maxHeld bytes are dropped and counted.
+// pipe, slows no request down: lines beyond maxPending bytes are dropped and counted.
 type Sink struct {
 	to io.Writer
 

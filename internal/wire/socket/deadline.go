@@ -53,8 +53,8 @@ func (d *deadline) set(t time.Time, arm func(time.Time) error) error {
 		d.everSet.Store(true)
 	} else {
 		d.requested.Store(n)
-		// The order matters: set stores want before it reads armed, and rearm clears armed before
-		// it reads want. So at least one of both goroutines sees the other's value.
+		// The order matters: set stores requested before it reads armed, and rearm clears armed before
+		// it reads requested. So at least one of both goroutines sees the other's value.
 		if d.armed.Load() <= n {
 			return nil
 		}

@@ -38,7 +38,7 @@ type direct struct {
 // past is a deadline that has passed.
 var past = time.Unix(1, 0)
 
-// beginCall and end enclose a Read or Write.
+// beginCall and endCall enclose a Read or Write.
 func (d *direct) beginCall() { d.waitCalled = false }
 
 func (d *direct) endCall() {

@@ -62,7 +62,7 @@ const (
 func (c *Chunks) Ended() bool { return c.next == bodyEnd }
 
 // TakeLine takes the line at the start of b, which holds the bytes that have arrived. n is the
-// line's length, or 0 if b does not hold all of it. Left must be 0.
+// line's length, or 0 if b does not hold all of it. DataLeft must be 0.
 func (c *Chunks) TakeLine(b []byte) (n int, err error) {
 	limit, tooLong := maxChunkLine, ErrChunkLine
 	switch c.next {
