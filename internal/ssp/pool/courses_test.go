@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"adbuffer/internal/machine/rates"
 	"adbuffer/internal/ssp/balancer"
 	"adbuffer/internal/test/testsupport"
 	"adbuffer/internal/wire/exchange"
@@ -71,7 +72,7 @@ func (c *course) endDial(err error) {
 	testsupport.NoError(c.t, failed)
 	r := dialOutcome{to: to, reached: to, err: err}
 	if err == nil {
-		o.m.conn, o.m.protocol = &nullConn{protocol: exchange.HTTP1, places: 1}, exchange.HTTP1
+		o.m.conn, o.m.protocol = &closableConn{nullConn: nullConn{protocol: exchange.HTTP1, places: 1}}, exchange.HTTP1
 		o.m.addr, o.m.ep = to.addr, to.endpoint
 		c.names[o.m] = len(c.names)
 	}
@@ -80,27 +81,48 @@ func (c *course) endDial(err error) {
 
 // closed ends the close of a connection.
 func closed(c *course) {
-	c.k.conns.closing--
-	c.k.conns.due |= dueGrow
+	c.k.closeEnded()
 }
 
 // after lets time pass until an alarm.
 func after(d time.Duration) func(*course) {
 	return func(c *course) {
 		c.now = c.now.Add(d)
-		c.k.conns.due |= dueGrow | dueRevive
+		c.k.growDue()
+		c.k.reviveDue()
 	}
 }
 
-// eject ejects the endpoint of request n, whose place has been returned. The first turn is random, so its
-// name is "a" in the text of actions.
-func eject(n int) func(*course) {
+// fail makes five attempts of different clients fail at the endpoint of request n, whose place has been
+// returned, and ejects the endpoint. The first turn is random, so its name is "a" in the text of actions.
+func fail(n int) func(*course) {
 	return func(c *course) {
 		e := c.places[n].m.ep
 		c.a = e.Name
+		for i := range 5 {
+			ejects := c.k.conns.endpoints.Ended(e.Endpoint, exchange.Failure, rates.Group(i), c.now)
+			testsupport.MustEqual(c.t, ejects, i == 4, "after failure %[2]d the balancer ejects: %[1]v", i)
+		}
 		c.k.applyChange(e, c.k.conns.endpoints.Eject(e.Endpoint, c.now))
 	}
 }
+
+// lost closes the connection of request n, as the SSP does while the request is in progress.
+func lost(n int) func(*course) {
+	return func(c *course) {
+		m := c.places[n].m
+		m.conn.(*closableConn).why = exchange.ClosedByPeer
+		c.k.connChanged(m, c.now)
+	}
+}
+
+// closableConn is a nullConn that may be closed.
+type closableConn struct {
+	nullConn
+	why exchange.CloseReason
+}
+
+func (c *closableConn) CloseReason() exchange.CloseReason { return c.why }
 
 // probed ends request n, which was a probe.
 func probed(n int, r exchange.Result) func(*course) {
@@ -188,7 +210,7 @@ func (c *course) run(steps []step) {
 }
 
 func TestABurstOnAColdPool(t *testing.T) {
-	c := newCourse(t, 1, func(o *Options) { o.Protocol, o.MaxConns, o.MaxIdle = exchange.Unknown, 4, 4 })
+	c := newCourse(t, 1, func(o *Options) { o.Protocol, o.MaxConns, o.MaxIdle, o.MaxDials = exchange.Unknown, 4, 4, 2 })
 	c.run([]step{
 		{arrive, "dial any"},
 		{arrive, ""}, // one dial shows the protocol
@@ -211,11 +233,13 @@ func TestAnEndpointThatFailsAndComesBack(t *testing.T) {
 		{opened, "0 gets a place on 0"},
 		{opened, "1 gets a place on 1"},
 		{giveBack(0), ""},
-		{eject(0), "close 0, report the ejection of a, revive after 5s"},
+		{fail(0), "close 0, report the ejection of a, revive after 5s"},
 		{closed, ""},
 		{arrive, "dial any"}, // to the other endpoint
 		{giveBack(1), "2 gets a place on 1"},
 		{opened, ""},
+		{after(5 * time.Second), "dial a"},
+		{refused, "revive after 5s"}, // the probe's dial fails
 		{after(5 * time.Second), "dial a"},
 		{opened, ""},
 		{arrive, ""}, // the probe
@@ -240,14 +264,34 @@ func TestAReloadThatHalvesMaxConns(t *testing.T) {
 		{opened, "2 gets a place on 2"},
 		{opened, "3 gets a place on 3"},
 		{arrive, ""},
+		{arrive, ""},
+		{arrive, ""},
+		{arrive, ""},
+		{arrive, ""},
 		{maxConns(2), ""},
 		{giveBack(0), "close 0"},
 		{closed, ""},
 		{giveBack(1), "close 1"},
 		{closed, ""},
 		{giveBack(2), "4 gets a place on 2"},
-		{giveBack(3), ""},
+		{giveBack(3), "5 gets a place on 3"},
+		{giveBack(4), "6 gets a place on 2"},
+		{giveBack(5), "7 gets a place on 3"},
+		{giveBack(6), "8 gets a place on 2"},
+		{giveBack(7), ""},
 		{maxConns(1), "close 3"},
+	})
+}
+
+func TestADialThatFailsTwiceLeavesTheWaiterToTheOpenConnection(t *testing.T) {
+	c := newCourse(t, 1, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxDials = 2, 2, 1 })
+	c.run([]step{
+		{arrive, "dial any"},
+		{opened, "0 gets a place on 0"},
+		{arrive, "dial any"},
+		{refused, "dial any"}, // the first failure may be an accident, and a connection serves
+		{refused, "grow later"},
+		{giveBack(0), "1 gets a place on 0"},
 	})
 }
 
@@ -257,8 +301,9 @@ func TestTheLastConnectionClosesWhileADialIsUnderWay(t *testing.T) {
 		{arrive, "dial any"},
 		{opened, "0 gets a place on 0"},
 		{arrive, "dial any"},
-		{refused, "dial any"}, // the first failure may be an accident, and a connection serves
-		{refused, "grow later"},
-		{giveBack(0), "1 gets a place on 0"},
+		{arrive, ""},
+		{lost(0), ""},
+		{giveBack(0), ""},
+		{refused, "1 fails, 2 fails"}, // no connection is left that serves them
 	})
 }

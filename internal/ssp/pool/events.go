@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"adbuffer/internal/ssp/balancer"
+	"adbuffer/internal/wire/exchange"
 )
 
 // end ends an event that happened at now: it settles what the event has made necessary, unlocks, and
@@ -86,20 +87,35 @@ func (p *Pool) close(m *member) {
 	m.conn.Close(m.why)
 	p.mu.Lock()
 	defer p.end(time.Time{})
-	p.conns.closing--
-	p.conns.due |= dueGrow
+	p.closeEnded()
 }
 
 func (p *Pool) growAgain() {
 	p.mu.Lock()
 	defer p.end(time.Time{})
 	p.growSoon.At = time.Time{}
-	p.conns.due |= dueGrow
+	p.growDue()
 }
 
 func (p *Pool) reviveAgain() {
 	p.mu.Lock()
 	defer p.end(time.Time{})
 	p.reviveSoon.At = time.Time{}
-	p.conns.due |= dueRevive
+	p.reviveDue()
+}
+
+func (p *Pool) eject(e *endpoint, now time.Time) {
+	p.mu.Lock()
+	defer p.end(now)
+	if !p.closed {
+		p.applyChange(e, p.conns.endpoints.Eject(e.Endpoint, now))
+	}
+}
+
+// probeEnded records how the first request after an ejection ended.
+func (p *Pool) probeEnded(m *member, result exchange.Result) {
+	now := time.Now()
+	p.mu.Lock()
+	defer p.end(now)
+	p.probeOver(m, result, now)
 }

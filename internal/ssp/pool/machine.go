@@ -82,6 +82,17 @@ func (k *machine) applyChange(e *endpoint, c balancer.Change) {
 	}
 }
 
+// closeEnded records that the close of a connection has ended.
+func (k *machine) closeEnded() {
+	k.conns.closing--
+	k.conns.due |= dueGrow
+}
+
+// growDue and reviveDue record that a moment has come for which growAgain or reviveAgain asked.
+func (k *machine) growDue() { k.conns.due |= dueGrow }
+
+func (k *machine) reviveDue() { k.conns.due |= dueRevive }
+
 func (k *machine) noteWarm() {
 	if !k.warm && k.conns.serving() >= k.growth.minIdle() {
 		k.warm = true

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"adbuffer/internal/machine/rates"
 	"adbuffer/internal/wire/exchange"
 )
 
@@ -141,3 +142,18 @@ func (pl Place) Protocol() exchange.Protocol { return pl.m.protocol }
 
 // Host returns the value of the Host field of requests to the place's endpoint: host[:port].
 func (pl Place) Host() string { return pl.m.addr.Authority }
+
+// Ended records how an attempt on the place ended, after Do, and its result for the endpoint. client
+// is the group of the client that sent the request. Ended reports whether the attempt failed at an
+// endpoint that is out while others serve. Such a failure says nothing about the endpoints that get
+// the requests.
+func (pl Place) Ended(o exchange.Outcome, result exchange.Result, client rates.Group, t *exchange.Times) (excluded bool) {
+	m := pl.m
+	m.ep.stats.ended(o, t.Done.Sub(t.Acquired))
+	if pl.probe {
+		m.pool.probeEnded(m, result)
+	} else if m.pool.conns.endpoints.Ended(m.ep.Endpoint, result, client, t.Done) {
+		m.pool.eject(m.ep, t.Done)
+	}
+	return result == exchange.Failure && m.ep.Excluded()
+}

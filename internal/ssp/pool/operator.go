@@ -3,41 +3,8 @@ package pool
 import (
 	"time"
 
-	"adbuffer/internal/machine/rates"
 	"adbuffer/internal/ssp/balancer"
-	"adbuffer/internal/wire/exchange"
 )
-
-// Ended records how an attempt on the place ended, after Do, and its result for the endpoint. client
-// is the group of the client that sent the request. Ended reports whether the attempt failed at an
-// endpoint that is out while others serve. Such a failure says nothing about the endpoints that get
-// the requests.
-func (pl Place) Ended(o exchange.Outcome, result exchange.Result, client rates.Group, t *exchange.Times) (aside bool) {
-	m := pl.m
-	m.ep.stats.ended(o, t.Done.Sub(t.Acquired))
-	if pl.probe {
-		m.pool.probeEnded(m, result)
-	} else if m.pool.conns.endpoints.Ended(m.ep.Endpoint, result, client, t.Done) {
-		m.pool.eject(m.ep, t.Done)
-	}
-	return result == exchange.Failure && m.ep.Excluded()
-}
-
-func (p *Pool) eject(e *endpoint, now time.Time) {
-	p.mu.Lock()
-	defer p.end(now)
-	if !p.closed {
-		p.applyChange(e, p.conns.endpoints.Eject(e.Endpoint, now))
-	}
-}
-
-// probeEnded records how the first request after an ejection ended.
-func (p *Pool) probeEnded(m *member, result exchange.Result) {
-	now := time.Now()
-	p.mu.Lock()
-	defer p.end(now)
-	p.probeOver(m, result, now)
-}
 
 // Refusing reports whether an operator drained or disabled the SSP or all its endpoints. The pool
 // itself does not refuse requests for this reason: a caller that admits requests asks first.

@@ -13,17 +13,17 @@ import (
 
 // call is one Do: a request at one SSP, with its attempts.
 type call struct {
-	start   time.Time
-	client  rates.Group // of the client
-	body    bodyCopy
-	outcome exchange.Outcome // of the last ended attempt
-	paused  bool             // its response paused the SSP
-	aside   bool             // it failed at an endpoint that is out while others serve
-	sent    int              // attempts sent
-	hedged  bool
-	retries retries
-	trace   *tracing.Leg     // nil for a call that is not traced
-	attempt *tracing.Attempt // the current attempt; nil if trace is
+	start    time.Time
+	client   rates.Group // of the client
+	body     bodyCopy
+	outcome  exchange.Outcome // of the last ended attempt
+	paused   bool             // its response paused the SSP
+	excluded bool             // it failed at an endpoint that is out while others serve
+	sent     int              // attempts sent
+	hedged   bool
+	retries  retries
+	trace    *tracing.Leg     // nil for a call that is not traced
+	attempt  *tracing.Attempt // the current attempt; nil if trace is
 }
 
 // Do sends r to the SSP through ex until the deadline at most, and retries if that is safe. It
@@ -256,7 +256,7 @@ func (s *SSP) attempted(r *Request, ex *exchange.Exchange, c *call, pl place, er
 		c.outcome = s.classify(r, &ex.Response)
 		c.paused = s.backoff.observe(&ex.Response, c.client, t.Done, s.since(t.Done))
 	}
-	c.aside = pl.Ended(c.outcome, s.resultOf(ex, c, c.outcome, failed), c.client, t)
+	c.excluded = pl.Ended(c.outcome, s.resultOf(ex, c, c.outcome, failed), c.client, t)
 }
 
 var errDisabled = exchange.Errorf(exchange.SSPDisabled, exchange.NotSent,

@@ -10,7 +10,7 @@ import (
 // an endpoint that is out while others serve: later requests go to the others. See breaker.
 func (s *SSP) learn(ex *exchange.Exchange, c *call, o exchange.Outcome, err *exchange.Error) {
 	v := s.resultOf(ex, c, o, err)
-	if c.aside && v == exchange.Failure {
+	if c.excluded && v == exchange.Failure {
 		return
 	}
 	if v != exchange.Neutral {

@@ -27,7 +27,7 @@ type place interface {
 	// Ended records, after Do, how the attempt ended and its result for the endpoint. client is the
 	// group of the client that sent the request. Ended reports whether the attempt failed at an
 	// endpoint that is out while others serve.
-	Ended(o exchange.Outcome, result exchange.Result, client rates.Group, t *exchange.Times) (aside bool)
+	Ended(o exchange.Outcome, result exchange.Result, client rates.Group, t *exchange.Times) (excluded bool)
 }
 
 // poolLender makes a pool.Pool a lender. A pool.Place is one pointer, so an interface holds it
