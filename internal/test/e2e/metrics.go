@@ -19,7 +19,7 @@ import (
 type Scrape struct {
 	t      testing.TB
 	Series map[string]model.Vector
-	Types  map[string]string // from the lines # TYPE
+	Types  map[string]string // type of each metric family, in lower case
 }
 
 func (ab *Process) Scrape() *Scrape {

@@ -88,7 +88,7 @@ func (g *group) judge(a *request, p *response) {
 // judgeGroup breaks a promise if the spare carried too few requests.
 func (r *run) judgeGroup() {
 	sent, got, probes := r.group.sent.Load(), r.group.carried.Load(), r.group.probes.Load()
-	if float64(got+probes) < 0.99*float64(sent) {
+	if float64(got+probes) < 0.99*float64(sent) || sent == 0 && r.isLong() {
 		r.broken.add(carried, "%d of %d, and at most %d were probes", got, sent, probes)
 	}
 }

@@ -347,6 +347,28 @@ func TestSharesOfEndpointsAreJudged(t *testing.T) {
 	}
 }
 
+// A long run without evidence for a promise has not shown it.
+func TestALongRunWithoutEvidenceBreaksPromises(t *testing.T) {
+	for _, row := range []struct {
+		judge func(*run)
+		want  promise
+	}{
+		{func(r *run) { r.judgeTurns(150, 49) }, turns},
+		{func(r *run) { r.judgeGroup() }, carried},
+		{func(r *run) { r.judgeVariety(14) }, mixed},
+		{func(r *run) { r.judgeVariety(15) }, none},
+	} {
+		r := quiet("a")
+		r.options.length = 2 * time.Minute
+		row.judge(r)
+		wantBroken(t, r, row.want)
+		r = quiet("a")
+		r.options.length = time.Minute
+		row.judge(r)
+		wantBroken(t, r, none)
+	}
+}
+
 func TestHandshakesOfHonestClientsAreJudged(t *testing.T) {
 	r, st := quiet("a"), &instance{name: "i"}
 	now := time.Now()

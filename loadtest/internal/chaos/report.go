@@ -27,6 +27,7 @@ func (r *run) report(rep *results.Report) {
 			}
 		}
 	}
+	r.judgeVariety(len(keys))
 	r.judgeHealthy()
 	r.judgeGroup()
 	first, second := r.ssps[r.named("turns")].sims[0].Counters().Requests, r.ssps[r.named("turns")].sims[1].Counters().Requests
@@ -80,12 +81,30 @@ func (r *run) judgeHealthy() {
 	}
 }
 
-// judgeTurns breaks a promise if an endpoint got too few or too many requests. Less than 200 of them are no evidence.
+// judgeTurns breaks a promise if an endpoint got too few or too many requests. Less than 200 of them are no evidence,
+// and a long run must have evidence.
 func (r *run) judgeTurns(first, second uint64) {
-	if share := float64(second) / float64(first+second); first+second >= 200 && (share < 0.2 || share > 0.3) {
+	share, enough := float64(second)/float64(first+second), first+second >= 200
+	if enough && (share < 0.2 || share > 0.3) || !enough && r.isLong() {
 		r.broken.add(turns, "%d and %d requests", first, second)
 	}
 }
+
+// isLong reports whether the run is long enough for each kind of request to occur often. Then a promise about which
+// no request said anything counts as broken.
+func (r *run) isLong() bool { return r.options.length >= 2*time.Minute }
+
+// judgeVariety breaks a promise if the clients of a long run got few kinds of responses: then the SSPs' behaviours did
+// not occur.
+func (r *run) judgeVariety(kinds int) {
+	if kinds < leastKinds && r.isLong() {
+		r.broken.add(mixed, "there were %d kinds of responses, which shows too little", kinds)
+	}
+}
+
+// leastKinds is how many kinds of responses, by status and source, a long run has at least. A run of two minutes has
+// more than thirty.
+const leastKinds = 15
 
 func (r *run) taken() string {
 	var out []string

@@ -36,6 +36,7 @@ var ways = []way{
 		pool: "pipeline_depth: 8, ", clients: 96},
 	{name: "HTTP/1 pipelined, depth 64", protocol: "http1-pipelined", speaks: "http1-pipelined",
 		conns: 3, pool: "pipeline_depth: 64, pipeline_methods: all, ", clients: 256},
+	{name: "HTTP/1 over TLS", protocol: "http1", speaks: "http1", conns: 32, tls: true, clients: 64},
 	{name: "HTTP/2 over TLS, by ALPN", protocol: "auto", speaks: "http2", conns: 4, tls: true,
 		clients: 256},
 }
@@ -65,7 +66,7 @@ func soakCommand() Command {
 	return Command{Name: "soak", Short: "A million requests each way to a real nginx, every one accounted for",
 		Question: "Does each response reach its own request, and does each request reach the SSP exactly once, while a real nginx closes its connections all the time?",
 		Long: `Sends a million requests each over HTTP/1, HTTP/1 pipelined at depth 8 and at depth 64,
-and HTTP/2 through adbuffer to an nginx that closes connections after 1 000 requests.
+HTTP/1 over TLS, and HTTP/2 through adbuffer to an nginx that closes connections after 1 000 requests.
 Each response must carry its request's number, and nginx's log each number exactly once;
 the exit status is 1 if one does not. It needs nginx.`,
 		Test:    func(e *rig.Rig) { soak(e, n) },

@@ -9,8 +9,8 @@ import (
 	"adbuffer/internal/test/testsupport"
 )
 
-// nginx answers some requests by closing the connection, each about 140 ms after another request on it. Twelve
-// of them taught the pool an idle limit of 0.07 s, for all.
+// nginx answers some requests by closing the connection, each about 140 ms after another request on it. They
+// say nothing about how long nginx keeps idle connections.
 func TestRequestsThatNginxAnswersWithACloseTeachNoIdleLimit(t *testing.T) {
 	t.Parallel()
 	addr := testsupport.FreeAddr(t)

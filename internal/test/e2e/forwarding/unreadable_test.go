@@ -26,7 +26,7 @@ func startSSP(t *testing.T, contentType, body string) string {
 	return s.URL + "/bid"
 }
 
-// A 200 that is neither an ad nor a no-bid is a failure of the SSP in each mode.
+// A 200 that is neither an ad nor a no-bid is a failure of the SSP, in each of these modes.
 func TestAResponseThatIsNoAdIsAFailure(t *testing.T) {
 	t.Parallel()
 	ab := e2e.Start(t, fmt.Sprintf(`
@@ -38,6 +38,7 @@ routes:
   - {name: single, match: {path: /single}, ssps: [html]}
   - {name: masks, match: {path: /masks}, ssps: [html], on_error: no_ad, on_error_status: [5xx], no_ad: openrtb}
   - {name: waterfall, match: {path: /waterfall}, mode: waterfall, ssps: [html, ads]}
+  - {name: split, match: {path: /split}, mode: split, ssps: [{name: html, weight: 1}]}
   - {name: first, match: {path: /first}, mode: parallel-first, ssps: [html, ads]}
   - {name: merges, match: {path: /merges}, mode: parallel-all, merge: openrtb, ssps: [html, ads]}
 `, startSSP(t, "text/html", maintenance), e2e.Healthy(t).URL()))
@@ -49,13 +50,15 @@ routes:
 	if a := ab.Post("/masks", body).WantStatus("masks", 200).WantSource("ssp/html"); a.Body != `{"id":"r-1","nbr":1}`+"\n" {
 		t.Errorf("on_error: no_ad responds with %q", a.Body)
 	}
+	ab.Post("/split", body).WantStatus("split", 200).WantSource("ssp/html")
 	ab.Post("/waterfall", body).WantFill("ads")
 	if a := ab.Post("/merges", body).WantStatus("merges", 200); !strings.Contains(a.Body, `"ext":{"seatnonbid":[{"seat":"html","nonbid":[{"impid":"i","statuscode":102}]}]}`) {
 		t.Errorf("merged into %s", a.Body)
 	}
-	ab.AwaitMetric(4, "adbuffer_ssp_requests_total", "ssp=html", "outcome=unreadable")
+	ab.AwaitMetric(5, "adbuffer_ssp_requests_total", "ssp=html", "outcome=unreadable")
 	ab.WantMetric(1, "adbuffer_requests_total", "route=single", "outcome=unreadable")
 	ab.WantMetric(1, "adbuffer_requests_total", "route=masks", "outcome=unreadable")
+	ab.WantMetric(1, "adbuffer_requests_total", "route=split", "outcome=unreadable")
 	ab.WantMetric(1, "adbuffer_masked_total", "route=masks")
 	ab.WantMetric(1, "adbuffer_merge_left_out_total", "ssp=html", "part=response")
 	ab.WantLogged("request", "route=single", "status=200", "outcome=unreadable", "error=the body (text/html, 52 bytes) begins with <!DOCTYPE%20html>%0A<html><body>Back%20")
@@ -72,8 +75,8 @@ routes:
 			found++
 		}
 	}
-	if found != 2 {
-		t.Errorf("%d of the last failures are unreadable, want 2: %s", found, text)
+	if found != 3 {
+		t.Errorf("%d of the last failures are unreadable, want 3: %s", found, text)
 	}
 	ab.Post("/first", body).WantFill("ads") // the other leg ends as unreadable or as cancelled
 }
