@@ -98,8 +98,9 @@ func TestScrapesAtOnceAreLimited(t *testing.T) {
 	waits.Store(true)
 	c := newConsole(t, beyond, func(o *Options) {
 		o.Metrics = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			wait := waits.Load()
 			begun <- struct{}{}
-			if waits.Load() {
+			if wait {
 				<-end
 			}
 		})
@@ -145,9 +146,10 @@ func TestScrapesWaitForOneThatEndsSoon(t *testing.T) {
 		w := scrape()
 		testsupport.True(t, w.Code == 503 && time.Since(start) == 250*time.Millisecond, "none ends: %d after %v", w.Code, time.Since(start))
 
-		time.AfterFunc(200*time.Millisecond, func() { end <- struct{}{} }) // one of them ends
 		go func() {
-			time.Sleep(210 * time.Millisecond)
+			time.Sleep(200 * time.Millisecond)
+			end <- struct{}{} // one of them ends, and all others 10 ms later
+			time.Sleep(10 * time.Millisecond)
 			close(end)
 		}()
 		w = scrape()
