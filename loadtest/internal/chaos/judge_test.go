@@ -318,6 +318,27 @@ func TestWhatAProcessHoldsUnderAnAttackIsJudged(t *testing.T) {
 	wantBroken(t, r, modest)
 }
 
+func TestWhatAProcessHoldsAtRestIsJudged(t *testing.T) {
+	const idle = `{"totals": {"in_flight": 0, "uploads": 0}}`
+	for _, row := range []struct {
+		sums  map[string]float64
+		pools string
+		want  string
+	}{
+		{map[string]float64{"go_goroutines": 9}, idle, ""},
+		{map[string]float64{"adbuffer_buffered_bytes": 7, "adbuffer_pool_places_in_use": 2}, idle, "adbuffer_buffered_bytes 7, adbuffer_pool_places_in_use 2"},
+		{nil, `{"totals": {"uploads": 3}}`, "uploads 3"},
+	} {
+		held, err := heldAtRest(row.sums, row.pools)
+		testsupport.NoError(t, err)
+		testsupport.Equal(t, strings.Join(held, ", "), row.want, "it holds %q, want %q")
+	}
+	for _, pools := range []string{`{"totals": {}}`, `{}`, ""} {
+		_, err := heldAtRest(nil, pools)
+		testsupport.True(t, err != nil, "%q says that nothing is held", pools)
+	}
+}
+
 func TestBlameOfAHealthySSPIsSeenOnce(t *testing.T) {
 	for labels, want := range map[string]bool{`ssp="calm1",outcome="connect_failed"`: true, `outcome="ssp_backoff",ssp="calm2"`: true,
 		`ssp="calm1",outcome="local_error"`: false, `ssp="plain",outcome="connect_failed"`: false} {

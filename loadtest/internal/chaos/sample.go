@@ -1,6 +1,8 @@
 package chaos
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -112,22 +114,17 @@ const pageTime = 1200 * time.Millisecond
 
 // sampleAtRest samples an instance while clients pause. It waits until nothing is in use.
 func (r *run) sampleAtRest(st *instance) {
-	var left []string
 	for end := time.Now().Add(15 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		r.Check(r.Ctx.Err())
 		_, sums, err := st.take()
 		r.Check(err)
-		left = left[:0]
-		for _, name := range zeroAtRest {
-			if sums[name] != 0 {
-				left = append(left, fmt.Sprintf("%s %v", name, sums[name]))
-			}
-		}
-		if len(left) == 0 {
+		pools := rig.Must(st.process.Load().Ask("/pools"))(r.Rig)
+		held := rig.Must(heldAtRest(sums, pools))(r.Rig)
+		if len(held) == 0 {
 			break
 		}
 		if time.Now().After(end) {
-			r.broken.add(returned, "%s, %v after the last request: %s", st.name, 15*time.Second, strings.Join(left, ", "))
+			r.broken.add(returned, "%s, %v after the last request: %s", st.name, 15*time.Second, strings.Join(held, ", "))
 			break
 		}
 	}
@@ -139,6 +136,28 @@ func (r *run) sampleAtRest(st *instance) {
 	st.samples = append(st.samples, s)
 }
 
+// heldAtRest lists what a process holds that must be 0 while clients pause. sums are the sums of its metrics, and pools
+// is its response to /pools.
+func heldAtRest(sums map[string]float64, pools string) (held []string, err error) {
+	for _, name := range zeroAtRest {
+		if sums[name] != 0 {
+			held = append(held, fmt.Sprintf("%s %v", name, sums[name]))
+		}
+	}
+	var view struct{ Totals struct{ Uploads *int } }
+	if err := json.Unmarshal([]byte(pools), &view); err != nil {
+		return nil, fmt.Errorf("/pools: %w", err)
+	}
+	if view.Totals.Uploads == nil {
+		return nil, errors.New("/pools has no totals.uploads")
+	}
+	if n := *view.Totals.Uploads; n != 0 {
+		held = append(held, fmt.Sprintf("uploads %d", n))
+	}
+	return held, nil
+}
+
+// live returns the size of the heap after a garbage collection.
 func (st *instance) live() (live float64, err error) {
 	// A heap profile with gc=1 and debug=1 has the size of the heap just after a collection. The second
 	// collection also frees the contents of sync.Pools.
