@@ -14,10 +14,12 @@ import (
 type generator struct {
 	plan  *Plan
 	rec   *recorder
-	base  time.Time    // start of the first phase
-	cost  gauge        // of the generator since then
-	due   chan arrival // of an open loop
-	left  atomic.Int64 // requests that a closed loop may still send, if the plan has a limit
+	base  time.Time     // start of the first phase
+	cost  gauge         // of the generator since then
+	due   chan arrival  // of an open loop
+	left  atomic.Int64  // requests that a closed loop may still send, if the plan has a limit
+	pause sync.Once     // starts the plan's pause
+	rest  chan struct{} // closed when the pause is over
 	stop  context.Context
 	fatal func(error) // records an error and cancels stop
 }
@@ -35,7 +37,7 @@ type client interface {
 }
 
 func newGenerator(plan *Plan, rec *recorder) *generator {
-	g := &generator{plan: plan, rec: rec, due: make(chan arrival, maxBacklog)}
+	g := &generator{plan: plan, rec: rec, due: make(chan arrival, maxBacklog), rest: make(chan struct{})}
 	g.left.Store(int64(plan.Requests))
 	return g
 }
@@ -139,9 +141,9 @@ func (g *generator) next(flush func()) (a arrival, ok bool) {
 		return a, false
 	}
 	if !g.plan.Open {
+		ok = g.plan.Requests == 0 || g.takeOne(flush)
 		now := g.now()
-		ok = now < g.plan.length() && (g.plan.Requests == 0 || g.left.Add(-1) >= 0)
-		return arrival{due: now, phase: g.plan.phaseAt(now)}, ok
+		return arrival{due: now, phase: g.plan.phaseAt(now)}, ok && now < g.plan.length()
 	}
 	select {
 	case a, ok = <-g.due:
@@ -160,6 +162,22 @@ func (g *generator) next(flush func()) (a arrival, ok bool) {
 		return a, ok
 	case <-g.stop.Done():
 		return a, false
+	}
+}
+
+// takeOne reports whether a closed loop with a limit may send another request. It waits during the plan's pause.
+func (g *generator) takeOne(flush func()) bool {
+	left := g.left.Add(-1)
+	if g.plan.Pause == 0 || left < 0 || left >= int64(g.plan.Requests/2) {
+		return left >= 0
+	}
+	flush()
+	g.pause.Do(func() { time.AfterFunc(g.plan.Pause, func() { close(g.rest) }) })
+	select {
+	case <-g.rest:
+		return true
+	case <-g.stop.Done():
+		return false
 	}
 }
 

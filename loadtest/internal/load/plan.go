@@ -49,8 +49,10 @@ type Plan struct {
 	Threads     int // threads that may run at the same time
 	Timeout     time.Duration
 	Phases      []Phase // a closed loop uses only the durations
-	// Requests ends a closed loop after this many requests; 0 is no limit.
+	// Requests ends a closed loop after this many requests; 0 is no limit. Before the second half of them, the loop
+	// pauses for Pause.
 	Requests int
+	Pause    time.Duration
 
 	Templates []Template
 	// Deadline makes later responses failures of the kind Late; 0 = none are late.

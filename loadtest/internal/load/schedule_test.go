@@ -21,6 +21,20 @@ func TestConstantRateIsEvenlySpaced(t *testing.T) {
 	}
 }
 
+func TestAClosedLoopPausesBeforeItsSecondHalf(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		g := newGenerator(&Plan{Requests: 5, Pause: time.Minute, Phases: []Phase{{Duration: time.Hour}}}, nil)
+		g.base, g.stop = time.Now(), t.Context()
+		flushed := 0
+		for i, want := range []time.Duration{0, 0, 0, time.Minute, time.Minute} {
+			a, ok := g.next(func() { flushed++ })
+			testsupport.True(t, ok && a.due == want, "request %d is sent: %v, after %v, want %v", i, ok, a.due, want)
+		}
+		_, ok := g.next(nil)
+		testsupport.True(t, !ok && flushed == 2, "a sixth request is sent: %v; flushed %d times, want 2", ok, flushed)
+	})
+}
+
 func TestRampComesToItsAreaAndPassesItsMiddleLate(t *testing.T) {
 	got := all(Plan{Phases: []Phase{{Duration: 2 * time.Second, From: 0, To: 1000}}})
 	if n := len(got); n < 999 || n > 1001 {

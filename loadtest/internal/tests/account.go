@@ -14,6 +14,7 @@ type account struct {
 	foreign            int // lines with another number
 	connections        int
 	longest            int    // the most requests of one connection
+	afterPause         int    // how many requests the connection of the first request after the pause has carried then
 	repeated           []int  // some numbers of twice
 	stranger           string // one number of foreign
 }
@@ -21,7 +22,7 @@ type account struct {
 // maxExamples is how many repeated numbers a verdict names.
 const maxExamples = 5
 
-// readLog reads lines of "number requests-on-its-connection".
+// readLog reads lines of "number requests-on-its-connection". The pause comes before the last n/2 numbers.
 func readLog(r io.Reader, n int) (account, error) {
 	var a account
 	times := make([]int, n+1)
@@ -43,6 +44,9 @@ func readLog(r io.Reader, n int) (account, error) {
 			continue
 		}
 		times[number]++
+		if a.afterPause == 0 && number > n-n/2 {
+			a.afterPause = place
+		}
 	}
 	for number, t := range times[1:] {
 		switch t {

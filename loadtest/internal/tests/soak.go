@@ -15,8 +15,12 @@ import (
 	"adbuffer/loadtest/internal/rig"
 )
 
-// perConnection is nginx's keepalive_requests.
-const perConnection = 1000
+// nginx closes a connection after perConnection requests (keepalive_requests), and if it is idle for a second
+// (keepalive_timeout). The clients of each way pause once for longer.
+const (
+	perConnection = 1000
+	pause         = 1800 * time.Millisecond
+)
 
 // way is a protocol and a pool with which adbuffer sends requests to nginx.
 type way struct {
@@ -45,7 +49,7 @@ var ways = []way{
 // the body depends on the method.
 const (
 	soakHTTP  = `log_format account '$arg_cb $connection_requests'; http2_max_concurrent_streams 128; keepalive_requests %d; ssl_session_cache shared:s:2m;`
-	soakServe = `access_log %s account buffer=64k flush=1s;
+	soakServe = `access_log %s account buffer=64k flush=1s; keepalive_timeout 1s;
 		location / {
 			add_header X-Echo-Cb $arg_cb;
 			return 200 '$arg_cb {"id":"$arg_cb","method":"$request_method","seatbid":[{"bid":[{"id":"1","impid":"1","price":0.5,"adm":"$request_uri"}]}]}';
@@ -66,7 +70,8 @@ func soakCommand() Command {
 	return Command{Name: "soak", Short: "A million requests each way to a real nginx, every one accounted for",
 		Question: "Does each response reach its own request, and does each request reach the SSP exactly once, while a real nginx closes its connections all the time?",
 		Long: `Sends a million requests each over HTTP/1, HTTP/1 pipelined at depth 8 and at depth 64,
-HTTP/1 over TLS, and HTTP/2 through adbuffer to an nginx that closes connections after 1 000 requests.
+HTTP/1 over TLS, and HTTP/2 through adbuffer to an nginx that closes connections after 1 000 requests and
+after a second without one. Each way has a pause of 1.8 s.
 Each response must carry its request's number, and nginx's log each number exactly once;
 the exit status is 1 if one does not. It needs nginx.`,
 		Test:    func(e *rig.Rig) { soak(e, n) },
@@ -127,7 +132,7 @@ func (w way) soak(e *rig.Rig, n int) (out soaked) {
 		load.Template{Name: "GET", Method: "GET", Path: "/fillbuffer?cb=" + load.Number, Weight: 3},
 		load.Template{Name: "POST", Method: "POST", Path: "/fillbuffer?cb=" + load.Number, JSON: true,
 			Body: sspsim.Size{P50: 1300, P95: 3000}})
-	plan.Echo, plan.EchoBody = true, true
+	plan.Echo, plan.EchoBody, plan.Pause = true, true, pause
 	done, printed := 0, 0
 	out.Figures = s.Measure(rig.Watched(plan, false, func(p load.Progress) {
 		done += int(p.Answered)
@@ -175,9 +180,11 @@ func (s soaked) violations(w way, n int) (out []string) {
 	check(s.never > 0, "%d never reached nginx", s.never)
 	check(s.foreign > 0, "nginx saw %d requests that no client sent, such as %q", s.foreign, s.stranger)
 	check(s.opened > s.speaking, "%.0f of %.0f connections do not speak %s", s.opened-s.speaking, s.opened, w.speaks)
-	// Without a connection that nginx closes, the test shows nothing.
+	// Unless nginx closes connections, the test shows nothing. After the pause, up to 128 streams may end before the
+	// first one of their connection.
 	check(s.longest > perConnection || n >= 4*perConnection && s.longest < perConnection,
 		"nginx closed no connection after %d requests: %d of them carried up to %d", perConnection, s.connections,
 		s.longest)
+	check(s.afterPause > 128, "nginx closed no connection in the pause: the first request after it was number %d on its connection", s.afterPause)
 	return out
 }

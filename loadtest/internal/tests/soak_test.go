@@ -15,7 +15,7 @@ func TestLogCountsWhatArrivedOnceTwiceAndNever(t *testing.T) {
 	log := "0000000001 1\n0000000003 2\n0000000003 1\n0000000009 2\n- 3\n0000000004 4\n0000000003 5\n"
 	a, err := readLog(strings.NewReader(log), 5)
 	testsupport.NoError(t, err)
-	if a.once != 2 || a.twice != 1 || a.never != 2 || a.foreign != 2 || a.connections != 2 || a.longest != 5 ||
+	if a.once != 2 || a.twice != 1 || a.never != 2 || a.foreign != 2 || a.connections != 2 || a.longest != 5 || a.afterPause != 4 ||
 		!slices.Equal(a.repeated, []int{3}) || a.stranger != "-" {
 		t.Errorf("%+v", a)
 	}
@@ -30,7 +30,7 @@ func TestLogCountsWhatArrivedOnceTwiceAndNever(t *testing.T) {
 func TestEachViolationIsReported(t *testing.T) {
 	good := func() soaked {
 		return soaked{&rig.Figures{Summary: load.Summary{Answered: 4000}},
-			account{once: 4000, connections: 5, longest: 1000}, 5, 5, 0}
+			account{once: 4000, connections: 5, longest: 1000, afterPause: 128}, 5, 5, 0}
 	}
 	if got := good().violations(ways[0], 4000); len(got) > 0 {
 		t.Errorf("%q", got)
@@ -44,11 +44,12 @@ func TestEachViolationIsReported(t *testing.T) {
 			s.twice, s.repeated = 2,
 				[]int{17, 18}
 		},
-		"1 never reached nginx":                                 func(s *soaked) { s.never = 1 },
-		`nginx saw 1 requests that no client sent, such as "x"`: func(s *soaked) { s.foreign, s.stranger = 1, "x" },
-		"2 of 5 connections do not speak http1":                 func(s *soaked) { s.speaking = 3 },
-		"nginx closed no connection after 1000 requests: 5 of":  func(s *soaked) { s.longest = 999 },
-		"5 of them carried up to 1001":                          func(s *soaked) { s.longest = 1001 },
+		"1 never reached nginx":                                   func(s *soaked) { s.never = 1 },
+		`nginx saw 1 requests that no client sent, such as "x"`:   func(s *soaked) { s.foreign, s.stranger = 1, "x" },
+		"2 of 5 connections do not speak http1":                   func(s *soaked) { s.speaking = 3 },
+		"nginx closed no connection after 1000 requests: 5 of":    func(s *soaked) { s.longest = 999 },
+		"5 of them carried up to 1001":                            func(s *soaked) { s.longest = 1001 },
+		"in the pause: the first request after it was number 129": func(s *soaked) { s.afterPause = 129 },
 	} {
 		s := good()
 		violate(&s)
