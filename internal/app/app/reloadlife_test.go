@@ -173,7 +173,7 @@ func TestTracingCanBeTurnedOnMovedAndTurnedOff(t *testing.T) {
 	s.more = ""
 	v.reload(s)
 	testsupport.True(t, v.app.versions.Current().Tracer == nil, "there is a tracer")
-	v.await("the tracers are closed", func() bool { return goroutines("reload.(*Versions).drain") == 0 })
+	v.await("the tracers are closed", func() bool { return testsupport.Goroutines("reload.(*Versions).drain") == 0 })
 	v.want("/x", "a")
 }
 
@@ -223,7 +223,7 @@ func TestADrainDuringAReloadEndsBoth(t *testing.T) {
 		reloaded <- err
 	}()
 	v.await("the reload has begun", func() bool {
-		return goroutines("reload.(*prepared).prewarm") > 0
+		return testsupport.Goroutines("reload.(*prepared).prewarm") > 0
 	})
 	v.stop()
 	err := <-reloaded

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -29,9 +28,12 @@ type storm struct {
 	how  []func() string // the protocol of each of sims
 	ca   string          // a file that is a good authority, until it is spoilt
 
-	mu    sync.Mutex
-	names map[string]string // of the SSPs, by the hash of each configuration that may be in force
+	mu   sync.Mutex
+	ssps map[string]sspNames // by the hash of each configuration that may be in force
 }
+
+// sspNames are the names of a configuration's SSPs, and of those among them that use TLS.
+type sspNames struct{ all, overTLS string }
 
 // next returns the configuration of the n-th reload.
 func (s *storm) next() setup {
@@ -65,26 +67,31 @@ func (s *storm) pick(of ...string) string { return of[s.rnd.IntN(len(of))] }
 // load records which SSPs a configuration has that may soon be in force.
 func (s *storm) load(c setup) *config.Config {
 	cfg := c.load(s.t)
-	var names []string
+	var all, overTLS []string
 	for i := range cfg.SSPs {
-		names = append(names, cfg.SSPs[i].Name)
+		ssp := &cfg.SSPs[i]
+		all = append(all, ssp.Name)
+		if strings.HasPrefix(ssp.Endpoints[0].URL, "https:") {
+			overTLS = append(overTLS, ssp.Name)
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.names[cfg.Hash()] = strings.Join(names, " ")
+	s.ssps[cfg.Hash()] = sspNames{strings.Join(all, " "), strings.Join(overTLS, " ")}
 	return cfg
 }
 
-// wantOneVersion checks that the parts of a view belong to one config version.
-func (s *storm) wantOneVersion(what, hash string, names []string) {
+// version returns the SSPs of a configuration that may be in force.
+func (s *storm) version(hash string) sspNames {
 	s.mu.Lock()
-	want, known := s.names[hash]
-	s.mu.Unlock()
-	got := strings.Join(names, " ")
-	testsupport.True(s.t, known && got == want, "%s shows SSPs %q beside configuration %s, which has %q", what, got, hash, want)
+	defer s.mu.Unlock()
+	names, known := s.ssps[hash]
+	testsupport.True(s.t, known, "configuration %s is in force, which was never loaded", hash)
+	return names
 }
 
 var (
+	dialSeries = regexp.MustCompile(`(?m)^adbuffer_tls_handshake_errors_total\{reason="alpn",ssp="(\w+)"\}`)
 	poolSeries = regexp.MustCompile(`(?m)^adbuffer_pool_connections_limit\{ssp="(\w+)"\}`)
 	sspSeries  = regexp.MustCompile(`(?m)^adbuffer_concurrency_limit\{ssp="(\w+)"\}`)
 	hashSeries = regexp.MustCompile(`(?m)^adbuffer_config_info\{hash="(\w+)"\}`)
@@ -93,13 +100,16 @@ var (
 // look checks the views of monitoring and of an operator at one moment.
 func (s *storm) look(v *service) {
 	m := v.admin("/metrics")
-	hash := hashSeries.FindStringSubmatch(m)[1]
-	for _, series := range []*regexp.Regexp{poolSeries, sspSeries} {
+	want := s.version(hashSeries.FindStringSubmatch(m)[1])
+	for _, c := range []struct {
+		series *regexp.Regexp
+		want   string
+	}{{poolSeries, want.all}, {sspSeries, want.all}, {dialSeries, want.overTLS}} {
 		var names []string
-		for _, found := range series.FindAllStringSubmatch(m, -1) {
+		for _, found := range c.series.FindAllStringSubmatch(m, -1) {
 			names = append(names, found[1])
 		}
-		s.wantOneVersion("/metrics", hash, names)
+		testsupport.Equal(s.t, strings.Join(names, " "), c.want, "/metrics has %[3]v of SSPs %[1]q beside a configuration with %[2]q", c.series)
 	}
 	var shown struct {
 		Service struct {
@@ -114,7 +124,7 @@ func (s *storm) look(v *service) {
 	for _, p := range shown.Pools {
 		names = append(names, p.SSP)
 	}
-	s.wantOneVersion("/pools", shown.Service.Hash, names)
+	testsupport.Equal(s.t, strings.Join(names, " "), s.version(shown.Service.Hash).all, "/pools has SSPs %q beside a configuration with %q")
 }
 
 // series are the names of all series, without their values.
@@ -128,19 +138,9 @@ func series(metrics string) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// goroutines counts the goroutines that run a function of the given name.
-func goroutines(function string) int {
-	for size := 1 << 20; ; size *= 2 {
-		b := make([]byte, size)
-		if n := runtime.Stack(b, true); n < size {
-			return strings.Count(string(b[:n]), function+"(")
-		}
-	}
-}
-
 func TestAHundredReloadsUnderTrafficFailNoRequestAndLeakNothing(t *testing.T) {
 	testsupport.Long(t)
-	s := &storm{t: t, rnd: rand.New(rand.NewPCG(1, 2)), names: map[string]string{}, ca: filepath.Join(t.TempDir(), "ca.pem")}
+	s := &storm{t: t, rnd: rand.New(rand.NewPCG(1, 2)), ssps: map[string]sspNames{}, ca: filepath.Join(t.TempDir(), "ca.pem")}
 	secure, authority := sim(t, sspsim.Options{Protocol: sspsim.TLSAuto}), filepath.Join(t.TempDir(), "good.pem")
 	write(t, authority, secure.CA().PEM())
 	s.sims = []*sspsim.SSP{sim(t, sspsim.Options{}), sim(t, sspsim.Options{}), sim(t, sspsim.Options{Protocol: sspsim.H2C}), secure}
@@ -225,7 +225,7 @@ func TestAHundredReloadsUnderTrafficFailNoRequestAndLeakNothing(t *testing.T) {
 		t.Errorf("%d series were exported at first, %d are now: %s", len(atFirst), len(now), difference(atFirst, now))
 	}
 	pools := len(v.app.versions.Current().Pools)
-	v.await("one janitor for each pool", func() bool { return goroutines("pool.(*Pool).janitor") == pools })
+	v.await("one janitor for each pool", func() bool { return testsupport.Goroutines("pool.(*Pool).janitor") == pools })
 	v.await("only connections of the current pools", func() bool {
 		var open, atSSPs int64
 		for _, p := range v.app.versions.Current().Pools {

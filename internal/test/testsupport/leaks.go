@@ -3,6 +3,8 @@ package testsupport
 import (
 	"fmt"
 	"os"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,6 +32,16 @@ func Leaks(known ...goleak.Option) error {
 	for end := time.Now().Add(Patience); ; {
 		if err := goleak.Find(known...); err == nil || time.Now().After(end) {
 			return err
+		}
+	}
+}
+
+// Goroutines counts the goroutines that run a function, such as "pool.(*Pool).janitor".
+func Goroutines(function string) int {
+	for size := 1 << 20; ; size *= 2 {
+		b := make([]byte, size)
+		if n := runtime.Stack(b, true); n < size {
+			return strings.Count(string(b[:n]), function+"(")
 		}
 	}
 }

@@ -109,7 +109,6 @@ type Share struct {
 type counts struct {
 	seconds   float64 // of CPU
 	usualCost float64 // mean cost of a turn, in seconds
-	waiting   int
 	timeouts  uint64
 }
 
@@ -222,7 +221,6 @@ func (s *Share) startOrQueue(w Work, p Party) (Turn, *waiter) {
 	waiting := &waiter{ready: make(chan struct{}), turn: Turn{work: w}}
 	waiting.Value = waiting
 	s.queues.Push(&waiting.Item, key, now)
-	s.counts[w].waiting++
 	s.serve(now)
 	return Turn{}, waiting
 }
@@ -252,7 +250,6 @@ func (s *Share) serve(now time.Time) {
 			break
 		}
 		s.queues.Remove(first)
-		s.counts[w].waiting--
 		waiting.turn = s.start(w, s.queues.Lend(first), now)
 		close(waiting.ready)
 	}
@@ -286,7 +283,6 @@ func (s *Share) cancelWait(w Work, waiting *waiter, err error) (Turn, error) {
 	default:
 	}
 	s.queues.Remove(&waiting.Item)
-	s.counts[w].waiting--
 	if err != net.ErrClosed { //nolint:errorlint // it is the error of acquire
 		s.counts[w].timeouts++
 	}

@@ -148,12 +148,12 @@ func TestDialsWaitForNoPlace(t *testing.T) {
 		_, err := s.acquire(Decode, 2, time.Now().Add(time.Hour), gone)
 		testsupport.ErrorIs(t, err, net.ErrClosed, "a work whose peer has gone: %v")
 		testsupport.Equal(t, s.counts[Decode].timeouts, 1, "%d timeouts")
-		testsupport.Equal(t, s.counts[ClientHandshake].waiting, 1, "%d works wait")
+		testsupport.Equal(t, s.queues.Active(), 1, "%d queues have waiting works")
 		for _, turn := range held {
 			turn.Release()
 		}
 		time.Sleep(10 * msec)
-		testsupport.Equal(t, s.counts[ClientHandshake].waiting, 0, "%d works wait")
+		testsupport.Equal(t, s.queues.Active(), 0, "%d queues have waiting works")
 	})
 }
 
@@ -232,9 +232,7 @@ func TestSharesLoseNoPlaceAndNoWaiter(t *testing.T) {
 				break
 			}
 			testsupport.Equal(t, s.freePlaces, 2, "%d places are free in the end")
-			for w, n := range s.counts {
-				testsupport.Equal(t, n.waiting, 0, "%[3]v: %[1]d works wait in the end", Work(w))
-			}
+			testsupport.Equal(t, s.queues.Active(), 0, "%d queues have waiting works in the end")
 		})
 	}
 }

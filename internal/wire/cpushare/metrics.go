@@ -12,13 +12,6 @@ var (
 	descTimeouts = descs.LimitRefused("background_cpu")
 )
 
-// Waiting returns how many works of this kind wait for their turn.
-func (s *Share) Waiting(w Work) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.counts[w].waiting
-}
-
 // Metrics returns a collector of the share's metrics.
 func (s *Share) Metrics() prometheus.Collector {
 	return metrics.NewSource(descs, func(to metrics.Sink) {
