@@ -179,11 +179,18 @@ func TestAHandshakeWithoutATurnTimesOut(t *testing.T) {
 	c := tls.Client(dial(t, addr), &tls.Config{InsecureSkipVerify: true})
 	defer c.Close()
 	testsupport.True(t, c.Handshake() != nil, "a handshake without a turn succeeded")
-	testsupport.Eventually(t, "the handshake counts as timed out", func() bool {
-		return s.failures[handshake.Timeout].Load() == 1
-	})
+	wantOneFailure(t, s, handshake.Timeout)
 	release()
 	end()
+}
+
+// wantOneFailure waits until one handshake has failed for this reason, and checks that none failed for another one.
+func wantOneFailure(t *testing.T, s *Server, reason handshake.Reason) {
+	t.Helper()
+	testsupport.Eventually(t, "a handshake fails", func() bool { return s.failures[reason].Load() == 1 })
+	for r := range s.failures {
+		testsupport.True(t, r == int(reason) || s.failures[r].Load() == 0, "%d handshakes failed for reason %d, want reason %d", s.failures[r].Load(), r, reason)
+	}
 }
 
 // This measures a request on a kept connection while 300 clients do RSA handshakes as fast as they

@@ -12,7 +12,7 @@ import (
 	"adbuffer/internal/test/testsupport"
 )
 
-// max_connections idle connections of one client kept all other clients away, for idle_timeout.
+// A client must not keep all others away with max_connections idle connections.
 func TestConnectionsThatAreIdleForLongestMakeRoomForOthers(t *testing.T) {
 	for name, kind := range parkedKinds {
 		t.Run(name, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestConnectionsThatAreIdleForLongestMakeRoomForOthers(t *testing.T) {
 					kind.ask(t, c)
 				}
 			}
-			open, dropped := m.series(openClients, ""), m.series(dropped, "idle")
+			open, dropped := m.series(openClients, ""), m.series(clientsDropped, "idle")
 			testsupport.True(t, open == 3 && dropped == 2, "%v connections are open, and %v were dropped", open, dropped)
 		})
 	}

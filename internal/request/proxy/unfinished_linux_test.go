@@ -142,7 +142,7 @@ func TestUnfinishedConnectionsMakeRoomForOthers(t *testing.T) {
 			for _, c := range all {
 				askHTTP1(t, c)
 			}
-			open, dropped, idle := m.series(openClients, ""), m.series(dropped, kind.stage), m.series(dropped, "idle")
+			open, dropped, idle := m.series(openClients, ""), m.series(clientsDropped, kind.stage), m.series(clientsDropped, "idle")
 			testsupport.True(t, open == places && dropped == honest && idle == 0, "%v connections are open; %v unfinished and %v idle ones were dropped", open, dropped, idle)
 		})
 	}
@@ -180,7 +180,7 @@ func TestAHandshakeThatHasJustBegunOutlivesOlderConnections(t *testing.T) {
 			slow := m.dial()
 			for i := range places - 1 {
 				m.dial()
-				m.await(float64(i+2), dropped, stage)
+				m.await(float64(i+2), clientsDropped, stage)
 			}
 			askHTTP1(t, over.finish(m, slow))
 		})
@@ -285,8 +285,8 @@ func TestAHeadThatMakesRoomGets408(t *testing.T) {
 	}
 }
 
-// A few unfinished connections have a second. Until then the connection that has been idle for
-// longest goes.
+// While there are few unfinished connections, each of them has a second to complete its handshake or head. Until
+// then the connection that has been idle for longest closes.
 func TestFewUnfinishedConnectionsHaveASecond(t *testing.T) {
 	simBubble(t, func(t *testing.T) {
 		s := newSimProxy(t, func(o *proxy.Options) { o.MaxConnections = 8 })

@@ -44,7 +44,7 @@ func TestResponsesThatAreUnreadForLongestMakeRoomForOthers(t *testing.T) {
 			testsupport.Eventually(t, "all other responses refused or dropped", func() bool {
 				held := m.series("adbuffer_buffered_bytes", "")
 				// A refusal is a response too. It can wait, make room, and be dropped.
-				return m.series("adbuffer_requests_total", "overloaded")+m.series(dropped, "response") >= 2*16-kept &&
+				return m.series("adbuffer_requests_total", "overloaded")+m.series(clientsDropped, "response") >= 2*16-kept &&
 					held <= kept*length && held >= (kept-1)*length
 			})
 			others := m.client(true)
@@ -67,7 +67,7 @@ func TestConnectionsThatAreUnreadForLongestMakeRoomForOthers(t *testing.T) {
 		send(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n")
 		m.await(float64(i+1), "adbuffer_requests_total", "fill")
 	}
-	m.await(n/2, dropped, "response")
+	m.await(n/2, clientsDropped, "response")
 	m.await(n/2*length, "adbuffer_buffered_bytes", "")
 	res, body := m.do("GET", "/fill")
 	testsupport.True(t, res.StatusCode == 200 && len(body) == length, "another client gets %d and %d bytes", res.StatusCode, len(body))
@@ -79,7 +79,7 @@ func TestConnectionsThatAreUnreadForLongestMakeRoomForOthers(t *testing.T) {
 		}
 	}
 	// The response to the other client may have waited too.
-	dropped := m.series(dropped, "response")
+	dropped := m.series(clientsDropped, "response")
 	testsupport.True(t, float64(whole) == n-dropped && dropped <= n/2+1, "%d of %d responses arrive whole, and %v were dropped", whole, n, dropped)
 }
 
@@ -96,7 +96,7 @@ func TestUnreadResponsesWithoutAnSSPMakeRoomForOthers(t *testing.T) {
 	}
 	testsupport.Eventually(t, "all requests are refused", func() bool { return m.seriesOf("adbuffer_requests_total", "no_route", "none") == connections*streams })
 	testsupport.Eventually(t, "all responses beyond half of the memory are dropped", func() bool {
-		return m.series(dropped, "response") > connections*streams-most/2/(4<<10)
+		return m.series(clientsDropped, "response") > connections*streams-most/2/(4<<10)
 	})
 }
 

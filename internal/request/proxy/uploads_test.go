@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	dropped  = "adbuffer_clients_dropped_total"
-	inFlight = "adbuffer_in_flight_requests"
+	clientsDropped = "adbuffer_clients_dropped_total"
+	inFlight       = "adbuffer_in_flight_requests"
 )
 
 // awaitUploads waits until n requests are uploads.
@@ -116,7 +116,7 @@ func TestUploadThatHasBeenArrivingForLongestMakesRoom(t *testing.T) {
 		res, body := oldest.response("POST")
 		testsupport.True(t, res.StatusCode == 408 && res.Close && strings.Contains(body, "server.max_uploads"), "the oldest of four: %d %s", res.StatusCode, body)
 		oldest.wantEnd()
-		m.await(float64(i-2), dropped, "body")
+		m.await(float64(i-2), clientsDropped, "body")
 		uploads[i-1].send(0, "c") // this does not change its age
 	}
 	// Requests without a body, or whose body arrives with the head, never count as uploads.
@@ -130,7 +130,7 @@ func TestUploadThatHasBeenArrivingForLongestMakesRoom(t *testing.T) {
 		testsupport.True(t, res.StatusCode == 200 && strings.HasPrefix(body, `POST "ab`), "an upload that stayed: %d %s", res.StatusCode, body)
 	}
 	m.awaitUploads(0)
-	testsupport.Equal(t, m.series(dropped, "body"), 7, "%v uploads are counted as dropped")
+	testsupport.Equal(t, m.series(clientsDropped, "body"), 7, "%v uploads are counted as dropped")
 	testsupport.Equal(t, m.p.Snapshot().UploadsLimit, 3, "limit %d")
 	m.reload(func(o *proxy.Options) { o.MaxUploads = 1 })
 	testsupport.Equal(t, m.p.Snapshot().UploadsLimit, 1, "limit %d after a reload to 1")
@@ -144,7 +144,7 @@ func TestUploadCancelledForAnotherOneGetsAResponseThoughItContinues(t *testing.T
 	c.send(0, post(100_000)+"a")
 	m.awaitUploads(1)
 	m.dialRaw().send(0, post(2)+"a")
-	m.await(1, dropped, "body")
+	m.await(1, clientsDropped, "body")
 	for range 3 { // the server's lingering bounds the time of these writes
 		c.send(0, strings.Repeat("a", 1000))
 		time.Sleep(5 * time.Millisecond)
@@ -168,7 +168,7 @@ func TestStreamThatHasBeenUploadingForLongestMakesRoom(t *testing.T) {
 		f.framer.WriteData(id, true, []byte("c"))
 		f.want(id, "200")
 	}
-	m.await(1, dropped, "body")
+	m.await(1, clientsDropped, "body")
 	m.awaitUploads(0)
 }
 
@@ -223,10 +223,10 @@ func TestUploadsThatHaveBeenArrivingForLongestMakeRoomForOthers(t *testing.T) {
 			}, echoes("a"))
 			begin(m)
 			testsupport.Eventually(t, "only half of the bytes in uploads", func() bool {
-				now, ended := float64(m.p.Snapshot().Uploads), m.series(dropped, "body")+m.series("adbuffer_requests_total", "overloaded")
+				now, ended := float64(m.p.Snapshot().Uploads), m.series(clientsDropped, "body")+m.series("adbuffer_requests_total", "overloaded")
 				return now > 0 && now+ended == n && m.series("adbuffer_buffered_bytes", "") <= most/2
 			})
-			testsupport.True(t, m.series(dropped, "body") != 0, "no upload was dropped")
+			testsupport.True(t, m.series(clientsDropped, "body") != 0, "no upload was dropped")
 			m.wantOthersServed(most / 2)
 		})
 	}
