@@ -183,8 +183,7 @@ func TestAnUnreadableFileIsAStateToo(t *testing.T) {
 	testsupport.True(t, !maps.Equal(before, Look([]string{pipe, missing, dir})), "a file that appears, empty, changes nothing")
 }
 
-// Before, a process that could open no more files reported a failed reload of a file that had not
-// changed.
+// A process that cannot open any more files must not report a failed reload of an unchanged file.
 func TestAFileThatCannotBeOpenedForLackOfDescriptorsHasNotChanged(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	write(t, file, "x")

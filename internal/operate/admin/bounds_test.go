@@ -16,7 +16,7 @@ import (
 	"adbuffer/internal/test/testsupport"
 )
 
-// A client that did not read kept its connection, goroutine and response forever.
+// A client that does not read must not keep its connection, goroutine and response for ever.
 func TestAClientThatDoesNotReadIsCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		written := make(chan error, 1)

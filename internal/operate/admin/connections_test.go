@@ -137,7 +137,7 @@ func TestRequestsThatHaveTakenLongestMakeRoom(t *testing.T) {
 	wantClosed(t, "the request that has taken longest", long[0])
 }
 
-// While sixteen clients did not read their scrapes, Prometheus got 503.
+// Sixteen clients that do not read their scrapes must not keep Prometheus from scraping.
 func TestAScrapeThatIsNotReadMakesRoom(t *testing.T) {
 	large := make([]byte, 16<<20) // more than the sockets hold
 	c := newConsole(t, loopback, func(o *Options) {

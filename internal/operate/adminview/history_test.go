@@ -157,8 +157,8 @@ func TestOutcomesAreRecentUntilFiveLooksHavePassed(t *testing.T) {
 	testsupport.Equal(t, look(), 0, "after five looks %d are recent")
 }
 
-// Before, the counts of the new SSP were compared with those of the old one, and the difference was
-// below zero.
+// The counts of the new SSP are not compared with those of the removed SSP: differences would be
+// negative.
 func TestAnSSPThatIsRemovedAndAddedBetweenTwoLooksStartsANewMinute(t *testing.T) {
 	first, again := versionsOf(t, oneSSP(startSSP(t), "a")).Current().Parts[0], versionsOf(t, oneSSP(startSSP(t), "a")).Current().Parts[0]
 	h, now := newHistories(zap.NewNop()), time.Now()

@@ -126,8 +126,8 @@ func allocatedBy(f func()) int {
 	return int(least)
 }
 
-// A connection holds one buffer for message heads, for any sequence of heads. Before, a large field
-// in a new position each time left a large buffer for each position.
+// A connection holds one buffer for message heads, for any sequence of heads: a large field in a new
+// position each time must not leave a large buffer for each position.
 func TestMemoryOfAConnectionDoesNotGrowWithTheHeadsItSends(t *testing.T) {
 	const clients, places, most = 8, 120, 128 << 10
 	simBubble(t, func(t *testing.T) {

@@ -63,7 +63,7 @@ func TestDrainServesRequestsThatWakeParkedClients(t *testing.T) {
 	}
 }
 
-// A Serve that begins after Drain ends at once; its listener would accept forever.
+// A Serve that begins after Drain must end at once, since nothing would stop its listener.
 func TestServeAfterDrainEnds(t *testing.T) {
 	m := newModeProxy(t, route.Single, nil, respondsWith("a", 204))
 	m.p.Drain(t.Context())

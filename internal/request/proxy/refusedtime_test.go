@@ -7,7 +7,7 @@ import (
 	"adbuffer/internal/request/route"
 )
 
-// Before, the time of a refused request was counted from the earlier request that used the same
+// A refused request has no start, and must not take over the start of the previous request in the same
 // memory.
 func TestARequestThatIsRefusedUnreadTookNoTime(t *testing.T) {
 	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))

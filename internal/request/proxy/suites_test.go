@@ -11,7 +11,7 @@ import (
 	"adbuffer/internal/test/testsupport"
 )
 
-// RFC 9113, section 9.2.2, prohibits HTTP/2 over such a suite. Before, it was served.
+// RFC 9113, section 9.2.2, prohibits HTTP/2 over these cipher suites.
 func TestHTTP2OverAProhibitedCipherSuiteIsRefused(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLS, ads("a", 10))
 	c, err := tls.Dial("tcp", m.addr(), &tls.Config{RootCAs: newIdentity().roots, ServerName: "adbuffer.test", NextProtos: []string{"h2"},

@@ -253,7 +253,7 @@ routes: [{name: r, match: {path: /*}, `+route+"}]\n"))
 	}
 }
 
-// Before, Host named the first endpoint of the configuration for which the pool was made.
+// A pool outlives a change of its endpoints. Host names the first endpoint of the current configuration.
 func TestHostFollowsEndpointsThatChangeInPlace(t *testing.T) {
 	v := versionsOf(t, parse(t, to(`http://127.0.0.1:1/bid", "http://127.0.0.1:2/bid`)))
 	pool := v.Current().Part("openx").SSP.Pool()

@@ -101,9 +101,9 @@ func TestOnlyAnotherContentMakesTheWatcherReload(t *testing.T) {
 	testsupport.Equal(t, s.reloads, 2, "%d reloads: a refused configuration was tried again, but nothing changed")
 }
 
-// Before, the content of a file that the new configuration is the first to name was noted after the
-// reload, so a correction during the reload was never read.
-func TestAFileThatIsNamedAnewAndChangesDuringTheReloadIsReadAgain(t *testing.T) {
+// The content of a file that the new configuration is the first to name is noted before the reload, so
+// that a correction during the reload is noticed.
+func TestAFileThatIsNewAndChangesDuringTheReloadIsReadAgain(t *testing.T) {
 	t.Parallel()
 	r, s := newTestFile(t, to("http://127.0.0.1:1/bid"))
 	token := newToken(t, r)

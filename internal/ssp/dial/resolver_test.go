@@ -362,8 +362,8 @@ func TestANameWhoseLookupFailsIsNamedWhileItIsUsed(t *testing.T) {
 	}, "http://a.example", "http://a.example:81", "http://b.example", "http://192.0.2.9")
 }
 
-// One query that fails once lost all addresses of its family: they were replaced by those of the other one,
-// which this machine perhaps cannot reach.
+// If only the query for one family fails, the addresses of the other family must not replace it: this
+// machine may be unable to reach them.
 func TestAFamilyWhoseLookupFailsKeepsItsAddresses(t *testing.T) {
 	resolve(t, func(t *testing.T, n *names, d *Dialer) {
 		n.set("a.example", "192.0.2.1 2001:db8::1", 0)

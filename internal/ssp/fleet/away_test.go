@@ -226,8 +226,8 @@ func TestSSPWithoutALeaseDoesNotAffectOtherSSPs(t *testing.T) {
 	testsupport.Eventually(t, "it is back", func() bool { broken.Has(0); return broken.Connected(broken.Since(time.Now())) })
 }
 
-// A reload removes an SSP whose key cannot be used. Once, the replica then tried to remove its
-// record from that key again and again, and reported each time that Redis is away.
+// A reload removes an SSP whose key in Redis has another type. The replica must not keep trying to remove
+// its record from that key, or report that Redis is away.
 func TestRemovedSSPWithoutALeaseDoesNotAffectOtherSSPs(t *testing.T) {
 	t.Parallel()
 	s := testsupport.StartRedis(t)

@@ -68,8 +68,8 @@ func TestImpossibleLeaseRepliesAreRefused(t *testing.T) {
 	}
 }
 
-// redigo allocates an array when its size arrives. Once, 7 bytes of a reply allocated 160 KB, and a
-// reply may hold a hundred thousand nested arrays.
+// redigo allocates an array when its size arrives. Without a check, 7 bytes of a reply allocate 160 KB,
+// and a reply may hold a hundred thousand nested arrays.
 func TestReplyAllocatesInProportionToItsBytes(t *testing.T) {
 	const nested = 1000
 	for _, size := range []string{"9", "99", "9999"} {

@@ -10,7 +10,7 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// Once, only the bytes of a response's header were bounded, not its fields.
+// The number of a response's fields is bounded, besides their bytes.
 func TestResponseWithTooManyFieldsIsRefused(t *testing.T) {
 	fields := func(n int) string { return strings.Repeat("a:\r\n", n) }
 	const chunkedBody = "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n"
@@ -49,8 +49,8 @@ func TestResponseWithTooManyFieldsIsRefused(t *testing.T) {
 	}
 }
 
-// Once, the parser started again for each read. A head of 1 MB that arrived byte by byte took
-// minutes. It may take at most some thousand times as long as one that arrives in one piece.
+// The parser continues where the previous read ended. A parser that starts again for each read needs
+// minutes for a head of 1 MB that arrives byte by byte.
 func TestHeaderInManyPiecesIsParsedOnce(t *testing.T) {
 	const size = 1 << 20
 	for name, head := range map[string]string{

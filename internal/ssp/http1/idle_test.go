@@ -14,9 +14,9 @@ import (
 	"adbuffer/internal/wire/socket"
 )
 
-// TLS may decrypt later bytes together with a response. Then these bytes are neither in the read
-// buffer nor in the socket. Once, they became the start of the next response if
-// max_response_header_bytes was smaller than a TLS record.
+// TLS may decrypt later bytes together with a response. If max_response_header_bytes is smaller than
+// a TLS record, these bytes are neither in the read buffer nor in the socket. They must not become the
+// start of the next response.
 func TestDecryptedBytesBehindAResponseCloseTheConnection(t *testing.T) {
 	for _, buffer := range []int{512, 4096, 15000} {
 		t.Run(strconv.Itoa(buffer), func(t *testing.T) {

@@ -23,7 +23,7 @@ func (g gated) Read(b []byte) (int, error) {
 	return g.Conn.Read(b)
 }
 
-// Once, a response that arrived before the deadline was dropped if the reading goroutine ran late.
+// The goroutine that reads may run only after the deadline, though the response arrived before it.
 func TestResponseThatArrivedBeforeTheDeadlineCountsEvenIfReadLate(t *testing.T) {
 	testsupport.Long(t)
 	const budget = 4 * time.Second // a slow machine needs some of it until the response is sent

@@ -14,9 +14,9 @@ import (
 )
 
 // Only `Connection: close` states that later requests were not processed: they are retried
-// elsewhere at once. Once, POSTs after an HTTP/1.0 response, or after one without a length, were
-// sent twice, since they also counted as not processed. In all cases they fail even if the response
-// is incomplete.
+// elsewhere at once. A response of HTTP/1.0 and a response without a length state nothing, so POSTs
+// behind them must not be sent twice. In all cases the later requests fail even if the response is
+// incomplete.
 func TestOnlyConnectionCloseProvesThatLaterRequestsWereNotProcessed(t *testing.T) {
 	cases := map[string]struct {
 		head, body string

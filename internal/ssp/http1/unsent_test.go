@@ -13,8 +13,8 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// Requests wait until the connection's first response. Once, requests abandoned during this wait
-// were reported as maybe processed. They were still sent after the first response.
+// Requests wait until the connection's first response. A request that is abandoned during this wait is
+// reported as not sent, and the first response must not cause it to be sent.
 func TestRequestAbandonedBeforeItsWriteIsNeverSent(t *testing.T) {
 	onNewPipeline(t, testOptions(), func(t *testing.T, conn *Pipelined, p *peer, owner *recorder) {
 		first := get(t, "first")
@@ -108,8 +108,8 @@ func TestFirstRequestIsWithdrawnIfItsCallerWritesTooLate(t *testing.T) {
 	})
 }
 
-// A caller may be delayed between enter and flush until its deadline has passed. Once, its write then
-// failed at once, and ended the connection for all callers.
+// A caller may be delayed between enter and flush until its deadline has passed. Its write must not fail
+// then, since a failed write ends the connection for all callers.
 func TestCallerThatWritesTooLateHarmsNoOther(t *testing.T) {
 	for _, tr := range transports {
 		t.Run(tr.String(), func(t *testing.T) {
@@ -150,8 +150,8 @@ func (w lateWriter) Write([]byte) (int, error) {
 	return 0, errors.New("broken pipe")
 }
 
-// A connection may end during a write that then fails without a byte. Once, the reader did not wait
-// for the write, and the request counted as maybe processed.
+// A connection may end during a write that then fails without a byte. The reader waits for the write, to
+// learn that the request was not sent.
 func TestRequestWhoseWriteFailsLateWithZeroBytesWasNotSent(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s, p := pipe(t)

@@ -338,8 +338,8 @@ func (h *hostility) measure(t *testing.T) costOf {
 }
 
 // Each byte that a peer sends has a bounded cost. RST_STREAM ends an exchange with 13 bytes, and costs
-// 30 to 47 times as much as a byte of a response. All other frames cost about 20 times as much or less. When
-// a frame of 6 bytes visited all streams, it cost 10 000 times as much. ATTACKS.md states mostTimes.
+// 30 to 47 times as much as a byte of a response. All other frames cost about 20 times as much or less. A
+// frame of 6 bytes that visited all streams would cost 10 000 times as much. ATTACKS.md states mostTimes.
 const (
 	mostTimes     = 60 // relative to the time of a byte of a response
 	mostAllocated = 12

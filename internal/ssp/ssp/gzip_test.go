@@ -46,7 +46,7 @@ func classifyCoded(by NoBidBody, body []byte, codings ...string) exchange.Outcom
 	return s.classify(&Request{Method: exchange.GET}, a)
 }
 
-// Once, a compressed no-bid counted as an ad, and ended the waterfall.
+// A compressed no-bid that counted as an ad would end the waterfall.
 func TestCompressedNoBidIsANoBid(t *testing.T) {
 	blanks := strings.Repeat(" ", maxScan-len(noAdVAST))
 	for _, c := range []struct {

@@ -94,7 +94,7 @@ func TestResultOfTwoAttempts(t *testing.T) {
 		},
 		// If both fail, the first attempt decides outcome and retry. A late retry is not hedged again.
 		{name: "both fail", steps: []step{after(20*msec, fail(cutMidResponse)), fail(notSent)}, want: exchange.ConnLost, took: 20 * msec, sent: 2, retries: one},
-		// Once, the log and the histograms had the time until the first one failed.
+		// The log and the histograms get the time until the last attempt failed.
 		{
 			name: "both fail, the hedge last", steps: []step{after(20*msec, fail(cutMidResponse)), after(50*msec, fail(cutMidResponse))},
 			want: exchange.ConnLost, took: 50 * msec, late: true, sent: 2, retries: one,
@@ -108,9 +108,8 @@ func TestResultOfTwoAttempts(t *testing.T) {
 			name: "the retry is hedged", steps: []step{fail(stale), never(), hedge(200)},
 			want: exchange.Fill, body: "of the hedge", late: true, sent: 3, retries: map[retryKind]uint64{retryHedge: 1, retryStale: 1},
 		},
-		// The responses that a stale connection has carried pay for the retry. Once, the retry of a request
-		// that may be hedged always used the budget. It failed with conn_lost after a restart of an SSP with
-		// more connections than the budget has tokens.
+		// The responses that a stale connection has carried pay for the retry, also if the request may be
+		// hedged: after a restart of an SSP, more connections may be stale than the budget has tokens.
 		{
 			name: "the connection pays for the retry", steps: []step{served, first}, noBudget: true,
 			want: exchange.Fill, body: "of the first", sent: 2, retries: map[retryKind]uint64{retryStale: 1},
@@ -203,8 +202,8 @@ func TestHedgeWithoutAPlaceOrATokenIsNotSent(t *testing.T) {
 	}
 }
 
-// The latency of a cancelled attempt is unknown. Once, legs that lost in parallel-first were the
-// first observations, and adbuffer then hedged every attempt that lasted longer than they had.
+// The latency of a cancelled attempt is unknown. If legs that lost in parallel-first counted as the first
+// observations, adbuffer would hedge every attempt that lasts longer than these legs did.
 func TestCancelledAttemptsDoNotBeginTheHedgeDelay(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		c := newClient(t, &fakePool{steps: []step{never()}}, func(o *Options) { o.Hedge.Enabled = true })

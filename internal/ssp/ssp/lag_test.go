@@ -23,7 +23,7 @@ func starving(t *testing.T) (*lag.Meter, func(time.Duration)) {
 }
 
 // The SSP never responds. If this process did not run for much of the time, that may be the reason; if
-// it was only busy, the SSP is to blame. Before, each such timeout counted against the SSP.
+// it was only busy, the SSP is to blame.
 func TestATimeoutUnderLagIsNotTheSSPsFailure(t *testing.T) {
 	for name, c := range map[string]struct {
 		lag  time.Duration

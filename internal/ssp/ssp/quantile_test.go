@@ -50,7 +50,7 @@ func TestQuantileNeedsTenObservationsBeyondIt(t *testing.T) {
 	}
 }
 
-// Once, no attempt was late after more than 67 s, and all were hedged then.
+// If the largest bucket ended below the longest deadline, every attempt that is slower would be hedged.
 func TestQuantileReachesTheLongestDeadline(t *testing.T) {
 	const latency = 10 * time.Minute
 	var q quantile

@@ -133,8 +133,8 @@ adbuffer_retries_refused_total{kind="stale",ssp="openx"} 1
 	}
 }
 
-// An SSP that refuses a request with REFUSED_STREAM is overloaded. Before, it got such a request 40
-// times in 300 ms, and 65 times in 5 s.
+// An SSP that refuses a request with REFUSED_STREAM is overloaded. A request that is sent again without
+// limit or pauses makes the overload worse.
 func TestARefusedRequestIsSentAgainOnceMoreThanRetryMaxAfterPausesThatGrow(t *testing.T) {
 	for max, pauses := range map[int][]time.Duration{0: {0}, 1: {0, 10 * msec}, 3: {0, 10 * msec, 20 * msec, 40 * msec}} {
 		testsupport.Bubble(t, func(t *testing.T) {

@@ -39,7 +39,7 @@ func TestIdentifyKnowsEachNameInAnySpellingAndNoOther(t *testing.T) {
 	testsupport.True(t, identify(nil) == unknownName, "the empty name has an id")
 }
 
-// Before, the whole address crossed in fields that were not known, also from untrusted peers.
+// No field that may carry a client's address passes it on unshortened, and an untrusted peer's field is dropped.
 func TestTheAddressCrossesShortenedInEachFieldOfATrustedPeerAndNotAtAllOfAnother(t *testing.T) {
 	for _, name := range strings.Fields(addressFields) {
 		for _, row := range []struct {

@@ -36,7 +36,7 @@ func TestTheFieldsOfAResponseThatCross(t *testing.T) {
 				"Set-Cookie: ,;", "Strict-Transport-Security: max-age=1", "Clear-Site-Data: \"*\"", "Set_Cookie: x"},
 			[]string{someDate, "set-cookie: a=b; Path=/", "Set-Cookie: a=c; HttpOnly", "alt-svc: clear",
 				"Set-Cookie: ,;", "Strict-Transport-Security: max-age=1", "Clear-Site-Data: \"*\""}},
-		// A name with underscores is another name. Once, it became the real field and replaced it.
+		// A name with underscores is another name: it must not replace the field with hyphens.
 		{"names with underscores", nil, "",
 			[]string{"Content-Type: application/json", "Content_Type: text/html", "Content_Encoding: gzip", someDate},
 			[]string{"Content-Type: application/json", "Content_Type: text/html", "Content_Encoding: gzip", someDate}},

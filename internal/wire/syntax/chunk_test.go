@@ -8,8 +8,8 @@ import (
 	"adbuffer/internal/test/testsupport"
 )
 
-// A trailer that arrives byte by byte must cost about as much as one that arrives at once: before, each
-// byte cost a search through all bytes before it.
+// A trailer that arrives byte by byte must cost about as much as a trailer that arrives at once: a new byte must not
+// cause a search through all bytes before it.
 func TestLineInManyPiecesIsSearchedOnce(t *testing.T) {
 	const size = 1 << 20
 	text := []byte("a:" + strings.Repeat("b", size) + "\r\n")

@@ -9,8 +9,7 @@ import (
 )
 
 // A request ends with the dials' error, whether it waited for the dials or arrived while all
-// addresses were in back-off. Before, the first request to an SSP with an unknown authority ended
-// as connect_failed.
+// addresses were in back-off. For an SSP with an unknown authority that is tls_failed, from the first request on.
 func TestFailedDialsAreCountedByTheirKind(t *testing.T) {
 	t.Parallel()
 	testsupport.Long(t)

@@ -11,8 +11,8 @@ import (
 	"adbuffer/internal/test/sspsim"
 )
 
-// The SSP closes each HTTP/2 connection after one request (GOAWAY). Before, eight clients lost a
-// quarter of their requests, each after ten refusals within milliseconds.
+// The SSP closes each HTTP/2 connection after one request (GOAWAY). Requests that several connections
+// refuse in turn must still succeed.
 func TestGoAwayAfterEveryStreamLosesNoRequest(t *testing.T) {
 	t.Parallel()
 	const clients, each = 8, 50
@@ -81,8 +81,8 @@ func TestRequestsThatGoAwaysLeaveOutAreSentAtMostThreeTimes(t *testing.T) {
 	}
 }
 
-// Only statements of the protocol prove that a request was not processed. Before, a POST was
-// processed eleven times.
+// A POST whose stream was reset is sent again only if the reset proves that the SSP did not process it, and another
+// attempt can succeed.
 func TestResetStreamsSendNoPostTwice(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

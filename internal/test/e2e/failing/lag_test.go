@@ -14,7 +14,7 @@ import (
 )
 
 // adbuffer is stopped during a handshake, for longer than timeouts.tls_handshake. The SSP responds
-// when adbuffer runs again. Before, the handshake timed out, and the SSP was blamed.
+// when adbuffer runs again. The handshake must not time out then, and the SSP must not be blamed.
 func TestTimeInWhichAdbufferIsStoppedCountsAgainstNoHandshake(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto})

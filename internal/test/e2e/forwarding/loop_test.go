@@ -11,8 +11,8 @@ import (
 	"adbuffer/internal/test/testsupport"
 )
 
-// Before, an endpoint that led back to adbuffer turned one request into as many as the deadline and
-// max_in_flight allow.
+// An endpoint that leads back to adbuffer would otherwise turn one request into as many as the deadline
+// and max_in_flight allow.
 func TestALoopIsRefusedTheFirstTimeItComesBack(t *testing.T) {
 	t.Parallel()
 	e := e2e.NewAuthority(t)

@@ -9,8 +9,8 @@ import (
 	"adbuffer/internal/test/sspsim"
 )
 
-// Before, an SSP that hung with clients' bodies in flight took all of server.max_buffered_bytes, and
-// the requests to other SSPs ended as overloaded.
+// Without shares, an SSP that hangs with clients' bodies in flight would take all of
+// server.max_buffered_bytes, and the requests to other SSPs would end as overloaded.
 func TestAnSSPThatHangsHoldsAtMostItsShareOfRequests(t *testing.T) {
 	t.Parallel()
 	const body = 10_000

@@ -28,7 +28,7 @@ func startWithin(t *testing.T, ulimit, config string) *e2e.Process {
 	return ab
 }
 
-// With 256 open files, 96 of 300 clients hung, since server.max_connections did not know that limit.
+// A client that gets no descriptor hangs, so server.max_connections must respect the limit on open files.
 func TestClientsAreRefusedBeforeOpenFilesRunOut(t *testing.T) {
 	t.Parallel()
 	const clients, limit = 300, 64

@@ -26,8 +26,7 @@ func addressSpace(ab *e2e.Process) int {
 	return n
 }
 
-// With 600 uploads under ulimit -v, adbuffer ended with Go's "out of memory": server.max_buffered_bytes
-// did not know the limit.
+// server.max_buffered_bytes must respect ulimit -v. Otherwise 600 uploads end adbuffer with Go's "out of memory".
 func TestUploadsMakeRoomBeforeTheMemoryRunsOut(t *testing.T) {
 	config := "server: {max_body_bytes: 2097152, max_buffered_bytes: 1073741824}\n" + e2e.Single(e2e.Healthy(t).URL())
 	// The released binary has no C library, which reserves much address space for each thread.

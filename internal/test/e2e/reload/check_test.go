@@ -87,8 +87,8 @@ func TestCheckAgainstExitsWith1IfARestartIsNeeded(t *testing.T) {
 	}
 }
 
-// Before, the file's text was compared with what the admin listener shows: neither another content of a
-// file nor which secret had changed was seen, and variables were those of the shell.
+// The service makes the comparison itself. The text that its admin listener shows would reveal neither
+// another content of a file nor which secret has changed, and a shell has other variables.
 func TestADryRunSeesFilesAndVariablesOfTheServiceAndChangesNothing(t *testing.T) {
 	t.Parallel()
 	token := filepath.Join(t.TempDir(), "token")

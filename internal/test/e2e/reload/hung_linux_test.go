@@ -36,8 +36,8 @@ func hang(t *testing.T, dir string) (respond func()) {
 	return respond
 }
 
-// If a file system does not respond, a reload and a dry run fail after 5 s, and requests go on. Before,
-// all reloads waited until the file system responded.
+// If a file system does not respond, a reload and a dry run fail after 5 s, and requests go on. Later
+// reloads do not wait until the file system responds.
 func TestAFileSystemThatDoesNotRespondStopsNoLaterReload(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
