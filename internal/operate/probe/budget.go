@@ -40,5 +40,5 @@ func (b *budget) take() error {
 	return nil
 }
 
-// left returns how many requests may still be sent.
-func (b *budget) left() int { return max(0, int(b.requests.Load())) }
+// remaining returns how many requests may still be sent.
+func (b *budget) remaining() int { return max(0, int(b.requests.Load())) }

@@ -34,7 +34,7 @@ type conn struct {
 	in                 *bufio.Reader
 	protocol           string // the protocol that ALPN chose; "" = none
 	connect, handshake time.Duration
-	left               int // how many more bytes the current exchange may read
+	bytesLeft          int // how many more bytes the current exchange may read
 	closed             sync.Once
 	unwatch            func() bool
 }
@@ -67,7 +67,7 @@ func (p *prober) open(ctx context.Context, address string, change func(*tls.Conf
 		}
 		c.Conn, c.handshake, c.protocol = secure, time.Since(start), secure.ConnectionState().NegotiatedProtocol
 	}
-	c.in, c.left = bufio.NewReader(bounded{c}), maxExchange
+	c.in, c.bytesLeft = bufio.NewReader(bounded{c}), maxExchange
 	return c, nil
 }
 
@@ -75,18 +75,18 @@ func (p *prober) open(ctx context.Context, address string, change func(*tls.Conf
 type bounded struct{ *conn }
 
 func (b bounded) Read(p []byte) (int, error) {
-	if b.left <= 0 {
+	if b.bytesLeft <= 0 {
 		return 0, fmt.Errorf("a response has more than %d bytes", maxExchange)
 	}
-	n, err := b.Conn.Read(p[:min(len(p), b.left)])
-	b.left -= n
+	n, err := b.Conn.Read(p[:min(len(p), b.bytesLeft)])
+	b.bytesLeft -= n
 	return n, err
 }
 
 // begin starts the time and the bytes of an exchange.
-func (c *conn) begin() time.Time {
+func (c *conn) beginExchange() time.Time {
 	now := time.Now()
-	c.left = maxExchange
+	c.bytesLeft = maxExchange
 	c.SetDeadline(now.Add(c.p.Timeout))
 	return now
 }
@@ -105,7 +105,7 @@ func (c *conn) Close() error {
 // neither within limit.
 func (c *conn) idleFor(limit time.Duration) time.Duration {
 	start := time.Now()
-	c.left = maxExchange
+	c.bytesLeft = maxExchange
 	c.SetDeadline(start.Add(limit))
 	_, err := c.in.ReadByte()
 	if took := time.Since(start); took < limit && !isTimeout(err) {

@@ -23,7 +23,7 @@ func (p *prober) openHTTP1(ctx context.Context, address string) (http1Conn, erro
 
 // exchange sends a request and reads its response.
 func (c http1Conn) exchange(body []byte, isGzip bool) (*response, error) {
-	start := c.begin()
+	start := c.beginExchange()
 	req, err := c.send(body, isGzip)
 	if err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func (c http1Conn) exchange(body []byte, isGzip bool) (*response, error) {
 
 // pipeline sends n requests at once, and returns the responses that came.
 func (c http1Conn) pipeline(body []byte, n int) (all []*response, err error) {
-	start := c.begin()
+	start := c.beginExchange()
 	var req *http.Request
 	for range n {
 		req, err = c.send(body, false)

@@ -44,7 +44,7 @@ func (p *prober) openHTTP2(ctx context.Context, address string) (*http2Conn, err
 	h.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	h.framer.MaxHeaderListSize = 64 << 10
 	h.framer.SetMaxReadFrameSize(16 << 10) // the most without SETTINGS_MAX_FRAME_SIZE
-	c.begin()
+	c.beginExchange()
 	_, err = c.Write([]byte(http2.ClientPreface))
 	if err == nil {
 		err = h.framer.WriteSettings(http2.Setting{ID: http2.SettingEnablePush, Val: 0}, http2.Setting{ID: http2.SettingInitialWindowSize, Val: window})
@@ -85,7 +85,7 @@ func (h *http2Conn) exchange(body []byte) (*response, error) {
 	if err := h.p.budget.take(); err != nil {
 		return nil, err
 	}
-	start := h.begin()
+	start := h.beginExchange()
 	id := h.next
 	h.next += 2
 	if err := h.send(id, body); err != nil {
@@ -97,7 +97,7 @@ func (h *http2Conn) exchange(body []byte) (*response, error) {
 		if err != nil {
 			return nil, err
 		}
-		done, err = h.take(f, id, r)
+		done, err = h.handle(f, id, r)
 		if err != nil {
 			return nil, err
 		}
@@ -141,8 +141,8 @@ func (h *http2Conn) send(id uint32, body []byte) error {
 	return err
 }
 
-// take handles a frame. done is true at the end of the stream.
-func (h *http2Conn) take(f http2.Frame, id uint32, r *response) (done bool, err error) {
+// handle handles a frame. done is true at the end of the stream.
+func (h *http2Conn) handle(f http2.Frame, id uint32, r *response) (done bool, err error) {
 	switch f := f.(type) {
 	case *http2.MetaHeadersFrame:
 		if f.StreamID != id {
@@ -190,7 +190,7 @@ func (h *http2Conn) take(f http2.Frame, id uint32, r *response) (done bool, err 
 // idleFor returns after which time the SSP closes the connection or sends GOAWAY; 0 if it does neither
 // within limit.
 func (h *http2Conn) idleFor(limit time.Duration) time.Duration {
-	start := h.begin()
+	start := h.beginExchange()
 	h.SetDeadline(start.Add(limit))
 	for {
 		f, err := h.framer.ReadFrame()
@@ -201,7 +201,7 @@ func (h *http2Conn) idleFor(limit time.Duration) time.Duration {
 		case err != nil:
 			return took
 		}
-		if _, err := h.take(f, 0, new(response)); err != nil || h.goAway {
+		if _, err := h.handle(f, 0, new(response)); err != nil || h.goAway {
 			return took
 		}
 	}

@@ -143,7 +143,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	p.report.Requests = o.Requests - p.budget.left()
+	p.report.Requests = o.Requests - p.budget.remaining()
 	if p.report.HTTP1 == nil && p.report.HTTP2 == nil {
 		return nil, fmt.Errorf("%s responds to no request: %s", u.Host, strings.Join(p.report.Errors, "; "))
 	}
@@ -215,14 +215,14 @@ func (p *prober) http1(ctx context.Context, address string) {
 	}
 	facts.Announced = first.keepAlive
 	p.report.HTTP1 = &facts
-	p.special(ctx, address, first.status)
+	p.gzipAndPipelining(ctx, address, first.status)
 }
 
 // series repeats a request on one connection, but uses only half of the remaining requests. first is the first
 // response, or nil if no response came.
 func (p *prober) series(what string, exchange func() (*response, error)) (facts ProtocolFacts, first *response) {
 	var times []time.Duration
-	for limit := p.budget.left() / 2; !facts.Closed && (p.budget.left() > limit || first == nil); {
+	for limit := p.budget.remaining() / 2; !facts.Closed && (p.budget.remaining() > limit || first == nil); {
 		r, err := exchange()
 		if err != nil {
 			facts.Closed = isClose(err)
@@ -244,9 +244,9 @@ func (p *prober) series(what string, exchange func() (*response, error)) (facts 
 	return facts, first
 }
 
-// special sends a compressed request and pipelined requests, each kind on a connection of its own.
-func (p *prober) special(ctx context.Context, address string, plain int) {
-	if p.Body != nil && p.budget.left() > 1 { // the last request is reserved for HTTP/2
+// gzipAndPipelining sends a compressed request and pipelined requests, each kind on a connection of its own.
+func (p *prober) gzipAndPipelining(ctx context.Context, address string, plain int) {
+	if p.Body != nil && p.budget.remaining() > 1 { // the last request is reserved for HTTP/2
 		if c, err := p.openHTTP1(ctx, address); err == nil {
 			r, err := c.exchange(compressed(p.Body), true)
 			accepted := err == nil && r.status == plain
@@ -254,7 +254,7 @@ func (p *prober) special(ctx context.Context, address string, plain int) {
 			c.Close()
 		}
 	}
-	if p.Pipelining && p.budget.left() > pipelined { // the last request is reserved for HTTP/2
+	if p.Pipelining && p.budget.remaining() > pipelined { // the last request is reserved for HTTP/2
 		if c, err := p.openHTTP1(ctx, address); err == nil {
 			responses, err := c.pipeline(p.Body, pipelined)
 			all := len(responses) == pipelined

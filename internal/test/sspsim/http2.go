@@ -46,20 +46,20 @@ type http2Conn struct {
 	framer *http2.Framer // only for reading; the reader's
 
 	// conn.mu guards the fields below. The reader holds it while it handles a frame.
-	settled    bool     // the peer's first SETTINGS have arrived
-	lastID     uint32   // highest stream that the peer has opened
-	dispatched uint32   // highest stream that is or was processed
-	received   int      // used bytes of the connection's receive window
-	announced  []uint32 // stream limits that were sent and not acknowledged
-	limit      uint32   // stream limit in force
-	lastLimit  int64    // stream limit last announced, -1 at first
-	served     int      // requests processed under a MaxRequests
-	streams    map[uint32]*stream
-	window     int64  // bytes that may still be sent on the connection
-	initial    int64  // bytes that may be sent on a new stream
-	buffers    reply  // of an ended stream, for the next response
-	goneFrom   uint32 // streams above it are ignored
-	leaving    bool   // flush closes the connection when the last stream has ended
+	settled     bool     // the peer's first SETTINGS have arrived
+	lastID      uint32   // highest stream that the peer has opened
+	dispatched  uint32   // highest stream that is or was processed
+	received    int      // used bytes of the connection's receive window
+	announced   []uint32 // stream limits that were sent and not acknowledged
+	limit       uint32   // stream limit in force
+	lastLimit   int64    // stream limit last announced, -1 at first
+	served      int      // requests processed under a MaxRequests
+	streams     map[uint32]*stream
+	window      int64  // bytes that may still be sent on the connection
+	initial     int64  // bytes that may be sent on a new stream
+	buffers     reply  // of an ended stream, for the next response
+	ignoreAbove uint32 // streams above it are ignored
+	leaving     bool   // flush closes the connection when the last stream has ended
 
 	out      frameQueue
 	spare    []byte        // the buffer that alternates with that of out
@@ -102,7 +102,7 @@ func (q *frameQueue) Write(p []byte) (int, error) {
 
 func newHTTP2Conn(c *conn) *http2Conn {
 	h := &http2Conn{conn: c, limit: maxOpenStreams, lastLimit: -1, streams: map[uint32]*stream{},
-		window: 65535, initial: 65535, goneFrom: 1<<31 - 1}
+		window: 65535, initial: 65535, ignoreAbove: 1<<31 - 1}
 	h.written.L = &h.mu
 	h.br = bufio.NewReaderSize(h, 16<<10)
 	h.framer = http2.NewFramer(nil, h.br)
@@ -362,7 +362,7 @@ func (h *http2Conn) endStreamLocked(id uint32) {
 // streams have their responses.
 func (h *http2Conn) dropAboveLocked(last uint32) {
 	h.leaving = true
-	h.goneFrom = min(h.goneFrom, last)
+	h.ignoreAbove = min(h.ignoreAbove, last)
 	for id, st := range h.streams {
 		if id > last {
 			h.endStreamLocked(id)

@@ -25,7 +25,7 @@ func (h *http2Conn) takeHeadersLocked(f *http2.MetaHeadersFrame) error {
 	}
 	h.lastID = id
 	switch {
-	case id > h.goneFrom:
+	case id > h.ignoreAbove:
 		h.ssp.unprocessed(f.PseudoValue("path"))
 		return nil
 	case len(h.streams) >= int(h.limit) || len(h.streams) >= maxOpenStreams:
