@@ -67,7 +67,7 @@ func TestPlanOfTheWorkedExample(t *testing.T) {
 	wantRow(t, out, "pool size, exact Erlang C (N)", "176", "2,112")
 	wantRow(t, out, "pool size, rule of thumb L + 2·√L", "175", "174.85")
 	wantRow(t, out, "N is full at, when W is 200ms", "880", "10,560")
-	wantRow(t, out, "L + 2·√L is full at, then", "874")
+	wantRow(t, out, "L + 2·√L is full at that W", "874")
 	wantRow(t, out, "HTTP/2 connections of 100, at least", "2", "24")
 	if !strings.Contains(out, "max_conns: 176") || strings.Contains(out, "warning") {
 		t.Errorf("the YAML lacks max_conns, or there is a warning:\n%s", out)

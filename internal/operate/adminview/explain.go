@@ -211,7 +211,7 @@ func overloadOf(rt *route.Route, s overload.State) []string {
 // small for its load.
 func adviceOf(s *ssp.SSP) []string {
 	p, o := s.Pool().Snapshot(), s.Pool().Options()
-	all := advice.OwnSize(&p, &o)
+	all := advice.ForAuto(&p, &o)
 	if text := advice.ForPool(&p, &o); strings.HasPrefix(text, "Set ") {
 		all = append(all, text)
 	}

@@ -72,7 +72,7 @@ func (v *Views) viewOf(p *reload.Part) poolView {
 			MaxStreams: o.MaxStreams, PipelineDepth: o.PipelineDepth, Sources: len(p.Config.SourceAddresses), MaxInFlight: p.SSP.MaxInFlight(),
 		},
 		Requests: state, LastMinute: minute, URLs: p.Config.ShownURLs(), ReuseRatio: reuseRatio(&snap),
-		Now:    append(v.history.stateOf(p), advice.OwnSize(&snap, &o)...),
+		Now:    append(v.history.stateOf(p), advice.ForAuto(&snap, &o)...),
 		Advice: advice.ForPool(&snap, &o), IdleAdvice: advice.ForIdleTimeout(&snap, &o),
 	}
 }

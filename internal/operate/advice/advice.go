@@ -33,9 +33,9 @@ func ForPool(s *pool.Snapshot, o *pool.Options) string {
 		setting, limit, text, number(capacity.FullRate(float64(s.PlacesLimit), hold)), millis(float64(s.PlacesLimit)/n.ArrivalsPerSecond))
 }
 
-// OwnSize describes what a pool has decided about its size and its idle connections, and when it will be
-// full. It is empty if there is nothing to say.
-func OwnSize(s *pool.Snapshot, o *pool.Options) (all []string) {
+// ForAuto describes what pool.auto has decided about the size and the idle timeout of a pool. It returns nil if
+// pool.auto is off.
+func ForAuto(s *pool.Snapshot, o *pool.Options) (all []string) {
 	if a := s.Auto; a != nil {
 		text := fmt.Sprintf("The pool sizes itself (pool.auto): %s now, and its load needs %d.", count(a.Limit, "place"), a.Need)
 		if a.DryRun {
@@ -62,7 +62,7 @@ func OwnSize(s *pool.Snapshot, o *pool.Options) (all []string) {
 	return all
 }
 
-// sizeSetting returns the setting that bounds the connections of a pool that uses pr.
+// sizeSetting returns the setting that bounds the connections of a pool that speaks pr, and its value.
 func sizeSetting(pr exchange.Protocol, o *pool.Options) (name string, value int) {
 	if pr == exchange.HTTP2 {
 		if o.MaxConns < o.MaxHTTP2Conns {
@@ -73,8 +73,8 @@ func sizeSetting(pr exchange.Protocol, o *pool.Options) (name string, value int)
 	return "pool.max_conns", o.MaxConns
 }
 
-// IdleTimeout advises an idle_timeout with which adbuffer closes before the SSP. It is 0 while the SSP's
-// limit is unknown, and if the timeout in force is low enough.
+// IdleTimeout returns the idle_timeout with which adbuffer would close idle connections before the SSP does. It
+// returns 0 if the SSP's limit is unknown, or if the timeout in force is low enough.
 func IdleTimeout(s *pool.Snapshot, o *pool.Options) time.Duration {
 	advised := pool.IdleTimeoutBelow(time.Duration(s.LearnedIdleSeconds * float64(time.Second)))
 	if o.Auto.Enabled && !o.Auto.DryRun || o.IdleTimeout > 0 && o.IdleTimeout <= advised {

@@ -36,29 +36,29 @@ func TestAdviceNamesTheSettingAndBothValues(t *testing.T) {
 	wantText(t, ForPool(s, o), "Set pool.max_conns to 7, now 3.")
 }
 
-func TestOwnSizeNamesTheLastDecision(t *testing.T) {
+func TestForAutoNamesTheLastDecision(t *testing.T) {
 	s, o := loaded(0.15, 176)
-	if got := OwnSize(s, o); got != nil {
+	if got := ForAuto(s, o); got != nil {
 		t.Errorf("a pool of the configured size: %q", got)
 	}
 	s.Auto = &pool.AutoSnapshot{Limit: 96, Need: 90, HoldSeconds: 20, Decisions: []sizer.Decision{{Kind: sizer.Reverted, From: 120, To: 96, Waiting: 0.051}}}
-	got := OwnSize(s, o)
+	got := ForAuto(s, o)
 	wantText(t, got[0], "96 places now, and its load needs 90", "reverted at ", "from 120 to 96", "5.1 % of the requests waited", "stays for 20 s")
 	s.Auto.DryRun = true
-	wantText(t, OwnSize(s, o)[0], "dry run", "would allow 96 places")
+	wantText(t, ForAuto(s, o)[0], "dry run", "would allow 96 places")
 }
 
-func TestOwnSizeSaysWhenIdleConnectionsClose(t *testing.T) {
+func TestForAutoSaysWhenIdleConnectionsClose(t *testing.T) {
 	s, o := loaded(0.15, 176)
 	s.Auto, s.LearnedIdleSeconds, o.IdleTimeout = &pool.AutoSnapshot{IdleTimeoutSeconds: 55}, 60, 55*time.Second
-	got := OwnSize(s, o)
+	got := ForAuto(s, o)
 	testsupport.True(t, len(got) == 1, "with the configured timeout: %q", got)
 	s.Auto.IdleTimeoutSeconds, s.LearnedIdleSeconds = 18, 19
-	wantText(t, OwnSize(s, o)[1], "pool.auto closes idle connections after 18 s instead of 55s", "after about 19 s idle")
+	wantText(t, ForAuto(s, o)[1], "pool.auto closes idle connections after 18 s instead of 55s", "after about 19 s idle")
 	o.Auto.Enabled = true
 	testsupport.Equal(t, IdleTimeout(s, o), 0, "advises %v, which is in force")
 	s.Auto.DryRun, o.Auto.DryRun = true, true
-	wantText(t, OwnSize(s, o)[1], "would close idle connections after 18 s")
+	wantText(t, ForAuto(s, o)[1], "would close idle connections after 18 s")
 	wantText(t, ForIdleTimeout(s, o), "Set pool.idle_timeout to 18s")
 }
 

@@ -19,8 +19,8 @@ func ObservePool(s *pool.Snapshot, o *pool.Options) Observation {
 	}
 }
 
-// GroupWarnings warns about each priority group that could not carry an observed load alone, after
-// the groups before it have failed. An SSP without load in the last minute gets no warning.
+// GroupWarnings warns about each priority group that could not carry an observed load alone, if all
+// groups of higher priority failed. An SSP without load in the last minute gets no warning.
 func GroupWarnings(cfg *config.Config, all []Observation) (warnings []config.Warning) {
 	in := Input{PlanInput: capacity.DefaultPlanInput()}
 	in.Replicas = 1
@@ -37,7 +37,7 @@ func GroupWarnings(cfg *config.Config, all []Observation) (warnings []config.War
 	return warnings
 }
 
-// groupWarnings compares the capacity of each group except the best with the connections that the
+// groupWarnings compares the connections that each priority group except the first can hold with those that the
 // plan expects. s is cfg.SSPs[i]. The error is that of capacity.Plan.
 func (p *planned) groupWarnings(s *config.SSP, i int) (warnings []config.Warning, err error) {
 	p.result, err = capacity.Plan(p.in)

@@ -51,7 +51,7 @@ func (plan Plan) WriteJSON(w io.Writer) error {
 			FullRPS: r.FullRate, SlowHoldSeconds: r.SlowHold.Seconds(), SlowFullRPS: r.SlowFullRate, RuleSlowFullRPS: r.RuleSlowFullRate,
 			Streams: p.in.Streams, HTTP2Conns: r.HTTP2Conns, HTTP2GrownConns: r.HTTP2GrownConns, FileDescriptors: r.FileDescriptors, PortsPerAddress: r.PortsPerAddress,
 			TotalRPS: p.in.Rate, TotalPlaces: r.Places * p.in.Replicas, TotalHTTP2Conns: r.HTTP2Conns * p.in.Replicas, TotalSlowFullRPS: r.SlowFullRate * float64(p.in.Replicas),
-			Setting: name, Value: n, Now: p.now, Warnings: append([]string{}, p.warnings()...),
+			Setting: name, Value: n, Now: p.current, Warnings: append([]string{}, p.warnings()...),
 		}
 	}
 	e := json.NewEncoder(w)

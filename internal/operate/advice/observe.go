@@ -19,12 +19,12 @@ type Observation struct {
 	rate           float64       // requests per second
 	hold           time.Duration // mean
 	conns          int           // max_conns
-	own            int           // the places of a pool that sizes itself; 0 = it does not
+	autoLimit      int           // places that pool.auto allows; 0 = it is off
 	http2Conns     int           // max_http2_conns; 0 = unknown
 	streams        int           // 0 = unknown
 	depth          int           // pipeline_depth; 0 = unknown
 	sources        int           // source_addresses; 0 = none, or unknown
-	peak           int           // most places in use at once, in one instance; 0 = unknown
+	peak           int           // highest number of places in use at once in this instance; 0 = unknown
 }
 
 // Limits are the limits of a pool in force, as /pools shows them.
@@ -45,8 +45,8 @@ type Limits struct {
 	MaxInFlight    int    `json:"max_in_flight"`
 }
 
-// errOther is the error about a server that is no admin listener.
-var errOther = errors.New("does not respond as an adbuffer's admin listener does")
+// errNotAdmin is the error if a server does not respond as an admin listener.
+var errNotAdmin = errors.New("does not respond as an adbuffer's admin listener does")
 
 // Observe asks an admin listener for the highest load of the last minutes.
 func Observe(ctx context.Context, c *admin.Client) ([]Observation, error) {
@@ -66,7 +66,7 @@ func Observe(ctx context.Context, c *admin.Client) ([]Observation, error) {
 	}
 	err := get(ctx, c, "/pools", &v)
 	if status := new(admin.StatusError); errors.As(err, &status) && status.Status == http.StatusNotFound {
-		return nil, fmt.Errorf("%s %w", c.URL(), errOther)
+		return nil, fmt.Errorf("%s %w", c.URL(), errNotAdmin)
 	}
 	if err != nil {
 		return nil, err
@@ -85,16 +85,16 @@ func Observe(ctx context.Context, c *admin.Client) ([]Observation, error) {
 			rate, hold = p.Need.ArrivalsPerSecond, p.Need.HoldSeconds
 		}
 		all = append(all, Observation{
-			peak: int(math.Round(p.Peak * float64(p.Places))),
-			own:  p.Auto.Limit,
-			name: p.SSP, protocol: p.Protocol, rate: rate, hold: seconds(hold),
+			peak:      int(math.Round(p.Peak * float64(p.Places))),
+			autoLimit: p.Auto.Limit,
+			name:      p.SSP, protocol: p.Protocol, rate: rate, hold: seconds(hold),
 			conns: p.Limits.MaxConns, http2Conns: min(p.Limits.MaxConns, p.Limits.MaxHTTP2Conns), streams: p.Limits.MaxStreams, depth: p.Limits.PipelineDepth, sources: p.Limits.Sources,
 		})
 	}
 	return all, nil
 }
 
-// charts are the response of /history: points of each SSP, every StepSeconds.
+// charts is the response of /history: for each SSP, a point for every StepSeconds.
 type charts struct {
 	StepSeconds float64 `json:"step_seconds"`
 	SSPs        map[string]struct {
@@ -103,10 +103,10 @@ type charts struct {
 	} `json:"ssps"`
 }
 
-// busySeconds is the time over which the highest load is a mean.
+// busySeconds is the length of the window whose mean is compared to find the highest load.
 const busySeconds = 10
 
-// getCharts returns no charts if the listener has none.
+// getCharts returns empty charts if the listener does not have /history.
 func getCharts(ctx context.Context, c *admin.Client) (all charts, err error) {
 	err = get(ctx, c, "/history", &all)
 	if status := new(admin.StatusError); errors.As(err, &status) && status.Status == http.StatusNotFound {
@@ -115,8 +115,8 @@ func getCharts(ctx context.Context, c *admin.Client) (all charts, err error) {
 	return all, err
 }
 
-// busiest returns the rate and the mean hold, in seconds, of the time in which the SSP had the highest
-// load.
+// busiest returns the rate and the mean hold, in seconds, of the window of busySeconds in which the SSP had the
+// highest load.
 func (c *charts) busiest(ssp string) (rate, hold float64) {
 	rates, holds := c.SSPs[ssp].Rate, c.SSPs[ssp].Hold
 	if c.StepSeconds <= 0 || len(rates) != len(holds) {
@@ -139,7 +139,7 @@ func (c *charts) busiest(ssp string) (rate, hold float64) {
 func get(ctx context.Context, c *admin.Client, path string, v any) error {
 	body, err := c.Get(ctx, path)
 	if err == nil && json.Unmarshal(body, v) != nil {
-		err = fmt.Errorf("%s %w", c.URL(), errOther)
+		err = fmt.Errorf("%s %w", c.URL(), errNotAdmin)
 	}
 	return err
 }

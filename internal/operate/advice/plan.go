@@ -14,7 +14,7 @@ import (
 // Input is the input of a plan, as given by the flags of adbuffer plan.
 type Input struct {
 	capacity.PlanInput
-	SSP      string // its name in the YAML; "" = any
+	SSP      string // its name in the YAML; "" = all that were observed
 	Protocol string // a dial.Mode
 	// ProtocolGiven and StreamsGiven mean that the operator set the value, which then
 	// replaces the observed one.
@@ -26,14 +26,14 @@ type Plan []planned
 
 // planned is one SSP of a plan.
 type planned struct {
-	name     string
-	protocol string
-	now      int // current max_conns or max_http2_conns; 0 = unknown
-	conns    int // current max_conns; 0 = unknown
-	own      int // places of a pool that sizes itself; 0 = it does not
-	measured bool
-	in       capacity.PlanInput
-	result   capacity.PlanResult
+	name      string
+	protocol  string
+	current   int // value of the setting that the plan sets; 0 = unknown
+	conns     int // value of max_conns; 0 = unknown
+	autoLimit int // places that pool.auto allows; 0 = it is off
+	measured  bool
+	in        capacity.PlanInput
+	result    capacity.PlanResult
 }
 
 // defaultDepth is the default of pool.pipeline_depth.
@@ -45,8 +45,7 @@ const (
 	defaultMaxConns = 256
 )
 
-// FromNumbers plans for one SSP, by rate and latency. Its errors name the flags of
-// adbuffer plan.
+// FromNumbers plans for one SSP with the rate and the latency of in. Its errors name the flags of adbuffer plan.
 func FromNumbers(in Input) (Plan, error) {
 	p := planned{name: in.SSP, protocol: in.Protocol, in: in.PlanInput}
 	if p.name == "" {
@@ -63,7 +62,7 @@ func FromNumbers(in Input) (Plan, error) {
 	return Plan{p}, nil
 }
 
-// FromObserved plans for the SSPs that were observed at from, or only for the SSP that in names.
+// FromObserved plans for the SSPs that were observed at the URL from, or only for the SSP that in names.
 func FromObserved(in Input, from string, all []Observation) (Plan, error) {
 	var plan Plan
 	var idle []string
@@ -97,13 +96,13 @@ func FromObserved(in Input, from string, all []Observation) (Plan, error) {
 
 // planned returns the observed SSP, with the rate of all replicas.
 func (o *Observation) planned(in *Input) planned {
-	p := planned{name: o.name, protocol: o.protocol, now: o.conns, conns: o.conns, own: o.own, measured: true, in: in.PlanInput}
+	p := planned{name: o.name, protocol: o.protocol, current: o.conns, conns: o.conns, autoLimit: o.autoLimit, measured: true, in: in.PlanInput}
 	if in.ProtocolGiven {
 		p.protocol = in.Protocol
 	}
 	p.in.Rate, p.in.P50, p.in.P99 = o.rate*float64(in.Replicas), o.hold, o.hold
 	if p.http2() {
-		p.now = o.http2Conns
+		p.current = o.http2Conns
 	}
 	p.in.Peak = o.peak
 	p.in.LocalAddresses = max(p.in.LocalAddresses, o.sources)
@@ -120,7 +119,7 @@ func (o *Observation) planned(in *Input) planned {
 // settings are the keys of the YAML's pool to set, in order.
 func (p *planned) settings() []setting {
 	name, n := p.setting()
-	all := []setting{{name, min(max(n, p.now), maxConfigConns)}}
+	all := []setting{{name, min(max(n, p.current), maxConfigConns)}}
 	switch {
 	case p.http2():
 		if n > cmp.Or(p.conns, defaultMaxConns) {
@@ -139,8 +138,7 @@ type setting struct {
 	value int
 }
 
-// shared reports whether a connection carries several requests at once. If ALPN decides, it may be
-// either.
+// shared reports whether a connection may carry several requests at once, as it may if ALPN decides.
 func (p *planned) shared() bool { return p.protocol != string(dial.HTTP1) }
 
 func (p *planned) pipelined() bool { return p.protocol == string(dial.HTTP1Pipelined) }
@@ -162,7 +160,7 @@ func (p *planned) setting() (name string, value int) {
 	}
 }
 
-// warnings returns the plan's warnings, and values above the configuration's range. Warnings about
+// warnings returns the plan's warnings, and warns of a value above the configuration's range. Warnings about
 // descriptors and ports count HTTP/1 connections, so a plan for HTTP/2 only has none.
 func (p *planned) warnings() []string {
 	var all []string

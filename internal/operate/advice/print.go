@@ -51,14 +51,14 @@ func printOne(w io.Writer, p *planned) {
 	row("places in use with N", number(100*r.Saturation)+" %", "")
 	row("N is full at", number(r.FullRate)+" requests/s", each(r.FullRate))
 	row(fmt.Sprintf("N is full at, when W is %s", rounded(r.SlowHold)), number(r.SlowFullRate)+" requests/s", each(r.SlowFullRate))
-	row("L + 2·√L is full at, then", number(r.RuleSlowFullRate)+" requests/s", each(r.RuleSlowFullRate))
+	row("L + 2·√L is full at that W", number(r.RuleSlowFullRate)+" requests/s", each(r.RuleSlowFullRate))
 	if p.shared() {
 		kind := "HTTP/2 connections"
 		if p.pipelined() {
 			kind = "pipelined connections"
 		}
 		row(fmt.Sprintf("%s of %d, at least", kind, in.Streams), number(float64(r.HTTP2Conns)), each(float64(r.HTTP2Conns)))
-		row("the same, at most half full", number(float64(r.HTTP2GrownConns)), each(float64(r.HTTP2GrownConns)))
+		row(kind+", at most half full", number(float64(r.HTTP2GrownConns)), each(float64(r.HTTP2GrownConns)))
 	}
 	if !p.http2() {
 		row("file descriptors, HTTP/1 and its clients", number(float64(r.FileDescriptors)), "")
@@ -80,10 +80,10 @@ func printMany(w io.Writer, plan Plan) {
 		p, r := &plan[i], &plan[i].result
 		_, n := p.setting()
 		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%d\t%.2f\t%d\t%s\t%s/s\t%s/s at %s\t%d\n", p.name, p.protocol, p.in.Replicas, number(r.Rate), rounded(r.MeanHold),
-			number(r.Load), known(p.in.Peak), r.Places, r.RulePlaces, n, known(p.now), number(r.FullRate), number(r.SlowFullRate), rounded(r.SlowHold), n*p.in.Replicas)
+			number(r.Load), known(p.in.Peak), r.Places, r.RulePlaces, n, known(p.current), number(r.FullRate), number(r.SlowFullRate), rounded(r.SlowHold), n*p.in.Replicas)
 	}
 	t.Flush()
-	fmt.Fprintf(w, "\nPer replica, but for the last column. Rates and holds are those of the busiest moment. N is what exact Erlang C gives if %s %% of\nthe requests may wait, and at least 1.2 × the places that were in use at once.\n", number(100*plan[0].in.WaitingShare))
+	fmt.Fprintf(w, "\nAll columns but the last are per replica. Rates and holds are those of the busiest moment. N is the result of exact Erlang C if %s %%\nof the requests may wait, and at least 1.2 × the places that were in use at once.\n", number(100*plan[0].in.WaitingShare))
 }
 
 // printYAML writes the settings to paste into a configuration. It makes no pool smaller.
@@ -94,13 +94,13 @@ func printYAML(w io.Writer, plan Plan) {
 		_, n := p.setting()
 		note := ""
 		switch {
-		case p.now > 0 && p.now >= n: // its size stays: the measured time may have been a quiet one
+		case p.current > 0 && p.current >= n: // its size stays: the measured time may have been a quiet one
 			note = fmt.Sprintf("   # enough: the plan needs %d", n)
-		case p.now > 0:
-			note = fmt.Sprintf("   # now %d, which is too few", p.now)
+		case p.current > 0:
+			note = fmt.Sprintf("   # now %d, which is too few", p.current)
 		}
-		if p.own > 0 {
-			note += fmt.Sprintf("; pool.auto uses %s of it", count(p.own, "place"))
+		if p.autoLimit > 0 {
+			note += fmt.Sprintf("; pool.auto uses %s of it", count(p.autoLimit, "place"))
 		}
 		fmt.Fprintf(w, "  - name: %s\n    pool:\n", p.name)
 		for _, s := range p.settings() {
