@@ -24,7 +24,7 @@ const (
 	maxExchange = maxBody + 256<<10
 )
 
-// userAgent is that of all requests.
+// userAgent is the field User-Agent of all requests.
 const userAgent = "adbuffer-probe"
 
 // conn is an open connection.
@@ -39,7 +39,8 @@ type conn struct {
 	unwatch            func() bool
 }
 
-// open opens a connection. change may change its TLS. Close gives it back to the budget.
+// open opens a connection, which counts in the budget until Close. change, which may be nil, changes the
+// configuration of TLS.
 func (p *prober) open(ctx context.Context, address string, change func(*tls.Config)) (*conn, error) {
 	if err := p.budget.acquire(ctx); err != nil {
 		return nil, err
@@ -83,7 +84,7 @@ func (b bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// begin starts the time and the bytes of an exchange.
+// beginExchange sets the deadline of an exchange and the bytes that it may read, and returns the current time.
 func (c *conn) beginExchange() time.Time {
 	now := time.Now()
 	c.bytesLeft = maxExchange
@@ -101,8 +102,8 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// idleFor returns after which time the SSP closes the connection, or sends something else; 0 if it does
-// neither within limit.
+// idleFor returns how long the connection is idle until the SSP closes it or sends a byte. It returns 0 if the SSP
+// does neither within limit.
 func (c *conn) idleFor(limit time.Duration) time.Duration {
 	start := time.Now()
 	c.bytesLeft = maxExchange

@@ -14,13 +14,13 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// window is the flow control window of a stream and of the connection: a body of maxBody fits, and the
-// connection's is raised after each response.
+// window is the flow-control window of each stream, which is enough for a body of maxBody bytes. The window of the
+// connection is at least as large, since it is restored after each response.
 const window = maxBody + 1<<16
 
 // http2Conn is a connection of HTTP/2 that carries one request at a time. The client connections of x/net and
-// net/http do not tell whether the SSP names a limit of streams or what is wrong with a frame that comes before
-// the first request, and they log each frame of an unknown type to standard error.
+// net/http do not report whether the SSP states a limit on streams, or what is wrong with a frame before the
+// first request, and they log each frame of an unknown type to standard error.
 type http2Conn struct {
 	*conn
 	framer  *http2.Framer
@@ -43,7 +43,7 @@ func (p *prober) openHTTP2(ctx context.Context, address string) (*http2Conn, err
 	h := &http2Conn{conn: c, framer: http2.NewFramer(c.Conn, c.in), next: 1}
 	h.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	h.framer.MaxHeaderListSize = 64 << 10
-	h.framer.SetMaxReadFrameSize(16 << 10) // the most without SETTINGS_MAX_FRAME_SIZE
+	h.framer.SetMaxReadFrameSize(16 << 10) // the limit unless SETTINGS_MAX_FRAME_SIZE raises it
 	c.beginExchange()
 	_, err = c.Write([]byte(http2.ClientPreface))
 	if err == nil {
@@ -187,8 +187,8 @@ func (h *http2Conn) handle(f http2.Frame, id uint32, r *response) (done bool, er
 	return false, nil
 }
 
-// idleFor returns after which time the SSP closes the connection or sends GOAWAY; 0 if it does neither
-// within limit.
+// idleFor returns how long the connection is idle until the SSP closes it or sends GOAWAY. It returns 0 if the SSP
+// does neither within limit.
 func (h *http2Conn) idleFor(limit time.Duration) time.Duration {
 	start := h.beginExchange()
 	h.SetDeadline(start.Add(limit))

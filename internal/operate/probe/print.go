@@ -88,7 +88,7 @@ func (f *ProtocolFacts) text(idle time.Duration) string {
 	case f.IdleOpen > 0:
 		parts = append(parts, fmt.Sprintf("still open when idle for %v", f.IdleOpen))
 	case idle > 0:
-		parts = append(parts, "idle limit not found out")
+		parts = append(parts, "idle limit unknown")
 	default:
 		parts = append(parts, "idle limit not tried (--idle)")
 	}
@@ -183,7 +183,7 @@ type sspYAML struct {
 	NoBidBody string `yaml:"no_bid_body,omitempty"`
 }
 
-// protocol is the value of the key.
+// protocol returns the value of the key protocol.
 func (r *Report) protocol() string {
 	cleartext := strings.HasPrefix(strings.ToLower(r.URL), "http:")
 	switch {
@@ -197,7 +197,7 @@ func (r *Report) protocol() string {
 	return "auto"
 }
 
-// name makes a name of the host.
+// name returns a name for the SSP, made from its host.
 func (r *Report) name() string {
 	u, err := url.Parse(r.URL)
 	if err != nil {
@@ -212,13 +212,13 @@ func (r *Report) name() string {
 	return strings.Trim(name[:min(len(name), 64)], "-")
 }
 
-// upTo rounds up to 50 ms.
+// upTo rounds d up to a multiple of 50 ms.
 func upTo(d time.Duration) time.Duration {
 	const step = 50 * time.Millisecond
 	return (d + step - 1) / step * step
 }
 
-// rounded keeps the digits that matter.
+// rounded rounds d to the digits that an operator needs.
 func rounded(d time.Duration) time.Duration {
 	if d >= time.Second {
 		return d.Round(100 * time.Millisecond)

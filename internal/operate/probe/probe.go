@@ -1,5 +1,5 @@
-// Package probe asks one SSP what an operator must know before it gets requests: protocols, addresses,
-// times, limits of its connections, and what its no-bid looks like.
+// Package probe finds out what an operator must know about an SSP before it gets requests: its protocols, addresses,
+// response times, limits on connections, and form of no-bids.
 package probe
 
 import (
@@ -38,7 +38,7 @@ type Options struct {
 	Body []byte // of a POST with JSON; nil = GET
 	// Idle is how long idle connections stay open to see when the SSP closes them; 0 = not tried.
 	Idle       time.Duration
-	Pipelining bool          // several requests at once on a connection of HTTP/1.1
+	Pipelining bool          // whether to send several requests at once on a connection of HTTP/1.1
 	Conns      int           // connections open at once, at least 1
 	Requests   int           // requests in all, at least 1
 	Timeout    time.Duration // of a dial, of a handshake, and of a request
@@ -81,8 +81,8 @@ type ProtocolFacts struct {
 	Served int           `json:"served"`    // how many requests of the series the connection served
 	Closed bool          `json:"closed"`    // the SSP closed the connection after them
 	Failed bool          `json:"failed"`    // the next request failed, but not because of a close
-	// IdleLimit is after which idle time the SSP closed a connection, and IdleOpen how long a connection stayed
-	// open while idle. Both are 0 if probe did not try, or could not find out.
+	// IdleLimit is the idle time after which the SSP closed a connection. IdleOpen is how long a connection was idle
+	// and stayed open. Both are 0 if the probe did not try, or could not find out.
 	IdleLimit time.Duration `json:"idle_limit_ns,omitempty"`
 	IdleOpen  time.Duration `json:"idle_open_ns,omitempty"`
 	// Announced is the timeout in the field Keep-Alive; 0 = the SSP announced no timeout.
@@ -118,7 +118,7 @@ type prober struct {
 }
 
 // Run probes the SSP. It never has more connections open, and never sends more requests, than the options
-// say. An error means that nothing could be learned; what failed alone is in the report.
+// say. It returns an error if no request got a response. All other errors are in the report.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	u, err := url.Parse(o.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
@@ -194,7 +194,7 @@ func (p *prober) versions(ctx context.Context, address string) {
 	}{{"1.2", tls.VersionTLS12}, {"1.3", tls.VersionTLS13}} {
 		c, err := p.open(ctx, address, func(t *tls.Config) { t.MinVersion, t.MaxVersion = v.version, v.version })
 		if err != nil {
-			continue // the report lists the others
+			continue // the report lists the versions that succeed
 		}
 		c.Close()
 		p.report.TLSVersions = append(p.report.TLSVersions, v.name)
@@ -209,7 +209,7 @@ func (p *prober) http1(ctx context.Context, address string) {
 		return
 	}
 	facts, first := p.series("HTTP/1.1", func() (*response, error) { return c.exchange(p.Body, false) })
-	c.Close() // before others: there may be a budget of one connection
+	c.Close() // before the next connection opens: the budget may allow only one
 	if first == nil {
 		return
 	}
@@ -331,7 +331,7 @@ func (p *prober) leaveIdle(what string, facts *ProtocolFacts, r *response, err e
 	}
 }
 
-// note counts what a response shows.
+// note adds what a response shows to the report.
 func (p *prober) note(r *response) {
 	p.report.GzipResponse = p.report.GzipResponse || r.coding == "gzip"
 	switch form := r.noBid(); {

@@ -246,7 +246,7 @@ func TestAProbeClaimsNoMoreThanItSaw(t *testing.T) {
 			return !r.HTTP1.Failed && r.HTTP1.IdleOpen == 20*time.Millisecond && len(r.Errors) == 0
 		}, "still open when idle for 20ms"},
 		"a timeout":     {50, 3, func(r *Report) bool { return r.HTTP1.Failed && r.HTTP1.Served == 3 && len(r.Errors) > 0 }, "a connection served 3 requests, and the next one failed"},
-		"a single one":  {1, 1, func(r *Report) bool { return r.HTTP1.IdleOpen == 0 && r.GzipRequest == nil && r.Pipelines == nil }, "idle limit not found out"},
+		"a single one":  {1, 1, func(r *Report) bool { return r.HTTP1.IdleOpen == 0 && r.GzipRequest == nil && r.Pipelines == nil }, "idle limit unknown"},
 		"two in all":    {2, 2, func(r *Report) bool { return r.GzipRequest == nil && r.Pipelines == nil }, "still open when idle for 20ms"},
 		"three in all":  {3, 3, func(r *Report) bool { return r.GzipRequest == nil && r.HTTP1.Served == 2 }, "still open when idle for 20ms"},
 		"eight, a gzip": {8, 8, func(r *Report) bool { return *r.GzipRequest && r.HTTP1.Served == 4 }, "still open when idle for 20ms"},

@@ -73,7 +73,7 @@ type GoAway struct {
 	Exclude bool `json:"exclude"`
 }
 
-// Status responses with this status and a short body.
+// Status responds with this status and a short body.
 type Status struct {
 	Chance
 	// Code is 200 to 599; 0 is 503.
@@ -99,7 +99,7 @@ type Unsolicited struct {
 	Delay Duration `json:"delay"` // 0 is 1ms
 }
 
-// Oversized makes a message head or a body this large.
+// Oversized makes a message head or a body of Bytes bytes.
 type Oversized struct {
 	Chance
 	// Bytes, at most 64 MiB (a message head: 16 MiB); 0 is 64 KiB for a message head, 4 MiB for a

@@ -31,8 +31,8 @@ type Latency struct {
 	Distribution
 	Slow      Distribution `json:"slow"`
 	SlowShare float64      `json:"slow_share"`
-	// Capacity is how many requests the SSP serves at this speed at once. Of more requests, each takes
-	// longer, by their number when it began divided by Capacity. 0 is no bound.
+	// Capacity is how many requests the SSP serves at this speed at once. If more are in flight when a request
+	// begins, its latency is multiplied by their number divided by Capacity. 0 is no bound.
 	Capacity int `json:"capacity"`
 }
 
@@ -134,7 +134,7 @@ func (s Size) Mistakes(path string) []string {
 	return e.Mistakes
 }
 
-// At returns the size that a share q of the draws stays below, 0 < q < 1.
+// At returns the size below which a share q of the draws lies, 0 < q < 1.
 func (s Size) At(q float64) int { return s.at(math.Sqrt2 * math.Erfinv(2*q-1)) }
 
 // at returns the value z standard deviations above the median.

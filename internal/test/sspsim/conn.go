@@ -15,7 +15,7 @@ const (
 	// lingerTimeout is how long the SSP still reads a connection that it closes. Unread bytes would
 	// cause a TCP RST, which can destroy the last response.
 	lingerTimeout = time.Second
-	lingerBytes   = 1 << 20 // how many bytes it reads at most during lingerTimeout
+	lingerBytes   = 1 << 20 // the most bytes that the SSP reads then
 )
 
 // conn is one accepted connection. One goroutine reads it, the reader.
@@ -127,7 +127,7 @@ func (c *conn) apply() {
 	}
 }
 
-// closeIdle closes the connection if it has been idle for the IdleTimeout, or looks again later.
+// closeIdle closes the connection if it has been idle for the IdleTimeout, or starts the timer again.
 func (c *conn) closeIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,7 +193,7 @@ func (s *SSP) waitFor(d time.Duration, stop <-chan struct{}) bool {
 	return false
 }
 
-// Write implements io.Writer. The peer caused a failure, and Write counts it.
+// Write implements io.Writer. It counts failed writes, which the peer causes.
 func (c *conn) Write(b []byte) (int, error) {
 	n, err := c.rw.Write(b)
 	if err != nil {

@@ -32,11 +32,11 @@ const (
 // that need not wait. Otherwise a goroutine of the stream waits. A body that a window holds back goes on when
 // the reader receives WINDOW_UPDATE.
 //
-// It builds on the Framer of x/net and not on its http2.Server, for which the reasons are the tests that use an
-// SSP. That server accepts some malformed requests, and responds 400 to others before a handler sees them. It
-// cannot change its stream limit or announce a limit of 0. A handler does not learn the stream ID, which a GOAWAY
-// that excludes its request needs, nor the order of the header fields. A request costs it more than twice the CPU,
-// which a load test would take from adbuffer.
+// It uses the Framer of x/net, but not its http2.Server, since that server cannot do what tests need. It accepts
+// some malformed requests, and responds 400 to others before a handler sees them. It cannot change its stream limit or
+// announce a limit of 0. A handler learns neither the stream ID, which a GOAWAY that excludes its request needs, nor
+// the order of the header fields. And it uses more than twice the CPU for a request, which a load test would take
+// from adbuffer.
 //
 // Frames gather in out before they are sent. If no other goroutine is in flush, a goroutine in
 // flush writes until out is empty.
@@ -70,8 +70,8 @@ type http2Conn struct {
 	written  sync.Cond // a goroutine in flush has written
 }
 
-// stream is one request and its response. conn.mu guards all its fields but those of a begun request, which
-// change no more.
+// stream is one request and its response. conn.mu guards all its fields, except those of the request once its
+// processing has begun: they no longer change.
 type stream struct {
 	Request
 	received   int           // used bytes of the stream's receive window
@@ -143,7 +143,7 @@ func (h *http2Conn) serve() {
 }
 
 // Read writes the queued frames before it waits for more bytes. While another goroutine is in flush, and
-// more than maxQueued bytes are queued behind it, it waits: the peer may not read at all.
+// more than maxQueued bytes are queued, Read waits for that goroutine: the peer may not read at all.
 func (h *http2Conn) Read(b []byte) (int, error) {
 	h.flush()
 	h.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// takeHeadersLocked opens a stream, or ends one with trailers.
+// takeHeadersLocked opens a stream, or ends a stream with its trailers.
 func (h *http2Conn) takeHeadersLocked(f *http2.MetaHeadersFrame) error {
 	id := f.StreamID
 	if st := h.streams[id]; st != nil {

@@ -102,7 +102,7 @@ func (p *script) compose(r *reply, f *fate, q *Request) {
 
 func (r *reply) add(name, value string) { r.fields = append(r.fields, Field{name, value}) }
 
-// writeDocument makes the response's body a document with the id of its request: bidID, or else that of
+// writeDocument makes the response's body a document with the id of its request: bidID, or else the id in
 // another part of the request.
 func (p *script) writeDocument(r *reply, f *fate, q *Request, bidID []byte) {
 	kind := cmp.Or(p.Response.Kind, OpenRTB)

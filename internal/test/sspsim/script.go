@@ -51,7 +51,8 @@ var eventKeys = func() []string {
 	return keys
 }()
 
-// eachChance calls do with each Chance in a struct, in the order of the fields, and its key behind path.
+// eachChance calls do with each Chance in a struct, in the order of the fields, and with its key, which starts with
+// path.
 func eachChance(v reflect.Value, path string, do func(key string, c Chance)) {
 	for f, field := range v.Fields() {
 		key := path + f.Tag.Get("json")

@@ -33,7 +33,7 @@ const (
 	TLSWithout Protocol = "tls-no-alpn" // TLS; ALPN is ignored, the protocol is HTTP/1
 )
 
-// maxRequestBody is the size in bytes from which on a request's body gets 413.
+// maxRequestBody is the size in bytes of the largest body of a request. A larger body gets 413.
 const maxRequestBody = 1 << 20
 
 // maxConnections bounds the connections that are open at once. The SSP closes further ones directly
@@ -90,7 +90,7 @@ type SSP struct {
 	conns    map[*conn]struct{} // open connections
 	lastID   uint64             // of the newest connection
 	closed   bool               // once true, conns only shrinks
-	recorded []*Request         // the last ones
+	recorded []*Request         // the last Options.Record requests
 
 	wg sync.WaitGroup // every goroutine of the SSP
 }
@@ -236,7 +236,7 @@ func (s *SSP) serve(ln *net.TCPListener) {
 			s.wg.Go(func() { s.handle(tcp) })
 		case errors.Is(err, net.ErrClosed):
 			return
-		default: // file descriptors are missing
+		default: // the process has no descriptor left
 			s.waitFor(5*time.Millisecond, nil)
 		}
 	}

@@ -22,7 +22,7 @@ type CA struct {
 	key  crypto.Signer
 }
 
-// certLife is the lifetime of certificates, which begins an hour ago.
+// certLife is how long a new certificate is valid. Certificates are also valid for the hour before they are made.
 const certLife = 30 * 24 * time.Hour
 
 // NewCA makes an authority.

@@ -85,7 +85,7 @@ type Times struct {
 	DNS, TCP, TLS time.Duration
 }
 
-// Keyer tells the fairness key of a request.
+// Keyer computes the fairness key of a request.
 type Keyer interface {
 	// FairKey returns a hash of the key. It may read the whole request.
 	FairKey() uint64
@@ -101,7 +101,7 @@ type Ticket uint8
 // Do.
 type Exchange struct {
 	Wanted
-	// Request is the request. The caller builds it for the place that it got, before Do.
+	// Request is what the connection sends. The caller builds it before Do, for the place that the pool gave.
 	Request Request
 	Got
 
@@ -129,34 +129,35 @@ type Exchange struct {
 type Wanted struct {
 	// Deadline ends the exchange at any point. It is never zero.
 	Deadline time.Time
-	// UsualTimeout is how long the SSP usually has for a response, from Times.Acquired on. If an
-	// exchange is abandoned earlier, its response is not overdue yet. 0 means that it is overdue at once.
+	// UsualTimeout is how long the SSP usually has for a response, from Times.Acquired on. If the exchange
+	// is abandoned earlier, its response is not overdue yet. 0 means that the response of an abandoned
+	// exchange is overdue at once.
 	UsualTimeout time.Duration
-	// Span began with the call of package ssp, with all its attempts.
+	// Span measures lag since the call of package ssp began, over all attempts of the call.
 	Span lag.Span
-	// Alone says that no other exchange may be outstanding before or after this one on a pipelined
-	// connection. The pool ensures it. The field has no effect on other connections.
+	// Alone says that no other exchange may be outstanding on the pipelined connection of this exchange. The
+	// pool ensures it. The field has no effect on other connections.
 	Alone bool
-	// Isolated says that no other exchange may share the connection with this one, since the SSP may end the
+	// Isolated says that no other exchange may be outstanding on the connection, since the SSP may end the
 	// connection because of this request. The pool ensures it for all protocols.
 	Isolated bool
 	// Redials is how many failed dials the exchange may survive while it waits for a place.
 	Redials int
 	// Resent says that the request was sent before, and that the SSP provably did not process it.
-	// It waits in front of other requests, until its deadline.
+	// The request waits in front of other requests, until its deadline.
 	Resent bool
 	// Avoid is the endpoint of an earlier attempt, or "". The pool prefers a place at another active
-	// endpoint, also for a request that waits.
+	// endpoint, also if the request must wait for a place.
 	Avoid string
 	// Refused says that the endpoint Avoid refused the request. While another active endpoint can be dialled in
-	// time, the request waits for that dial rather than go to the same endpoint again.
+	// time, the request waits for that dial rather than go to Avoid again.
 	Refused bool
-	// OverHTTP1 says that the SSP wants the request over HTTP/1. It gets only an HTTP/1 place.
+	// OverHTTP1 says that the SSP wants the request over HTTP/1. The request gets only an HTTP/1 place.
 	OverHTTP1 bool
 	// Client is the group of the client that sent the request.
 	Client rates.Group
-	// Keyer tells the key of the request for fair queueing: whose share of the places it uses while requests
-	// wait for them. Nil means that the request has no key.
+	// Keyer computes the request's key for fair queueing, which says whose share of the places the request uses
+	// while requests wait for places. Nil means that the request has no key.
 	Keyer Keyer
 	// Context, if not nil, ends the exchange early (ErrCancelled). It has no deadline of its own.
 	// For a request to a single SSP it is the client's Cancel.
@@ -167,16 +168,16 @@ type Wanted struct {
 	Budget, Share *Budget
 }
 
-// Got is what an exchange got. The pool writes the first fields when it gives the exchange a place, and the
-// connection writes the other ones during Do. Of Times, the pool writes Acquired and the parts of a dial, the
+// Got is what an exchange got. The pool writes Endpoint, Peer, Redialed and Ticket when it gives the exchange a place,
+// and the connection writes the fields from Protocol on during Do. Of Times, the pool writes Acquired and the parts of a dial, the
 // connection FirstByte and Done. Package ssp writes Queued, and Done if no connection has written it.
 type Got struct {
 	// Endpoint and Peer are the destination of the connection: the endpoint's host:port in the
 	// configuration, and its IP address.
 	Endpoint string
 	Peer     netip.AddrPort
-	// Redialed is how many failed dials the exchange survived, at most Redials. The pool writes it for an
-	// exchange without a place too.
+	// Redialed is how many failed dials the exchange survived, at most Redials. The pool writes it also if the
+	// exchange got no place.
 	Redialed int
 	// Ticket belongs to the place. The connection returns it to its Owner.
 	Ticket Ticket
@@ -185,12 +186,12 @@ type Got struct {
 
 	// Protocol is the connection's protocol.
 	Protocol Protocol
-	// Reused says that the connection carried a request before this one.
+	// Reused says that the connection had carried an earlier request.
 	Reused bool
 	// Served is the number of responses per request on a reused HTTP/1 connection: the carried
 	// responses, divided by the requests on it, including this one. Over HTTP/2 it is known after a
 	// GOAWAY without an error: the requests up to the last one that the SSP processes, divided by the
-	// later ones. Package ssp pays retries with them.
+	// later ones. Package ssp lets these responses pay for a retry.
 	Served int
 	// Response is valid after Do returned nil. Connections append to its slices, which are empty at
 	// first and keep their memory between uses.
@@ -230,7 +231,7 @@ func (ex *Exchange) Release() {
 	}
 	r.Reset()
 	res, block, done := *r, ex.Block, ex.done
-	*ex = Exchange{} // a literal with the kept fields would be built elsewhere, and then copied
+	*ex = Exchange{} // a literal with the kept fields would be built as a temporary value and then copied
 	ex.Response, ex.Block, ex.done = res, block, done
 	exchanges.Put(ex)
 }
