@@ -99,12 +99,12 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.think, "think", defaultThink, "a client's mean pause between two requests")
 }
 
-// leastLength is the shortest run: each third of it has one pause, and traffic before the pause.
-const leastLength = 20 * time.Second
+// minLength is the shortest run: each third of it has one pause, and traffic before the pause.
+const minLength = 20 * time.Second
 
 func (o *options) check(f *pflag.FlagSet) error {
-	if f.Changed("for") && o.length < leastLength {
-		return fmt.Errorf("--for %v: must be at least %v", o.length, leastLength)
+	if f.Changed("for") && o.length < minLength {
+		return fmt.Errorf("--for %v: must be at least %v", o.length, minLength)
 	}
 	if o.allowance < 0 || o.patience < time.Millisecond || o.think < time.Millisecond {
 		return errors.New("--allowance must be at least 0, --patience and --think at least 1ms")

@@ -28,7 +28,7 @@ const probesOfPrimaries = 4
 var groupBehaviours = []namedBehaviour{
 	{name: "all primaries respond 500", behaviour: sspsim.Behaviour{Faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: 500}}}},
 	{name: "all primaries hang", behaviour: sspsim.Behaviour{Faults: sspsim.Faults{Hang: sspsim.Always, Stall: sspsim.Always}}},
-	{name: "all primaries are slow", behaviour: sspsim.Behaviour{Latency: sspsim.Constant(2 * mostDeadline)}},
+	{name: "all primaries are slow", behaviour: sspsim.Behaviour{Latency: sspsim.Constant(2 * maxDeadline)}},
 }
 
 // failPrimaries makes all primaries of the group fail, again and again. They work while clients pause.
@@ -76,7 +76,7 @@ func (g *group) settled() int64 {
 
 // judge counts the response to a request that the spare had to carry.
 func (g *group) judge(a *request, p *response) {
-	if g.since.Load() != a.sickness {
+	if g.since.Load() != a.outage {
 		return // the primaries work again
 	}
 	g.sent.Add(1)

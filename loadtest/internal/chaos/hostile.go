@@ -66,8 +66,10 @@ func (h *hostile) send(asks ...*request) error {
 	return err
 }
 
-// wait waits for less than most milliseconds.
-func (h *hostile) wait(most int) { time.Sleep(time.Duration(h.rnd.IntN(most)) * time.Millisecond) }
+// wait waits for less than maxMillis milliseconds.
+func (h *hostile) wait(maxMillis int) {
+	time.Sleep(time.Duration(h.rnd.IntN(maxMillis)) * time.Millisecond)
+}
 
 func (h *hostile) noise(length int) []byte {
 	b := make([]byte, length)
@@ -201,7 +203,7 @@ func (h *hostile) ask(text []byte) {
 // witnessCopies sends requests of another client during the attack. The SSP on trial must
 // receive a copy of at least four fifths of them.
 func (h *hostile) witnessCopies() {
-	const least = 10 // requests, for a verdict
+	const minSent = 10 // requests for a verdict
 	ctx := context.Background()
 	conn, err := h.run.dial(ctx, h.st, honest(h.rnd), "the witness of copies", "http/1.1")
 	if err != nil {
@@ -225,7 +227,7 @@ func (h *hostile) witnessCopies() {
 			missing++
 		}
 	}
-	if len(sent) >= least && missing > len(sent)/5 {
+	if len(sent) >= minSent && missing > len(sent)/5 {
 		h.run.broken.add(copied, "%s: %d of %d requests were not copied", h.st.name, missing, len(sent))
 	}
 }

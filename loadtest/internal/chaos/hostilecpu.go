@@ -34,7 +34,7 @@ var cpuAttacks = []attack{
 			}
 		})
 	}},
-	{name: "reopens all places", conns: fewConnections, bare: true, do: func(h *hostile) {
+	{name: "reopens all places", conns: guardedConnections, bare: true, do: func(h *hostile) {
 		h.reopen(50*time.Millisecond, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
 	}},
 	{name: "scrapes 100 times a second", conns: 4, bare: true, do: func(h *hostile) {

@@ -110,9 +110,9 @@ func open(f *load.RawHTTP2, i int, a *request, length int) (id uint32) {
 	return id
 }
 
-// readAtMost sends what is buffered, and reads for less than most milliseconds.
-func (h *hostile) readAtMost(f *load.RawHTTP2, most int) {
+// readAtMost sends what is buffered, and reads for less than maxMillis milliseconds.
+func (h *hostile) readAtMost(f *load.RawHTTP2, maxMillis int) {
 	_ = f.Flush()
-	_ = h.SetReadDeadline(time.Now().Add(time.Duration(h.rnd.IntN(most)) * time.Millisecond))
+	_ = h.SetReadDeadline(time.Now().Add(time.Duration(h.rnd.IntN(maxMillis)) * time.Millisecond))
 	_, _ = io.Copy(io.Discard, h)
 }

@@ -54,8 +54,8 @@ func dialer(from net.IP) net.Dialer {
 	return net.Dialer{Timeout: patience, LocalAddr: &net.TCPAddr{IP: from}}
 }
 
-// mostHandshake is the most time that the handshakes of an honest client may take.
-const mostHandshake = 2 * time.Second
+// maxHandshake is the most time that the handshakes of an honest client may take.
+const maxHandshake = 2 * time.Second
 
 // dial opens a connection to an instance. It names the kind of client in its error. protocol "" means
 // TCP alone.
@@ -77,7 +77,7 @@ func (r *run) dial(ctx context.Context, st *instance, d net.Dialer, kind, protoc
 
 // judgeHandshake judges how long a client has waited for its connection.
 func (r *run) judgeHandshake(st *instance, kind string, began time.Time, stalled time.Duration) {
-	if took := time.Since(began) - stalled; kind != hostileKind && took > max(mostHandshake, r.options.patience) && !st.starved() {
+	if took := time.Since(began) - stalled; kind != hostileKind && took > max(maxHandshake, r.options.patience) && !st.starved() {
 		r.broken.add(greeted, "%s: %s: %v, without %v in which the machine stood still", st.name, kind, took, stalled)
 	}
 }

@@ -62,7 +62,7 @@ func (r *run) useHTTP2(ctx context.Context, st *instance, rnd *rand.Rand) error 
 				a := r.draw(st, "HTTP/2", rnd)
 				if err := r.stream(ctx, cc, a, rnd); err != nil {
 					before := n
-					if goneAway(err) {
+					if isGoAway(err) {
 						before = 1 // HTTP/2 reports which requests were not processed: clients send them again
 					}
 					r.ended([]*request{a}, before, err)
@@ -92,11 +92,11 @@ func (r *run) useCredit(ctx context.Context, st *instance, rnd *rand.Rand) error
 		streams.Go(func() {
 			for opened.Add(1) <= requests && !r.pausing.Load() && ctx.Err() == nil && cc.CanTakeNewRequest() {
 				a := r.draw(st, kind, rnd)
-				a.method, a.body, a.path, a.healthy, a.fansOut, a.deadline, a.sickness = "GET", nil, "/large", "", false, mostDeadline, 0
+				a.method, a.body, a.path, a.healthy, a.fansOut, a.deadline, a.outage = "GET", nil, "/large", "", false, maxDeadline, 0
 				a.inHeader = true
 				err := r.stream(ctx, cc, a, rnd)
 				var reset http2.StreamError // a single stream may end: abandoned requests still count
-				if err != nil && !errors.As(err, &reset) && !goneAway(err, http2.ErrCodeNo) && !st.starved() {
+				if err != nil && !errors.As(err, &reset) && !isGoAway(err, http2.ErrCodeNo) && !st.starved() {
 					ended.Do(func() { r.broken.add(kept, "%s: after %d requests: %v", st.name, opened.Load(), err) })
 				}
 			}
@@ -146,9 +146,9 @@ func (r *run) stream(ctx context.Context, cc *http2.ClientConn, a *request, rnd 
 	return nil
 }
 
-// goneAway reports whether a connection took no more requests, for one of these reasons if there are any. The
+// isGoAway reports whether a connection took no more requests, for one of these reasons if there are any. The
 // client of x/net exports only one of these errors.
-func goneAway(err error, codes ...http2.ErrCode) bool {
+func isGoAway(err error, codes ...http2.ErrCode) bool {
 	var goAway http2.GoAwayError
 	if errors.As(err, &goAway) {
 		return len(codes) == 0 || slices.Contains(codes, goAway.ErrCode)

@@ -101,7 +101,7 @@ func (r *run) config(st *instance, rnd *rand.Rand) string {
 	}
 	connections := maxConnections
 	if st.guarded {
-		connections = fewConnections
+		connections = guardedConnections
 		c.ClientCA = r.clientCA
 		c.Admin = fmt.Sprintf("tls: {cert_file: %q, key_file: %q}, client_ca_file: %q", r.cert.Cert, r.cert.Key, r.clientCA)
 	}

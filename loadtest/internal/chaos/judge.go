@@ -38,8 +38,8 @@ var ownStatus = map[string]int{
 // refusals are the statuses with which adbuffer may refuse a broken request.
 var refusals = map[int]bool{400: true, 405: true, 408: true, 413: true, 431: true}
 
-// mostPaused is the longest sum of a client's pauses in one request.
-const mostPaused = time.Second
+// maxPaused is the longest sum of a client's pauses in one request.
+const maxPaused = time.Second
 
 // judge compares a response with the expected outcome of its request. stalled is the measured time
 // that the machine took from it. paused is the time that the client itself took.
@@ -72,14 +72,14 @@ func (r *run) judge(a *request, p *response, stalled, paused time.Duration) {
 		if err := r.merged(a, p); err != nil {
 			r.broken.add(mixed, "%v: %v: %v", a, err, p)
 		}
-	case p.status == 408 && stalled > readTimeout-mostPaused:
+	case p.status == 408 && stalled > readTimeout-maxPaused:
 		r.excuse(refused, a, stalled) // the machine stood still while the client sent the request
 	default:
 		if reason := strings.TrimPrefix(source, "proxy/"); ownStatus[reason] != p.status {
 			r.broken.add(refused, "%v: %v", a, p)
 		}
 	}
-	if a.sickness != 0 && stalled < a.deadline/2 {
+	if a.outage != 0 && stalled < a.deadline/2 {
 		r.group.judge(a, p)
 	}
 	if a.healthy != "" && (source != "proxy/local_error" || !a.st.starved()) {

@@ -225,8 +225,8 @@ func TestAStallIsNoLongerThanTheTimeInWhichItWasMeasured(t *testing.T) {
 	testsupport.Equal(t, taken(50*ms, 0, 40*ms, 45*ms), 50*ms, "%v of 50 ms")
 	testsupport.Equal(t, taken(50*ms, 0, 10*ms, 5*ms), 15*ms, "%v, want 15 ms")
 	// A request waits for one thread at a time, so waits of several threads do not add up.
-	const a, b, gone, began = 1, 2, 3, 4
-	before := load.Waits{a: 0, b: 0, gone: 0}
+	const a, b, ended, began = 1, 2, 3, 4
+	before := load.Waits{a: 0, b: 0, ended: 0}
 	testsupport.Equal(t, (load.Waits{a: 20 * ms, b: 30 * ms, began: 500 * ms}).Longest(before), 30*ms, "longest %v, want 30 ms")
 }
 
@@ -264,14 +264,14 @@ func TestARequestThatAnSSPReceivedGetsAResponse(t *testing.T) {
 
 func TestARefusedRequestIsSentAFewTimes(t *testing.T) {
 	r := quiet("a", "b")
-	for range mostSendings {
+	for range maxSendings {
 		r.log.refuse(0, "a", "refuses all streams", "/bid?cb=7&m=GET")
 		r.log.refuse(0, "a", "refuses all streams", "/bid?cb=77&m=GET")
 		r.log.refuse(1, "b", "refuses all streams", "/bid?cb=7&m=GET")
 	}
 	wantBroken(t, r, none)
 	r.log.refuse(0, "a", "refuses all streams", "/bid?cb=7&m=GET")
-	wantBroken(t, r, few)
+	wantBroken(t, r, sentFew)
 }
 
 // The spare has ten seconds to take over. Requests that the working primaries carry, and one probe of each
@@ -283,11 +283,11 @@ func TestTheSpareIsJudgedWhilePrimariesFail(t *testing.T) {
 	r.group.since.Store(time.Now().UnixNano())
 	testsupport.Equal(t, r.group.settled(), 0, "the spare has had no time: %v")
 	r.group.since.Store(time.Now().Add(-takeover).UnixNano())
-	a := &request{sickness: r.group.settled()}
+	a := &request{outage: r.group.settled()}
 	for range 100 {
 		r.group.judge(a, bySpare)
 	}
-	r.group.judge(&request{sickness: 1}, failed)
+	r.group.judge(&request{outage: 1}, failed)
 	r.group.judge(a, failed)
 	r.judgeGroup()
 	wantBroken(t, r, none)
@@ -306,15 +306,15 @@ func TestWhatAProcessHoldsUnderAnAttackIsJudged(t *testing.T) {
 	const conns = 40
 	sums := map[string]float64{"adbuffer_client_connections": conns}
 	r, st := quiet("a"), &instance{name: "i"}
-	many := sample{rss: mostMemory, goroutines: 1001 + mostGoroutines*conns}
+	many := sample{rss: maxMemory, goroutines: 1001 + maxGoroutinesPerConn*conns}
 	r.observe(st, many, sums)
-	r.observe(st, sample{rss: mostMemory, goroutines: 1000 + mostGoroutines*conns}, sums)
+	r.observe(st, sample{rss: maxMemory, goroutines: 1000 + maxGoroutinesPerConn*conns}, sums)
 	r.observe(st, many, sums)
 	wantBroken(t, r, none)
 	r.observe(st, many, sums) // twice in a row
 	wantBroken(t, r, modest)
 	r = quiet("a")
-	r.observe(st, sample{rss: mostMemory + 1}, sums)
+	r.observe(st, sample{rss: maxMemory + 1}, sums)
 	wantBroken(t, r, modest)
 }
 

@@ -28,15 +28,15 @@ const (
 )
 
 var (
-	modest  = promise(fmt.Sprintf("whatever clients do, a process holds at most %d MiB, and %d goroutines for each connection", mostMemory>>20, mostGoroutines))
-	greeted = promise(fmt.Sprintf("an honest client's TCP and TLS handshake takes at most %v", mostHandshake))
-	few     = promise(fmt.Sprintf("a request that an SSP does not process is sent at most %d times", mostSendings))
+	modest  = promise(fmt.Sprintf("whatever clients do, a process holds at most %d MiB, and %d goroutines for each connection", maxMemory>>20, maxGoroutinesPerConn))
+	greeted = promise(fmt.Sprintf("an honest client's TCP and TLS handshake takes at most %v", maxHandshake))
+	sentFew = promise(fmt.Sprintf("a request that an SSP does not process is sent at most %d times", maxSendings))
 	carried = promise(fmt.Sprintf("a spare carries 99 %% of the requests from %v after all primaries began to fail, hang or be slow", takeover))
 )
 
 // promises are all promises, in the order of the report.
 var promises = []promise{mixed, altered, twice, late, lost, unread, refused, spared, returned, flat, orderly, modest,
-	kept, blamed, copied, few, carried, answers, turns, greeted}
+	kept, blamed, copied, sentFew, carried, answers, turns, greeted}
 
 // brokenPromises counts how often each promise was broken.
 type brokenPromises struct {
@@ -46,7 +46,7 @@ type brokenPromises struct {
 
 func (b *brokenPromises) add(p promise, format string, args ...any) {
 	text := time.Now().Format("15:04:05.000 ") + fmt.Sprintf(format, args...)
-	if b.tally.add(string(p), text) <= mostExamples {
+	if b.tally.add(string(p), text) <= maxExamples {
 		b.say("BROKEN: %s: %s", p, text)
 	}
 }

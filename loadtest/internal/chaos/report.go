@@ -50,7 +50,7 @@ func (r *run) report(rep *results.Report) {
 	}
 	rep.Notes = []string{
 		fmt.Sprintf("The machine stood still, or let requests wait for a core, for %v. Responses: %v.", r.taken(), &r.overrun),
-		fmt.Sprintf("%s. A promise is broken if more than %.0f %% of the requests have to be excused.", r.excusesInWords(), 100*mostExcused),
+		fmt.Sprintf("%s. A promise is broken if more than %.0f %% of the requests have to be excused.", r.excusesInWords(), 100*maxExcusedShare),
 		"What the seed decides is what is drawn, not the order in which it happens.",
 	}
 }
@@ -74,9 +74,9 @@ func (r *run) changes(t *results.Table) {
 // judgeHealthy breaks a promise if too few requests to healthy SSPs succeeded.
 func (r *run) judgeHealthy() {
 	sent, succeeded := r.healthy.sent.Load(), r.healthy.succeeded.Load()
-	const least = 0.999
+	const minShare = 0.999
 	excused, _ := r.excused.of(string(spared))
-	if float64(succeeded+excused) < least*float64(sent) || sent == 0 {
+	if float64(succeeded+excused) < minShare*float64(sent) || sent == 0 {
 		r.broken.add(spared, "%d of %d succeeded, and %d were excused", succeeded, sent, excused)
 	}
 }
@@ -97,14 +97,14 @@ func (r *run) isLong() bool { return r.options.length >= 2*time.Minute }
 // judgeVariety breaks a promise if the clients of a long run got few kinds of responses: then the SSPs' behaviours did
 // not occur.
 func (r *run) judgeVariety(kinds int) {
-	if kinds < leastKinds && r.isLong() {
+	if kinds < minKinds && r.isLong() {
 		r.broken.add(mixed, "there were %d kinds of responses, which shows too little", kinds)
 	}
 }
 
-// leastKinds is how many kinds of responses, by status and source, a long run has at least. A run of two minutes has
+// minKinds is how many kinds of responses, by status and source, a long run has at least. A run of two minutes has
 // more than thirty.
-const leastKinds = 15
+const minKinds = 15
 
 func (r *run) taken() string {
 	var out []string

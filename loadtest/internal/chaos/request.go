@@ -26,7 +26,7 @@ type request struct {
 	fields   http.Header
 	chunked  bool
 	status   int    // with which the SSP must respond; 0 leaves it to the SSP
-	sickness int64  // since when the primaries of its group have failed; 0 if the spare need not carry it
+	outage   int64  // since when the primaries of its group have failed; 0 if the spare need not carry it
 	broken   string // why adbuffer must refuse it; "" for a correct request
 }
 
@@ -57,8 +57,8 @@ var modes = func() (all []mode) {
 // The deadline of a request is the default of the configuration, or a field of its header sets it.
 const (
 	defaultDeadline = 400 * time.Millisecond
-	leastDeadline   = 60 * time.Millisecond
-	mostDeadline    = 1500 * time.Millisecond
+	minDeadline     = 60 * time.Millisecond
+	maxDeadline     = 1500 * time.Millisecond
 )
 
 // defaultDeadline returns the default deadline in the configuration. A breaker counts a timeout only
@@ -102,7 +102,7 @@ func (r *run) draw(st *instance, kind string, rnd *rand.Rand) *request {
 	}
 	if rnd.IntN(3) == 0 {
 		a.inHeader = true
-		a.deadline = leastDeadline + time.Duration(rnd.Int64N(int64(mostDeadline-leastDeadline)))
+		a.deadline = minDeadline + time.Duration(rnd.Int64N(int64(maxDeadline-minDeadline)))
 		a.deadline = a.deadline.Truncate(time.Millisecond)
 	}
 	if a.healthy != "" {
@@ -111,7 +111,7 @@ func (r *run) draw(st *instance, kind string, rnd *rand.Rand) *request {
 	}
 	a.inHeader = a.inHeader || r.defaultDeadline() != defaultDeadline
 	if a.path == "/group" && a.deadline >= defaultDeadline && !st.handsOver {
-		a.sickness = r.group.settled()
+		a.outage = r.group.settled()
 	}
 	for range rnd.IntN(4) {
 		a.fields.Add(fmt.Sprintf("X-Extra-%d", rnd.IntN(100)), strings.Repeat("v", rnd.IntN(200)))

@@ -51,9 +51,9 @@ func (l *requestLog) received(token uint64, ssp int) bool {
 	return token < uint64(len(l.seen)) && l.seen[token]&(1<<ssp) != 0
 }
 
-// mostSendings is how often a request may be sent that an SSP does not process: once, and retry.max + 1
+// maxSendings is how often a request may be sent that an SSP does not process: once, and retry.max + 1
 // times again.
-const mostSendings = 3
+const maxSendings = 3
 
 // refuse counts a request that an SSP did not process.
 func (l *requestLog) refuse(ssp int, name, behaviour, target string) {
@@ -63,8 +63,8 @@ func (l *requestLog) refuse(ssp int, name, behaviour, target string) {
 	l.refused[refusal{ssp, token}]++
 	n := l.refused[refusal{ssp, token}]
 	l.mu.Unlock()
-	if n == mostSendings+1 {
-		l.broken.add(few, "request %s was sent %d times to SSP %s, when it %s", token, n, name, behaviour)
+	if n == maxSendings+1 {
+		l.broken.add(sentFew, "request %s was sent %d times to SSP %s, when it %s", token, n, name, behaviour)
 	}
 }
 
@@ -146,9 +146,9 @@ func requestBody(token uint64, length int) []byte {
 }
 
 func shorten[T string | []byte](s T) string {
-	const most = 160
-	if len(s) > most {
-		return fmt.Sprintf("%.*s… (%d bytes)", most, s, len(s))
+	const maxBytes = 160
+	if len(s) > maxBytes {
+		return fmt.Sprintf("%.*s… (%d bytes)", maxBytes, s, len(s))
 	}
 	return string(s)
 }

@@ -75,20 +75,20 @@ func blames(name, labels string) bool {
 }
 
 const (
-	maxConnections   = 1100
-	fewConnections   = 80
-	maxBufferedBytes = 64 << 20
+	maxConnections     = 1100
+	guardedConnections = 80
+	maxBufferedBytes   = 64 << 20
 	// memoryLimit is the Go memory limit of a process, in MiB. adbuffer sets it itself in a container of
-	// mostMemory, and max_buffered_bytes is less than a quarter of it.
+	// maxMemory, and max_buffered_bytes is less than a quarter of it.
 	memoryLimit = 360
 )
 
 // These are what a process may hold under any attack. A connection may have more goroutines for less than
 // a second.
 const (
-	mostMemory     = 400 << 20
-	mostLive       = 160 << 20 // of the heap, without garbage
-	mostGoroutines = 10        // for each connection
+	maxMemory            = 400 << 20
+	maxLiveHeap          = 160 << 20 // of the heap, without garbage
+	maxGoroutinesPerConn = 10        // for each connection
 )
 
 func (r *run) observe(st *instance, s sample, sums map[string]float64) {
@@ -97,8 +97,8 @@ func (r *run) observe(st *instance, s sample, sums map[string]float64) {
 	}
 	st.blamed = sums[blame]
 	conns := sums["adbuffer_client_connections"]
-	surplus := s[goroutines] > 1000+mostGoroutines*conns
-	if s[rss] > mostMemory || surplus && st.surplus {
+	surplus := s[goroutines] > 1000+maxGoroutinesPerConn*conns
+	if s[rss] > maxMemory || surplus && st.surplus {
 		r.broken.add(modest, "%s: %.0f MiB and %.0f goroutines, with %.0f connections", st.name, s[rss]/(1<<20), s[goroutines], conns)
 	}
 	st.surplus = surplus
@@ -176,7 +176,7 @@ func (st *instance) live() (live float64, err error) {
 
 // witnessMemory judges the heap of a process under an attack.
 func (r *run) witnessMemory(st *instance) {
-	if live, err := st.live(); err == nil && live > mostLive { // an error: a new process has taken over
+	if live, err := st.live(); err == nil && live > maxLiveHeap { // an error: a new process has taken over
 		r.broken.add(modest, "%s: a heap of %.0f MiB without garbage", st.name, live/(1<<20))
 	}
 }
@@ -201,13 +201,13 @@ func (r *run) compare(st *instance, t *results.Table) {
 			return fmt.Sprintf("%.0f", v)
 		}
 		second, last := thirds(st.samples, i)
-		most := 0.0
+		highest := 0.0
 		for _, s := range st.busy {
-			most = max(most, s[i])
+			highest = max(highest, s[i])
 		}
 		if last > second*(1+q.share)+q.slack {
 			r.broken.add(flat, "%s: %s went from %s to %s", st.name, q.name, write(second), write(last))
 		}
-		t.Add(nil, st.name, q.name, write(second), write(last), write(most))
+		t.Add(nil, st.name, q.name, write(second), write(last), write(highest))
 	}
 }

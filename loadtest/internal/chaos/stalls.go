@@ -72,11 +72,11 @@ func (r *run) watchStalls(ctx context.Context) {
 // recentTicks is how many measurements 3 s have.
 const recentTicks = int(3 * time.Second / stallTick)
 
-// mostExcused is the largest share of requests that may be excused. Above it the promise is broken.
-const mostExcused = 0.01
+// maxExcusedShare is the largest share of requests that may be excused. Above it the promise is broken.
+const maxExcusedShare = 0.01
 
 func (r *run) excuse(p promise, a *request, stalled time.Duration) {
-	if r.excused.add(string(p), "") <= mostExamples {
+	if r.excused.add(string(p), "") <= maxExamples {
 		r.say("excused, since the machine stood still for %v: %s: %v", stalled.Round(time.Millisecond), p, a)
 	}
 }
@@ -85,7 +85,7 @@ func (r *run) excuse(p promise, a *request, stalled time.Duration) {
 func (r *run) checkExcuses(requests uint64) {
 	_, counts, _ := r.excused.all()
 	for name, n := range counts {
-		if float64(n) > mostExcused*float64(requests) {
+		if float64(n) > maxExcusedShare*float64(requests) {
 			r.broken.add(promise(name), "%d of %d requests had to be excused, since the machine stood still: it is too busy to judge", n, requests)
 		}
 	}

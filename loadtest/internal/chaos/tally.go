@@ -15,8 +15,8 @@ type tally struct {
 	examples map[string][]string
 }
 
-// mostExamples is how many examples of an event are kept and printed.
-const mostExamples = 5
+// maxExamples is how many examples of an event are kept and printed.
+const maxExamples = 5
 
 // add counts an event, and returns how often it has happened. An example may be "".
 func (t *tally) add(name, example string) uint64 {
@@ -26,7 +26,7 @@ func (t *tally) add(name, example string) uint64 {
 		t.count, t.examples = map[string]uint64{}, map[string][]string{}
 	}
 	t.count[name]++
-	if example != "" && len(t.examples[name]) < mostExamples {
+	if example != "" && len(t.examples[name]) < maxExamples {
 		t.examples[name] = append(t.examples[name], example)
 	}
 	return t.count[name]
@@ -55,7 +55,7 @@ func (t *tally) all() (names []string, counts map[string]uint64, sum uint64) {
 type overrun struct {
 	mu           sync.Mutex // guards the fields below
 	inTime, late uint64
-	most         time.Duration
+	longest      time.Duration
 }
 
 func (o *overrun) observe(d time.Duration) {
@@ -66,11 +66,11 @@ func (o *overrun) observe(d time.Duration) {
 	} else {
 		o.late++
 	}
-	o.most = max(o.most, d)
+	o.longest = max(o.longest, d)
 }
 
 func (o *overrun) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return fmt.Sprintf("%d in time, %d late by at most %v", o.inTime, o.late, o.most.Round(time.Millisecond))
+	return fmt.Sprintf("%d in time, %d late by at most %v", o.inTime, o.late, o.longest.Round(time.Millisecond))
 }

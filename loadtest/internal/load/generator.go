@@ -12,16 +12,16 @@ import (
 // generator sends the requests of a run. Each connection of HTTP/1 and each stream of HTTP/2 has a
 // goroutine that takes due requests.
 type generator struct {
-	plan  *Plan
-	rec   *recorder
-	base  time.Time     // start of the first phase
-	cost  gauge         // of the generator since then
-	due   chan arrival  // of an open loop
-	left  atomic.Int64  // requests that a closed loop may still send, if the plan has a limit
-	pause sync.Once     // starts the plan's pause
-	rest  chan struct{} // closed when the pause is over
-	stop  context.Context
-	fatal func(error) // records an error and cancels stop
+	plan      *Plan
+	rec       *recorder
+	base      time.Time     // start of the first phase
+	cost      gauge         // of the generator since then
+	due       chan arrival  // of an open loop
+	remaining atomic.Int64  // requests that a closed loop may still send, if the plan has a limit
+	pause     sync.Once     // starts the plan's pause
+	rest      chan struct{} // closed when the pause is over
+	stop      context.Context
+	fatal     func(error) // records an error and cancels stop
 }
 
 // maxBacklog bounds the requests that wait for a connection.
@@ -38,7 +38,7 @@ type client interface {
 
 func newGenerator(plan *Plan, rec *recorder) *generator {
 	g := &generator{plan: plan, rec: rec, due: make(chan arrival, maxBacklog), rest: make(chan struct{})}
-	g.left.Store(int64(plan.Requests))
+	g.remaining.Store(int64(plan.Requests))
 	return g
 }
 
@@ -167,9 +167,9 @@ func (g *generator) next(flush func()) (a arrival, ok bool) {
 
 // takeOne reports whether a closed loop with a limit may send another request. It waits during the plan's pause.
 func (g *generator) takeOne(flush func()) bool {
-	left := g.left.Add(-1)
-	if g.plan.Pause == 0 || left < 0 || left >= int64(g.plan.Requests/2) {
-		return left >= 0
+	after := g.remaining.Add(-1)
+	if g.plan.Pause == 0 || after < 0 || after >= int64(g.plan.Requests/2) {
+		return after >= 0
 	}
 	flush()
 	g.pause.Do(func() { time.AfterFunc(g.plan.Pause, func() { close(g.rest) }) })

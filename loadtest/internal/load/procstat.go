@@ -150,11 +150,11 @@ func ReadWaits(pid int) Waits {
 
 // Longest returns the longest wait of a single thread since before. A request waits for one thread
 // of a process at a time.
-func (w Waits) Longest(before Waits) (most time.Duration) {
+func (w Waits) Longest(before Waits) (longest time.Duration) {
 	for thread, waited := range w {
 		if was, known := before[thread]; known {
-			most = max(most, waited-was)
+			longest = max(longest, waited-was)
 		}
 	}
-	return most
+	return longest
 }

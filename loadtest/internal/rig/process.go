@@ -160,9 +160,9 @@ func (p *Process) Running() bool {
 
 // LastLog returns the last output of the process.
 func (p *Process) LastLog() []byte {
-	const most = 2000
+	const maxBytes = 2000
 	text := bytes.TrimSpace(p.Log())
-	return text[max(0, len(text)-most):]
+	return text[max(0, len(text)-maxBytes):]
 }
 
 // AwaitPort waits until addr accepts connections.

@@ -118,11 +118,11 @@ func (r *Rig) Separate() {
 }
 
 // Count scales a number of requests. The result is at least least.
-func (r *Rig) Count(full, least int) int { return max(int(float64(full)*r.Scale), least) }
+func (r *Rig) Count(full, lowest int) int { return max(int(float64(full)*r.Scale), lowest) }
 
 // Time scales a duration. The result is at least least.
-func (r *Rig) Time(full, least time.Duration) time.Duration {
-	return max(time.Duration(float64(full)*r.Scale), least)
+func (r *Rig) Time(full, lowest time.Duration) time.Duration {
+	return max(time.Duration(float64(full)*r.Scale), lowest)
 }
 
 // Report starts the report of the test.

@@ -20,7 +20,7 @@ func keepAlive(e *rig.Rig) {
 	t.AddTheirs("curl", "direct", "keep-alive", "0.56", "1", "1")
 	t.AddTheirs("Node, no agent", "direct", "close", "2.20", "500", "500")
 	t.AddTheirs("Node, keep-alive agent", "direct", "keep-alive", "0.90", "1", "1")
-	var most uint64 // handshakes of the SSP, through adbuffer from a client with a connection for each request
+	var handshakes uint64 // handshakes of the SSP, through adbuffer from a client with a connection for each request
 	for _, client := range []struct{ name, tool string }{{"generator", ""}, {"curl", "curl"}, {"Node", "node"}} {
 		if !e.Has(client.tool) {
 			continue
@@ -31,14 +31,14 @@ func keepAlive(e *rig.Rig) {
 				f := sendSequence(e, client.tool, path == "direct", connection == "close")
 				t.Add(f.Doubts, client.name, path, connection, f.Seconds, f.Connections, f.SSP.Connections)
 				if path == "adbuffer" && connection == "close" {
-					most = max(most, f.SSP.Connections)
+					handshakes = max(handshakes, f.SSP.Connections)
 				}
 			}
 		}
 	}
-	e.Rep.Promise("an application that opens a connection per request gets keep-alive to the SSP anyway", most <= 1, nil,
+	e.Rep.Promise("an application that opens a connection per request gets keep-alive to the SSP anyway", handshakes <= 1, nil,
 		"Of %v requests through adbuffer, each on a connection of its own, the SSP saw at most %v TCP handshake(s) "+
-			"a client.", sequence, most)
+			"a client.", sequence, handshakes)
 }
 
 // sendSequence sends requests one after the other with a tool, or with the generator.
