@@ -14,7 +14,7 @@ import (
 	"adbuffer/internal/test/sspsim"
 )
 
-// namedBehaviour is a behaviour that an SSP has for a while.
+// namedBehaviour is a behaviour of an SSP with its name in the report.
 type namedBehaviour struct {
 	name      string
 	behaviour sspsim.Behaviour
@@ -22,8 +22,8 @@ type namedBehaviour struct {
 	only string
 }
 
-// healthy is the behaviour on which all others are based. Most responses are small, some are large,
-// and each names its request.
+// healthy is the behaviour on which all other behaviours are based. Most responses are small, some are large, and
+// each response names its request.
 var healthy = sspsim.Behaviour{Latency: sspsim.Lognormal(8*time.Millisecond, 60*time.Millisecond),
 	Response: sspsim.Response{Echo: true, NoBid: sspsim.Share(0.3), Size: sspsim.Size{P50: 1500, P95: 60_000, Max: 900_000}}}
 

@@ -24,10 +24,10 @@ type options struct {
 	length    time.Duration // 0 means fullLength times the scale
 	seed      uint64        // of all random choices; 0 draws one
 	allowance time.Duration // how much later than its deadline a response may come: the machine is shared
-	// patience is how long a healthy SSP may take to respond. If it is more than defaultPatience,
-	// no breaker counts a request as failed before this time has passed.
+	// patience is how long a healthy SSP may take to respond. If patience is more than defaultPatience, no breaker
+	// counts a request as failed before patience has passed.
 	patience time.Duration
-	only     string        // selects the attacks and the behaviours of SSPs whose names contain it; "" selects all
+	only     string        // selects the attacks and the behaviours whose names contain this text; "" selects all
 	overload bool          // adbuffer may refuse requests while it has too little CPU, and reloads switch its dry run
 	think    time.Duration // mean pause of a client between two requests
 }
@@ -57,8 +57,8 @@ type run struct {
 	longChain *tls.Config      // of clients
 	resolver  *resolver        // nil if the machine has no mount namespaces
 
-	attacks []attack   // that the options select
-	mass    sync.Mutex // held by the one attack that uses many connections
+	attacks []attack   // those that the options select
+	mass    sync.Mutex // held by an attack that uses many connections
 	group   group
 
 	tally, behavioursSeen, attacksSeen tally

@@ -14,17 +14,17 @@ import (
 type group struct {
 	since         atomic.Int64 // when the primaries began to fail, in nanoseconds since 1970; 0 if they work
 	sent, carried atomic.Uint64
-	probes        atomic.Uint64 // that primaries may have cost
+	probes        atomic.Uint64 // requests that may have failed as probes of primaries
 }
 
 // takeover is the time in which the spare must take over.
 const takeover = 10 * time.Second
 
-// probesOfPrimaries is how many requests may probe failing primaries in one outage: one for each primary
-// of each instance that is judged.
+// probesOfPrimaries is how many requests may be sent to failing primaries as probes in one outage: one for each
+// primary of each instance that is judged.
 const probesOfPrimaries = 4
 
-// groupBehaviours are the ways in which all primaries fail. No request waits for the slow ones.
+// groupBehaviours are the ways in which all primaries fail. Slow primaries respond after every deadline.
 var groupBehaviours = []namedBehaviour{
 	{name: "all primaries respond 500", behaviour: sspsim.Behaviour{Faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always, Code: 500}}}},
 	{name: "all primaries hang", behaviour: sspsim.Behaviour{Faults: sspsim.Faults{Hang: sspsim.Always, Stall: sspsim.Always}}},
@@ -65,7 +65,7 @@ func (r *run) failPrimaries(ctx context.Context, rnd *rand.Rand) {
 	}
 }
 
-// settled returns since when the primaries have failed, if the spare must have taken over.
+// settled returns when the primaries began to fail, or 0 if the spare need not have taken over yet.
 func (g *group) settled() int64 {
 	since := g.since.Load()
 	if since == 0 || time.Since(time.Unix(0, since)) < takeover {

@@ -21,19 +21,19 @@ import (
 // attack is what a hostile client does: it violates the protocol, goes away, or takes too much.
 type attack struct {
 	name string
-	// conns is on how many connections do runs at once, fewer if clients think longer than by default. The
-	// client opens one in each millisecond. 0 means a single connection.
+	// conns is how many connections run do at once. There are fewer if clients think for longer than by default.
+	// The client opens a connection each millisecond. 0 means a single connection.
 	conns int
 	http2 bool
-	bare  bool // without the TLS handshake
-	// guarded is whether the attack is on an instance that asks for certificates.
+	bare  bool // no TLS handshake before do
+	// guarded says that the attack needs an instance that requests client certificates.
 	guarded bool
 	// control sets options of the socket; nil sets none.
 	control func(network, addr string, c syscall.RawConn) error
 	do      func(h *hostile)
 }
 
-// hostileKind is the kind of hostile clients.
+// hostileKind names the kind of client in errors.
 const hostileKind = "a hostile client"
 
 // hostile is a hostile client on one connection.
@@ -47,7 +47,7 @@ type hostile struct {
 
 func (h *hostile) draw(n int) []*request { return h.run.drawAll(n, h.st, hostileKind, h.rnd) }
 
-// drawPart returns a POST of which a hostile client sends a part.
+// drawPart returns a POST of which the client will send only a part.
 func (h *hostile) drawPart(length int) *request {
 	a := h.draw(1)[0]
 	a.method, a.body, a.chunked, a.broken = "POST", requestBody(a.token, length), false, "a-part-of-a-body"
@@ -113,7 +113,7 @@ var http1Attacks = []attack{
 		_, _ = io.WriteString(h, text)
 		h.wantRefused(a)
 	}},
-	{name: "sends a broken head behind correct ones", do: func(h *hostile) {
+	{name: "sends a broken head after correct requests", do: func(h *hostile) {
 		asks := h.draw(1 + h.rnd.IntN(3))
 		bad, text := h.drawBroken()
 		text += strings.Repeat("GET / HTTP/1.1\r\n\r\n", h.rnd.IntN(50))
@@ -174,7 +174,7 @@ func (h *hostile) hold() {
 	_, _ = io.Copy(io.Discard, h)
 }
 
-// untilEnd calls do again and again until the attack ends, and starts no call within pause of the previous one.
+// untilEnd calls do repeatedly until the attack ends. Between the starts of two calls there is at least pause.
 func (h *hostile) untilEnd(pause time.Duration, do func()) {
 	for time.Now().Before(h.end) {
 		next := time.Now().Add(pause)
@@ -183,7 +183,7 @@ func (h *hostile) untilEnd(pause time.Duration, do func()) {
 	}
 }
 
-// repeat sends GETs that change has changed, one after the other, until the attack ends.
+// repeat sends GETs, each after change has changed it, one after the other until the attack ends.
 func (h *hostile) repeat(pause time.Duration, change func(a *request)) {
 	h.untilEnd(pause, func() {
 		a := h.drawGET()
@@ -300,7 +300,7 @@ func (r *run) attack(ctx context.Context, st *instance, rnd *rand.Rand) error {
 	case time.Since(time.Unix(0, max(r.resumed.Load(), st.replaced.Load()))) < aloneFor:
 		return nil
 	case !r.mass.TryLock():
-		return nil // the machine carries one of these at a time
+		return nil // the machine can carry only one such attack at a time
 	}
 	defer r.mass.Unlock()
 	r.attacksSeen.add(a.name, "")
@@ -317,11 +317,11 @@ func (r *run) attack(ctx context.Context, st *instance, rnd *rand.Rand) error {
 	return nil
 }
 
-// aloneFor is how long clients send requests before one of them attacks on many connections. A client
-// that is alone decides alone whether an SSP works.
+// aloneFor is how long honest clients send requests before an attack on many connections begins. Without their
+// requests, adbuffer would judge SSPs by the attacker's alone.
 const aloneFor = 3 * time.Second
 
-// massLength is how long an attack lasts when it has opened its connections.
+// massLength is how long an attack on many connections lasts once the connections are open.
 const massLength = 2500 * time.Millisecond
 
 // attackOnce attacks on a connection of its own, and closes the connection by FIN or by RST.

@@ -18,7 +18,7 @@ import (
 	"adbuffer/internal/test/sspsim"
 )
 
-// cpuAttacks are attacks that cost adbuffer CPU, or take its places, without a request that reaches a healthy SSP.
+// cpuAttacks cost adbuffer CPU, or occupy its connections, without a request that reaches a healthy SSP.
 var cpuAttacks = []attack{
 	{name: "replays a ClientHello with P-521", conns: 100, bare: true, do: func(h *hostile) {
 		h.reopen(200*time.Millisecond, func(conn net.Conn) {
@@ -56,8 +56,8 @@ var cpuAttacks = []attack{
 	}},
 }
 
-// reopen opens connections, one after the other, until the attack ends. It closes each by RST after keep, and begins
-// no other one before that. Every second client opens them to the admin listener if that has TLS.
+// reopen opens connections, one after the other, until the attack ends. It closes each connection by RST after keep, and
+// opens the next one afterwards. Every second client connects to the admin listener, if that has TLS.
 func (h *hostile) reopen(keep time.Duration, use func(conn net.Conn)) {
 	addr, d := h.st.addr, dialer(h.LocalAddr().(*net.TCPAddr).IP)
 	if h.st.guarded && h.n%2 == 0 {
@@ -75,8 +75,8 @@ func (h *hostile) reopen(keep time.Duration, use func(conn net.Conn)) {
 	})
 }
 
-// expensiveHello returns a ClientHello with a P-521 key share: the server needs twenty times the usual CPU for it, and the
-// client that sends it again needs none.
+// expensiveHello returns a ClientHello with a P-521 key share. The server needs twenty times the usual CPU for it; a client
+// that replays it needs none.
 var expensiveHello = sync.OnceValue(func() []byte {
 	near, far := net.Pipe()
 	go func() {

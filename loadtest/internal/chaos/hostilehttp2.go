@@ -75,7 +75,7 @@ var http2Attacks = []attack{
 	}},
 }
 
-// narrow gives a socket a small buffer and small segments, so that the kernels of both sides hold little.
+// narrow gives a socket a small buffer and small segments, so that the kernels of both sides buffer few bytes.
 func narrow(_, _ string, c syscall.RawConn) (err error) {
 	failed := c.Control(func(fd uintptr) {
 		err = errors.Join(unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4096), unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, 536))
@@ -98,8 +98,8 @@ func (h *hostile) drawGET() *request {
 	return a
 }
 
-// open sends the header of a request on the client's i-th stream. It claims a body of length bytes,
-// or ends the stream where length is below 0.
+// open sends the header of a request on the client's i-th stream. It claims a body of length bytes, or ends the
+// stream if length is negative.
 func open(f *load.RawHTTP2, i int, a *request, length int) (id uint32) {
 	id = uint32(2*i + 1)
 	var fields [][2]string

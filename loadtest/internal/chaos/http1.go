@@ -17,7 +17,7 @@ import (
 type clientKind struct {
 	name    string
 	clients int // at each instance
-	// requests is how many requests a client sends on one connection. 0 means 1 to 60.
+	// requests is how many requests a client sends on one connection. 0 means a random number from 1 to 60.
 	requests int
 	depth    int           // the most requests sent before a response is read; 0 means 1
 	pieces   int           // the most pieces of a request; 0 means 1
@@ -26,8 +26,8 @@ type clientKind struct {
 	http10   bool
 }
 
-// The pauses stay below server.read_timeout and server.write_timeout. All pauses of a head together stay below a
-// second: in that time an attack takes all places, and then the head that has been arriving for longest makes room.
+// The pauses are below server.read_timeout and server.write_timeout. The pauses of a head are below a second in all:
+// an attack takes all places within a second, and then the head that has been arriving for longest makes room.
 var clientKinds = []clientKind{
 	{name: "keep-alive", clients: 6},
 	{name: "a connection for each request", clients: 2, requests: 1},
@@ -54,11 +54,11 @@ func dialer(from net.IP) net.Dialer {
 	return net.Dialer{Timeout: patience, LocalAddr: &net.TCPAddr{IP: from}}
 }
 
-// maxHandshake is the most time that the handshakes of an honest client may take.
+// maxHandshake is how long the TCP and TLS handshakes of an honest client may take.
 const maxHandshake = 2 * time.Second
 
-// dial opens a connection to an instance. It names the kind of client in its error. protocol "" means
-// TCP alone.
+// dial opens a connection to an instance. Its error names the kind of client. If protocol is "", dial does no TLS
+// handshake.
 func (r *run) dial(ctx context.Context, st *instance, d net.Dialer, kind, protocol string) (conn net.Conn, err error) {
 	began, stalled := time.Now(), st.stalls.total()
 	if st.encrypted && protocol != "" {
@@ -113,7 +113,7 @@ func (r *run) exchange(c *http1Conn, m clientKind, rnd *rand.Rand, asks []*reque
 	if !reusable {
 		c.Close()
 	}
-	<-w.done // the requests that follow must not be written between these
+	<-w.done // the next requests must not be written in between
 	return reusable
 }
 
@@ -130,13 +130,13 @@ func (r *run) responses(c *http1Conn, m clientKind, asks []*request, wholeAt fun
 		}
 		c.served++
 		// The clock of a request starts when adbuffer has read the request and has sent the
-		// previous response. Pieces of the requests behind it take less than the allowance.
+		// previous response. The later requests, sent in pieces, arrive within the allowance.
 		p.took = max(0, min(first.Sub(wholeAt()), first.Sub(last)))
 		r.judge(a, p, c.st.stalls.total()-stalled, 0)
 		last = time.Now()
 		if p.closes {
 			for _, rest := range asks[i+1:] {
-				r.noResponse(rest, c.served, errors.New("behind Connection: close"))
+				r.noResponse(rest, c.served, errors.New("after Connection: close"))
 			}
 			return false
 		}
@@ -144,7 +144,7 @@ func (r *run) responses(c *http1Conn, m clientKind, asks []*request, wholeAt fun
 	return true
 }
 
-// ended judges requests whose connection ended with err after so many responses.
+// ended judges requests whose connection ended with err after it had served as many responses.
 func (r *run) ended(asks []*request, served int, err error) {
 	var cut *cutError
 	switch {
@@ -165,7 +165,7 @@ func timedOut(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// cutError is the error of a response that began and was not complete.
+// cutError is the error of a response that began and remained incomplete.
 type cutError struct{ err error }
 
 func (e *cutError) Error() string { return e.err.Error() }
@@ -206,7 +206,7 @@ func readResponse(in *bufio.Reader, method string) (*response, error) {
 	}
 }
 
-// await waits for the first byte of a response. The time that the machine took extends the wait.
+// await waits for the first byte of a response. Stalls of the machine extend the wait.
 func (r *run) await(c *http1Conn, wait time.Duration) error {
 	end := time.Now().Add(wait - c.st.stalls.total())
 	for {

@@ -23,11 +23,11 @@ const (
 	http2Streams = 6 // of each HTTP/2 client at once
 )
 
-// patience is added to the time in which a response must come: the machine itself may take it.
+// patience is added to the time within which a response must come, since the machine may stall.
 const patience = 20 * time.Second
 
-// A Transport would send requests again, so each client manages its connection itself. The windows of
-// smallWindows are those of HTTP/2 without settings. So its client returns credit for each frame.
+// A Transport would send requests again, so each client manages its connection itself. smallWindows has HTTP/2's
+// default windows, with which a client returns credit for each frame.
 var (
 	largeWindows    = new(http2.Transport)
 	smallWindows, _ = http2.ConfigureTransports(&http.Transport{HTTP2: &http.HTTP2Config{
@@ -109,8 +109,8 @@ func (r *run) useCredit(ctx context.Context, st *instance, rnd *rand.Rand) error
 	return nil
 }
 
-// stream sends a request and judges its response. Now and then the client abandons it. The error is why there
-// was no response.
+// stream sends a request and judges its response. Now and then the client abandons the request. The error says why
+// there was no response.
 func (r *run) stream(ctx context.Context, cc *http2.ClientConn, a *request, rnd *rand.Rand) error {
 	wait := a.deadline + r.options.allowance + patience
 	abandons := rnd.IntN(20) == 0
@@ -141,13 +141,13 @@ func (r *run) stream(ctx context.Context, cc *http2.ClientConn, a *request, rnd 
 	case err != nil:
 		return err
 	}
-	// The clock starts behind the upload: adbuffer cannot make it shorter.
+	// The clock starts after the upload, since adbuffer cannot make the upload shorter.
 	r.judge(a, &response{status: res.StatusCode, header: res.Header, body: text, took: took}, a.st.stalls.total()-stalled, body.took())
 	return nil
 }
 
-// isGoAway reports whether a connection took no more requests, for one of these reasons if there are any. The
-// client of x/net exports only one of these errors.
+// isGoAway reports whether a request failed because its connection had received a GOAWAY, with one of these codes if
+// any are given. The client of x/net exports only one of its errors for that.
 func isGoAway(err error, codes ...http2.ErrCode) bool {
 	var goAway http2.GoAwayError
 	if errors.As(err, &goAway) {

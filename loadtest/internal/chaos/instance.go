@@ -26,7 +26,7 @@ import (
 type instance struct {
 	name      string
 	encrypted bool
-	guarded   bool // clients need certificates, the admin listener has TLS, and there are few places
+	guarded   bool // clients need certificates, the admin listener has TLS, and max_connections is guardedConnections
 	handsOver bool
 	addr      string
 	admin     string
@@ -49,7 +49,7 @@ type instance struct {
 // readTimeout limits how long a pause waits for hostile clients.
 const readTimeout = 4 * time.Second
 
-// A process that is replaced has this time to drain. It is longer than each request's deadline.
+// A process that is replaced drains for drainTimeout at most, which is longer than every request's deadline.
 const (
 	drainDelay   = time.Second
 	drainTimeout = 10 * time.Second
@@ -233,7 +233,7 @@ const noLogReader = "nobody reads the log"
 // noDescriptors is the name of the time without descriptors.
 const noDescriptors = "no descriptor is left"
 
-// starve takes the unused descriptors from a process for a while, so that it can neither dial nor accept.
+// starve limits the descriptors of a process to fewer than are open for a while, so that it can neither dial nor accept.
 func (r *run) starve(ctx context.Context, st *instance) {
 	const length = 700 * time.Millisecond
 	a := st.process.Load()
@@ -242,7 +242,7 @@ func (r *run) starve(ctx context.Context, st *instance) {
 	r.behavioursSeen.add(noDescriptors, "")
 	st.starving.Store(time.Now().UnixNano())
 	rig.Sleep(ctx, length)
-	// New connections had to wait for adbuffer.
+	// New connections had to wait until adbuffer had descriptors again.
 	st.stalls.sum.Add(int64(length))
 	restore()
 }

@@ -19,7 +19,7 @@ type response struct {
 	status int
 	header http.Header
 	body   []byte
-	closes bool          // the connection ends behind it
+	closes bool          // the connection ends after the response
 	took   time.Duration // since the request's last byte or the previous response, whichever was later
 }
 
@@ -41,8 +41,8 @@ var refusals = map[int]bool{400: true, 405: true, 408: true, 413: true, 431: tru
 // maxPaused is the longest sum of a client's pauses in one request.
 const maxPaused = time.Second
 
-// judge compares a response with the expected outcome of its request. stalled is the measured time
-// that the machine took from it. paused is the time that the client itself took.
+// judge compares a response with the expected outcome of its request. stalled is the measured time for
+// which the machine held up the request. paused is the time for which the client itself paused.
 func (r *run) judge(a *request, p *response, stalled, paused time.Duration) {
 	source := p.header.Get("X-Adbuffer-Source")
 	ssp, bySSP := strings.CutPrefix(source, "ssp/")
@@ -63,7 +63,7 @@ func (r *run) judge(a *request, p *response, stalled, paused time.Duration) {
 	}
 	switch {
 	case r.options.overload && source == "proxy/overloaded" && p.status == 503:
-		return // no promise says how many
+		return // no promise limits how many requests are refused
 	case bySSP:
 		if err := r.belongs(a, p); err != nil {
 			r.broken.add(mixed, "%v: %v: %v, %v", a, err, p, p.header)
@@ -190,8 +190,8 @@ func (r *run) merged(a *request, p *response) error {
 }
 
 // noResponse judges a request whose connection ended before the first byte of its response. before is
-// how many requests the client had sent on the connection earlier. checkUnanswered looks up at the
-// end of the run whether an SSP received the request.
+// how many requests the client had already sent on the connection. At the end of the run,
+// checkUnanswered checks that no SSP received the request.
 func (r *run) noResponse(a *request, before int, err error) {
 	if a.broken != "" {
 		r.tally.add("closed, refused", "")
@@ -220,7 +220,7 @@ func (r *run) checkUnanswered() {
 	for _, a := range r.log.unanswered {
 		for i, s := range r.ssps {
 			if r.log.received(a.token, i) {
-				r.broken.add(lost, "SSP %s received %v, and the client's connection ended without a response, behind %d requests: %v", s.name, a.request, a.before, a.err)
+				r.broken.add(lost, "SSP %s received %v, and the client's connection ended without a response, after %d earlier requests: %v", s.name, a.request, a.before, a.err)
 			}
 		}
 	}

@@ -16,7 +16,7 @@ const (
 	lost     promise = "a request that an SSP received gets a response, through reloads and hand-overs too"
 	unread   promise = "the first request on a connection gets a response, through reloads and hand-overs too"
 	refused  promise = "correct requests are not refused, and broken ones are"
-	spared   promise = "sick SSPs cost the healthy ones nothing: at least 99.9 % of their requests succeed"
+	spared   promise = "failing SSPs cost healthy SSPs nothing: at least 99.9 % of the requests to healthy SSPs succeed"
 	returned promise = "when clients pause, nothing is in use: places, buffers, connections, requests"
 	flat     promise = "memory, descriptors, goroutines and series are flat: last third against second third"
 	orderly  promise = "processes end with status 0, and their logs report no bug"
@@ -31,7 +31,7 @@ var (
 	modest  = promise(fmt.Sprintf("whatever clients do, a process holds at most %d MiB, and %d goroutines for each connection", maxMemory>>20, maxGoroutinesPerConn))
 	greeted = promise(fmt.Sprintf("an honest client's TCP and TLS handshake takes at most %v", maxHandshake))
 	sentFew = promise(fmt.Sprintf("a request that an SSP does not process is sent at most %d times", maxSendings))
-	carried = promise(fmt.Sprintf("a spare carries 99 %% of the requests from %v after all primaries began to fail, hang or be slow", takeover))
+	carried = promise(fmt.Sprintf("a spare carries 99 %% of the requests once all primaries have failed, hung or been slow for %v", takeover))
 )
 
 // promises are all promises, in the order of the report.

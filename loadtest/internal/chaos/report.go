@@ -51,7 +51,7 @@ func (r *run) report(rep *results.Report) {
 	rep.Notes = []string{
 		fmt.Sprintf("The machine stood still, or let requests wait for a core, for %v. Responses: %v.", r.taken(), &r.overrun),
 		fmt.Sprintf("%s. A promise is broken if more than %.0f %% of the requests have to be excused.", r.excusesInWords(), 100*maxExcusedShare),
-		"What the seed decides is what is drawn, not the order in which it happens.",
+		"The seed decides what is drawn, but not the order in which it happens.",
 	}
 }
 

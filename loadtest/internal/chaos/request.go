@@ -25,8 +25,8 @@ type request struct {
 	healthy  string // the healthy SSP that must respond to it; "" for none
 	fields   http.Header
 	chunked  bool
-	status   int    // with which the SSP must respond; 0 leaves it to the SSP
-	outage   int64  // since when the primaries of its group have failed; 0 if the spare need not carry it
+	status   int    // the status with which the SSP must respond; 0 leaves the choice to the SSP
+	outage   int64  // when the primaries of the group began to fail; 0 if the spare need not carry the request
 	broken   string // why adbuffer must refuse it; "" for a correct request
 }
 
@@ -62,7 +62,7 @@ const (
 )
 
 // defaultDeadline returns the default deadline in the configuration. A breaker counts a timeout only
-// if the request had this long.
+// if the request had at least this deadline.
 func (r *run) defaultDeadline() time.Duration {
 	if r.options.patience > defaultPatience {
 		return r.options.patience
@@ -119,7 +119,7 @@ func (r *run) draw(st *instance, kind string, rnd *rand.Rand) *request {
 	return a
 }
 
-// bodyLength is mostly the length of an OpenRTB request, and now and then near the limit.
+// bodyLength returns the length of a usual OpenRTB request, and now and then a length near the limit.
 func bodyLength(rnd *rand.Rand) int {
 	switch n := rnd.IntN(100); {
 	case n < 85:
@@ -130,7 +130,7 @@ func bodyLength(rnd *rand.Rand) int {
 	return 262_144 - rnd.IntN(4)
 }
 
-// query returns the query in which an SSP reads what the request must be.
+// query returns the query, in which an SSP reads what the request must look like.
 func (a *request) query() string {
 	q := fmt.Sprintf("cb=%d&m=%s&len=%d", a.token, a.method, len(a.body))
 	if a.broken != "" {

@@ -33,8 +33,8 @@ type refusal struct {
 	token string
 }
 
-// recent is how the last requests arrived at an SSP, by their token modulo its length. It explains a
-// broken promise.
+// recent says how the last requests arrived at an SSP, by their token modulo the length of recent. It explains
+// broken promises.
 type recent [4096]string
 
 func newRequestLog(ssps int, b *brokenPromises) *requestLog {
@@ -51,7 +51,7 @@ func (l *requestLog) received(token uint64, ssp int) bool {
 	return token < uint64(len(l.seen)) && l.seen[token]&(1<<ssp) != 0
 }
 
-// maxSendings is how often a request may be sent that an SSP does not process: once, and retry.max + 1
+// maxSendings is how often a request that an SSP does not process may be sent: once, and retry.max + 1
 // times again.
 const maxSendings = 3
 
@@ -80,7 +80,7 @@ type unanswered struct {
 func (l *requestLog) receive(ssp int, name, behaviour string, q *sspsim.Request) {
 	token, err := l.check(q)
 	if err != nil {
-		l.broken.add(altered, "SSP %s received a request that no client sent so: %v: %s %s", name, err, q.Method, shorten(q.Target))
+		l.broken.add(altered, "SSP %s received a request that no client sent in this form: %v: %s %s", name, err, q.Method, shorten(q.Target))
 		return
 	}
 	how := fmt.Sprintf("at %s on its connection %d, stream %d, when it %s", time.Now().Format("15:04:05.000"), q.Conn, q.Stream, behaviour)
@@ -134,7 +134,7 @@ func (l *requestLog) check(q *sspsim.Request) (token uint64, err error) {
 	return token, nil
 }
 
-// requestBody returns the body of the POST with this token: an OpenRTB request of this length. Its
+// requestBody returns the body of the POST with this token: an OpenRTB request of this length, whose
 // padding depends on the token.
 func requestBody(token uint64, length int) []byte {
 	b := fmt.Appendf(nil, `{"id":"%d","imp":[{"id":"1"}],"ext":{"pad":"`, token)

@@ -28,8 +28,8 @@ func (s *resolver) url(text string) string {
 	return strings.Replace(text, resolvedAddrs[0], "calm.adbuffer.test", 1)
 }
 
-// resolves reports whether the instance looks up names. A new process has no addresses that it could keep while look-ups
-// fail, so an instance that hands over looks up none.
+// resolves reports whether the instance looks up names. An instance that hands over does not: its new processes would know
+// no addresses while look-ups fail.
 func (st *instance) resolves(r *run) bool { return r.resolver != nil && !st.handsOver }
 
 // startResolver starts the name server. Without the rights for it, no SSP has a name, and the report says so.
@@ -56,7 +56,7 @@ func (s *resolver) set(ip4, ip6 string) {
 	s.dns.Set("ip6", ip6)
 }
 
-// subsets is a result of the name server: two of the addresses, others after each second.
+// subsets is a result of the name server: two of the addresses, which change each second.
 const subsets = "subsets"
 
 // nameFaults are the results of the name server for IPv4 and IPv6. Nobody listens at ::1.

@@ -18,14 +18,14 @@ type sample [quantities]float64
 
 const (
 	rss  = iota
-	heap // in a pause, after a garbage collection
+	heap // while clients pause, after a garbage collection
 	files
 	goroutines
 	series
 	quantities
 )
 
-// mayGrow is by how much each quantity may grow from the second third of a run to the last: by a share
+// mayGrow says how much each quantity may grow from the second third of a run to the last third: by a share
 // of itself plus a slack.
 var mayGrow = [quantities]struct {
 	name         string
@@ -45,8 +45,7 @@ var zeroAtRest = []string{
 	"adbuffer_pool_places_in_use", "adbuffer_pool_pending_requests",
 }
 
-// take samples the process that serves the instance. It also returns the sum of the series of each
-// metric.
+// take samples the process that serves the instance. sums are the sums of the series of each metric.
 func (st *instance) take() (s sample, sums map[string]float64, err error) {
 	sums = map[string]float64{}
 	a := st.process.Load()
@@ -66,7 +65,7 @@ func (st *instance) take() (s sample, sums map[string]float64, err error) {
 	return s, sums, err
 }
 
-// blame is the sum of the series that blame a healthy SSP.
+// blame is the key in sums of the series that blame a healthy SSP.
 const blame = "blame"
 
 func blames(name, labels string) bool {
@@ -83,8 +82,8 @@ const (
 	memoryLimit = 360
 )
 
-// These are what a process may hold under any attack. A connection may have more goroutines for less than
-// a second.
+// The limits of what a process may hold under any attack. A connection may have more goroutines than its limit
+// for less than a second.
 const (
 	maxMemory            = 400 << 20
 	maxLiveHeap          = 160 << 20 // of the heap, without garbage
@@ -105,11 +104,11 @@ func (r *run) observe(st *instance, s sample, sums map[string]float64) {
 	st.busy = append(st.busy, s)
 }
 
-// settleTime is longer than pools keep idle connections, by more than the second after which the
-// janitor looks again.
+// settleTime is the idle timeout of the pools, plus more than the second after which their janitors look
+// again.
 const settleTime = 3500 * time.Millisecond
 
-// pageTime is longer than adbuffer keeps the page of a scrape, which would count as part of the heap.
+// pageTime is longer than adbuffer keeps the page of a scrape, which would be counted in the heap.
 const pageTime = 1200 * time.Millisecond
 
 // sampleAtRest samples an instance while clients pause. It waits until nothing is in use.

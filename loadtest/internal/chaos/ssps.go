@@ -35,8 +35,8 @@ type sspKind struct {
 	apart     *sspsim.Behaviour
 	endpoints int // the last of several is the spare, unless they have weights
 	weights   []int
-	resolved  bool // adbuffer looks up its address, where it can
-	chained   bool // a long chain of certificates follows its own one
+	resolved  bool // adbuffer looks up its address, if the machine allows a name server
+	chained   bool // a long chain of certificates follows the SSP's own certificate
 }
 
 const poolLimits = "idle_timeout: 2s, max_age: 20s, max_conns: 64"
@@ -71,8 +71,9 @@ var closing = func() sspsim.Behaviour {
 var emptyGzip = sspsim.Behaviour{Response: sspsim.Response{Echo: true, Kind: sspsim.EmptyGzip, Size: sspsim.Size{Constant: 256 << 10},
 	Headers: []sspsim.Field{{Name: "Content-Encoding", Value: "gzip"}}}}
 
-// calm returns the behaviour of an SSP that is healthy. adbuffer must dial some now and then, also when it has no descriptor.
-// Over HTTP/2 healthy ones refuse long fields and, where a client asks for it, single requests, as nginx and HAProxy do.
+// calm returns the behaviour of an SSP that is healthy. A healthy SSP over HTTP/1 closes connections, so that adbuffer must
+// dial it now and then, also while adbuffer has no descriptor left. Healthy SSPs over HTTP/2 refuse long fields, and single
+// requests if a client asks for that, as nginx and HAProxy do.
 func (k sspKind) calm() sspsim.Behaviour {
 	b := *cmp.Or(k.apart, &healthy)
 	switch {

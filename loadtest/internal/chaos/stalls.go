@@ -11,14 +11,14 @@ import (
 )
 
 // The machine may make requests wait. watchStalls measures how late a ticking clock is, and how long
-// threads of this process and of adbuffer wait for a core. A stall excuses a request only if it was
-// measured while the request was in flight, and counts for at most that time. Excuses are counted,
-// printed and bounded.
+// threads of this process and of adbuffer wait for a core. A stall excuses a request only if the stall was
+// measured while the request was in flight, and it excuses at most the time that was measured. Excuses are
+// counted, printed and bounded.
 
 // stallTick is the pause between two measurements.
 const stallTick = 50 * time.Millisecond
 
-// stalls is the time that the machine has taken from the requests to one instance.
+// stalls measures for how long the machine has held up requests to one instance.
 type stalls struct {
 	sum    atomic.Int64 // nanoseconds
 	tick   atomic.Int64 // the last measurement, in nanoseconds since 1970
@@ -29,8 +29,8 @@ type stalls struct {
 	waited load.Waits
 }
 
-// look adds the time that the machine has taken since the last measurement. frozen is by how much
-// the measuring goroutine woke late. own is how long a thread of this process waited for a core.
+// look adds the stalls since the last measurement. frozen is how late the measuring goroutine woke. own is
+// how long a thread of this process waited for a core.
 func (s *stalls) look(now time.Time, pid int, frozen, own time.Duration) {
 	waited := load.ReadWaits(pid)
 	theirs := time.Duration(0)
@@ -45,13 +45,13 @@ func (s *stalls) look(now time.Time, pid int, frozen, own time.Duration) {
 	s.lately.Store(sum - s.recent[0])
 }
 
-// taken returns how much of the elapsed time the machine took: the sum of the waits, and at most all
-// of it.
+// taken returns for how much of the elapsed time the machine stalled: the sum of the waits, at most the elapsed
+// time.
 func taken(elapsed, frozen, own, theirs time.Duration) time.Duration {
 	return max(0, min(elapsed, frozen+own+theirs))
 }
 
-// total returns the time taken so far. It includes a freeze that has not ended yet.
+// total returns the sum of all stalls so far. It includes a freeze that has not ended yet.
 func (s *stalls) total() time.Duration {
 	return time.Duration(s.sum.Load() + max(0, time.Now().UnixNano()-s.tick.Load()-int64(2*stallTick)))
 }
@@ -93,8 +93,8 @@ func (r *run) checkExcuses(requests uint64) {
 
 // newConnectionEnded judges a new connection that ended without a response. A draining process waits
 // one second for the first request on a connection. The connection is excused if the machine has
-// taken half of that second from this instance lately. A process without descriptors closes idle
-// connections.
+// stalled this instance for half of that second within the last 3 s, or if the process had no descriptors left,
+// since it then closes idle connections.
 func (r *run) newConnectionEnded(st *instance, a *request, format string, args ...any) {
 	lately := time.Duration(st.stalls.lately.Load())
 	if lately > time.Second/2 || st.starved() {

@@ -29,7 +29,7 @@ func (u *upload) Read(b []byte) (int, error) {
 
 func (u *upload) Close() error { return nil }
 
-// took returns how long the client took to send the body, at most.
+// took returns an upper bound on the time that the client took to send the body.
 func (u *upload) took() time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -10,15 +10,15 @@ import (
 // writing is the text of requests while a client sends it, at once or in pieces.
 type writing struct {
 	text []byte
-	end  time.Time     // of the last write, or of one that failed; valid when done is closed
-	done chan struct{} // closed at end
+	end  time.Time     // when the last write succeeded or failed; valid once done is closed
+	done chan struct{} // closed after the last write
 }
 
 func newWriting(asks []*request, http10 bool) *writing {
 	return &writing{text: textOf(asks, http10), done: make(chan struct{})}
 }
 
-// textOf returns the text of requests in HTTP/1, one behind the other.
+// textOf returns the concatenated text of requests in HTTP/1.
 func textOf(asks []*request, http10 bool) (text []byte) {
 	for _, a := range asks {
 		text = append(text, a.http1(http10)...)
@@ -26,7 +26,7 @@ func textOf(asks []*request, http10 bool) (text []byte) {
 	return text
 }
 
-// wholeAt returns when all requests were written. It returns the current time if that is not done.
+// wholeAt returns when all requests were written, or the current time if they are not written yet.
 func (w *writing) wholeAt() time.Time {
 	select {
 	case <-w.done:
@@ -59,8 +59,7 @@ func (w *writing) write(c net.Conn, m clientKind, rnd *rand.Rand) {
 	}
 }
 
-// cut chooses the length of the next piece at random. A piece often ends inside the empty line
-// behind a header.
+// cut chooses the length of the next piece at random. A piece often ends inside the empty line after a header.
 func cut(rest []byte, pieces int, rnd *rand.Rand) int {
 	if i := bytes.Index(rest, []byte("\r\n\r\n")); i > 0 && i+3 < len(rest) && rnd.IntN(3) == 0 {
 		return i + 1 + rnd.IntN(3)

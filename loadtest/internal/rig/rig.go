@@ -117,10 +117,10 @@ func (r *Rig) Separate() {
 	}
 }
 
-// Count scales a number of requests. The result is at least least.
+// Count scales a number of requests. The result is at least lowest.
 func (r *Rig) Count(full, lowest int) int { return max(int(float64(full)*r.Scale), lowest) }
 
-// Time scales a duration. The result is at least least.
+// Time scales a duration. The result is at least lowest.
 func (r *Rig) Time(full, lowest time.Duration) time.Duration {
 	return max(time.Duration(float64(full)*r.Scale), lowest)
 }
