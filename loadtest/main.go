@@ -20,8 +20,7 @@ import (
 
 func main() {
 	rig.ChildMain()
-	// After the first signal the measurement ends and its results are printed. The second signal ends
-	// the process.
+	// The first signal ends the measurement, and its results are printed. The second signal ends the process.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
@@ -30,7 +29,7 @@ func main() {
 // These are the exit codes.
 const (
 	exitOK     = 0
-	exitFailed = 1 // a wrong scenario, a server that refuses connections, a broken promise
+	exitFailed = 1 // an invalid scenario, a server that refuses connections, or a broken promise
 	exitUsage  = 2
 )
 

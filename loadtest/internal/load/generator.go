@@ -29,7 +29,7 @@ const maxBacklog = 1 << 20
 
 // client is a connection that is opened again when it ends.
 type client interface {
-	// connect opens the connection.
+	// connect opens a connection.
 	connect() error
 	// run sends requests until there are no more, and returns after their responses.
 	run()
@@ -181,7 +181,7 @@ func (g *generator) takeOne(flush func()) bool {
 	}
 }
 
-// begin chooses the request of an arrival and counts it. ok is false if the request has waited for
+// begin chooses the request of an arrival and counts it. ok is false if the request has already waited for
 // longer than the timeout.
 func (g *generator) begin(a arrival) (f flight, ok bool) {
 	f = g.rec.begin(a)
@@ -199,8 +199,8 @@ func (g *generator) failed(f flight, kind string) {
 	}
 }
 
-// connectFailed counts a request whose connection could not be opened. A target that refuses connections
-// ends the run.
+// connectFailed counts a request whose connection could not be opened. If the target refuses connections,
+// connectFailed ends the run.
 func (g *generator) connectFailed(f flight, err error) {
 	if kindOf(err) == Refused {
 		g.fatal(err)

@@ -10,8 +10,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// http1 has a connection of HTTP/1 with Depth places. The goroutine of run sends, and another one reads. If
-// the server closes the connection, the next request opens another one.
+// http1 has a connection of HTTP/1 with Depth places. The goroutine of run sends requests, and another goroutine
+// reads responses. If the server closes the connection, the next request opens a new connection.
 type http1 struct {
 	g    *generator
 	out  *bufio.Writer // only run uses it
@@ -60,7 +60,7 @@ func (c *http1) run() {
 		c.send(a)
 	}
 	c.flush()
-	for range cap(c.used) { // the last responses have come
+	for range cap(c.used) { // a place is free once its response has come
 		c.used <- struct{}{}
 	}
 }
@@ -74,7 +74,7 @@ func (c *http1) takePlace() {
 	}
 }
 
-// flush sends what is buffered. An error ends the reader too, which counts it.
+// flush sends the buffered requests. An error also ends the reader, which counts the requests as failed.
 func (c *http1) flush() { _ = c.out.Flush() }
 
 // send buffers a request. It opens a connection if the last one has ended.
@@ -117,7 +117,8 @@ func (c *http1Conn) awaitOldestLocked(timeout time.Duration) {
 	_ = c.SetReadDeadline(deadline) // a closed connection has none
 }
 
-// land takes the oldest request, whose response has come. If that is the last response, no more requests may be sent.
+// land removes and returns the oldest request, whose response has come. After the last response of the connection,
+// no more requests may be sent.
 func (c *http1Conn) land(last bool, timeout time.Duration) flight {
 	c.mu.Lock()
 	defer c.mu.Unlock()

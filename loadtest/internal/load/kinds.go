@@ -15,11 +15,11 @@ const (
 	Refused       = "refused"
 	Reset         = "reset"          // the peer reset the connection
 	Closed        = "closed"         // the peer closed before the response
-	Cut           = "cut"            // the peer closed within the response
+	Cut           = "cut"            // the peer closed in the middle of the response
 	Late          = "late"           // the response came after Plan.Deadline
 	TimedOut      = "timeout"        // no complete response in time
 	noConnection  = "no connection"  // no connection had a free place in time
-	noConnect     = "connect failed" // except refused
+	noConnect     = "connect failed" // for another reason than a refusal
 	noPort        = "no local port"  // all ports are in TIME_WAIT
 	badResponse   = "bad response"   // the response is not HTTP
 	wrongResponse = "wrong response" // the response belongs to another request
@@ -69,8 +69,8 @@ func kindOf(err error) string {
 	return other
 }
 
-// kindsWithin returns the kinds of an error within a response: that of its request, and that of the requests
-// after it.
+// kindsWithin returns the kinds of an error in the middle of a response: the kind for the request of the response,
+// and the kind for the later requests on the connection.
 func kindsWithin(err error) (first, others string) {
 	switch kind := kindOf(err); kind {
 	case other:

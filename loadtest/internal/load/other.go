@@ -4,7 +4,7 @@ package load
 
 import "time"
 
-// The generator is for Linux. On other systems it compiles, and measures less.
+// The generator is for Linux. On other systems it compiles, but measures neither CPU time nor cores.
 
 func preciseTimers() (unlock func()) { return func() {} }
 func sleep(d time.Duration)          { time.Sleep(d) }

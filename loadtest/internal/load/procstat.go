@@ -30,15 +30,15 @@ func Read(pid int) (Usage, error) {
 	if err != nil {
 		return Usage{}, fmt.Errorf("process %d: %w", pid, err)
 	}
-	// /proc/PID/schedstat has nanoseconds, but only for the main thread. A sum over all threads would
-	// miss ended threads. So the ticks of stat count.
+	// /proc/PID/schedstat has nanoseconds, but only for the main thread, and a sum over all threads would
+	// miss threads that have ended. So this reads the ticks of /proc/PID/stat.
 	stat, statErr := p.Stat()
 	status, statusErr := p.NewStatus()
 	if err := errors.Join(statErr, statusErr); err != nil {
 		return Usage{}, fmt.Errorf("process %d: %w", pid, err)
 	}
 	u := Usage{CPU: time.Duration(stat.UTime+stat.STime) * tick, RSS: int64(status.VmRSS), PeakRSS: int64(status.VmHWM)}
-	u.Files, _ = p.FileDescriptorsLen() // the files of another user's process are hidden
+	u.Files, _ = p.FileDescriptorsLen() // 0 for another user's process, whose files are hidden
 	return u, nil
 }
 
@@ -136,7 +136,7 @@ func Sysctl(name string) string {
 // Waits is the time that each thread of a process has waited for a core.
 type Waits map[int]time.Duration
 
-// ReadWaits returns the waits of a process so far. Threads that have ended do not count.
+// ReadWaits returns the waits of a process so far. Threads that have ended are not in it.
 func ReadWaits(pid int) Waits {
 	out := Waits{}
 	threads, _ := procfs.AllThreads(pid) // none if the process has ended

@@ -9,7 +9,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Histograms keep three significant digits. A latency above longest counts as longest.
+// Histograms keep three significant digits. A latency above longest is recorded as longest.
 const (
 	shortest = time.Microsecond
 	longest  = 2 * time.Minute
@@ -43,7 +43,7 @@ type recorder struct {
 	due, sent, ended uint64
 }
 
-// flight is a request that is sent, or fails before.
+// flight is a request that is sent, or that fails before it is sent.
 type flight struct {
 	arrival
 	*request
@@ -57,9 +57,9 @@ type Progress struct {
 	Waiting uint64 // outstanding requests
 }
 
-// cell has the sums of one phase and class.
+// cell holds the sums of one class of requests in one phase.
 type cell struct {
-	Summary                         // without what follows from latency
+	Summary                         // without the figures that latency gives
 	latency *hdrhistogram.Histogram // of successful and failed requests; nil before the first one
 }
 
@@ -115,7 +115,7 @@ func (r *recorder) count(add func(*Counts)) {
 	add(&r.connections)
 }
 
-// response has the parts of a response that count. Its slices are valid until the next one.
+// response has the parts of a response that are judged. Its slices are valid until the next response is read.
 type response struct {
 	status int
 	source []byte // X-Adbuffer-Source, which distinguishes the errors of the proxy
@@ -165,8 +165,8 @@ func (r *recorder) unsolicited(phase int) {
 	r.fail(r.cell(phase, 0), unsolicited, 0)
 }
 
-// fail counts a failed request. Its time counts as a latency, because without the slowest
-// requests the percentiles would be too low.
+// fail counts a failed request. The time until it failed is recorded as its latency, because without the
+// slowest requests the percentiles would be too low.
 func (r *recorder) fail(c *cell, kind string, latency time.Duration) {
 	// The server chooses the names of some kinds, so their number has a limit.
 	if _, known := c.Errors[kind]; !known && len(c.Errors) >= 200 {

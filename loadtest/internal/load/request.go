@@ -43,7 +43,7 @@ type Template struct {
 // request is an encoded request without its number.
 type request struct {
 	class int      // index of its template
-	parts [][]byte // what comes before, between and after the numbers
+	parts [][]byte // the bytes before, between and after the numbers
 }
 
 // set holds the requests of a run.
@@ -125,7 +125,7 @@ func Fill(text string, n uint64) string {
 	return strings.ReplaceAll(text, Number, string(appendNumber(nil, n)))
 }
 
-// encode returns a request with a body of size bytes. Number stands where its number belongs.
+// encode returns a request with a body of size bytes, and with Number in place of the request's number.
 func (t *Template) encode(host string, size int, close bool) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\n", t.Method, t.Path, host)
@@ -155,8 +155,7 @@ func (t *Template) encode(host string, size int, close bool) []byte {
 	return b.Bytes()
 }
 
-// bidRequest returns an OpenRTB 2.6 bid request of size bytes. A smaller size than its minimum has
-// no effect.
+// bidRequest returns an OpenRTB 2.6 bid request of size bytes, or of its minimum size if size is smaller.
 func bidRequest(size int) string {
 	const before = `{"id":"` + Number + `","at":2,"cur":["EUR"],"imp":[{"id":"1","tagid":"top-banner","secure":1,"bidfloor":0.42,"banner":{"w":300,"h":250,"pos":1,"api":[3,5,6]}}],` +
 		`"site":{"id":"4711","domain":"publisher.example","page":"https://publisher.example/news/article-12345","publisher":{"id":"123456"}},` +

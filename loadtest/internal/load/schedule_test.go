@@ -88,7 +88,7 @@ func TestPhaseWithoutRateHasNoArrivals(t *testing.T) {
 	for _, poisson := range []bool{false, true} {
 		got := all(Plan{Phases: []Phase{{Duration: time.Second}, {Duration: time.Second, From: 20, To: 20}},
 			Poisson: poisson})
-		testsupport.True(t, len(got) != 0, "no arrivals behind the pause")
+		testsupport.True(t, len(got) != 0, "no arrivals after the pause")
 		for _, a := range got {
 			testsupport.True(t, a.phase == 1 && a.due >= time.Second, "arrival %+v in the pause", a)
 		}

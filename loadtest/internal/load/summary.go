@@ -43,7 +43,7 @@ func (s Summary) FailedShare() float64 {
 	return 0
 }
 
-// Kinds returns the kinds of errors with their numbers.
+// Kinds lists the kinds of errors, each with the number of requests.
 func (s Summary) Kinds() string {
 	if s.Failed == 0 {
 		return "none"
@@ -57,7 +57,7 @@ func (s Summary) Kinds() string {
 	return cmp.Or(strings.Join(kinds, ", "), "of unknown kind") // load tools name no kinds
 }
 
-// Failures says how many requests failed, and how.
+// Failures says how many requests failed, and for which reasons.
 func (s Summary) Failures() string {
 	if s.Failed == 0 {
 		return "none failed"
@@ -80,7 +80,7 @@ func (r *recorder) summarize(phases []Phase) (whole Summary, each []Summary) {
 	return r.summary("all", seconds, recorded...), each
 }
 
-// summary adds up some phases, and the same for each class if there is more than one.
+// summary adds up the cells of some phases, also for each class if there are several classes.
 func (r *recorder) summary(name string, seconds float64, phases ...int) Summary {
 	var all []*cell
 	var classes []Summary

@@ -84,7 +84,7 @@ func (r *Report) Markdown() string {
 	return b.String()
 }
 
-// outcome returns HELD or BROKEN, with a mark if it is doubted.
+// outcome returns HELD or BROKEN, with a mark if the verdict is doubted.
 func (v Verdict) outcome() string {
 	switch {
 	case v.Held:
@@ -103,7 +103,7 @@ func (r *Report) versions() string {
 	return strings.Join(out, "; ")
 }
 
-// Markdown returns the table. Its columns are aligned, so that terminals show it well.
+// Markdown returns the table, with aligned columns for terminals.
 func (t *Table) Markdown() string {
 	rows := [][]string{slices.Clone(t.Columns)}
 	for _, r := range t.Rows {
@@ -152,7 +152,7 @@ const (
 	measuredEnd   = "<!-- end of what was measured -->"
 )
 
-// WriteMeasured puts the tables that a README shows, and how they were measured, between the markers of a
+// WriteMeasured writes the tables that a README shows, and how they were measured, between the markers in a
 // Markdown file.
 func (r *Report) WriteMeasured(file string) error {
 	text, err := os.ReadFile(file)

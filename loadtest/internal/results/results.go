@@ -45,7 +45,7 @@ type Table struct {
 // Row is one measurement, or a figure of a field report.
 type Row struct {
 	Cells  []string `json:"cells"`
-	Theirs bool     `json:"theirs"` // of the field report, on its own machine
+	Theirs bool     `json:"theirs"` // measured by the authors of a field report, on their machine
 	// Doubts are reasons not to trust the row.
 	Doubts []string `json:"doubts"`
 }
@@ -87,9 +87,8 @@ func figure(v any) any {
 	return v
 }
 
-// Promise adds the verdict on a promise. The figures are a format with its arguments, of which %v shows
-// measured values as in tables. If there are doubts about its figures, a promise that did not hold counts as
-// doubted and not as broken.
+// Promise adds the verdict on a promise. figures is a format, whose %v formats measured values of args as tables
+// do. If there are doubts about the figures, a promise that did not hold is doubted, and not broken.
 func (r *Report) Promise(text string, held bool, doubts []string, figures string, args ...any) {
 	for i := range args {
 		args[i] = figure(args[i])

@@ -7,7 +7,7 @@ import (
 // Certificate holds the paths of a server certificate and its CA.
 type Certificate struct {
 	CA, Cert  string
-	Key       string // the name of Cert with .key behind it, where HAProxy looks for it
+	Key       string // the path of Cert followed by .key, where HAProxy looks for it
 	Authority []byte // content of CA
 }
 

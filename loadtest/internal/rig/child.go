@@ -19,7 +19,7 @@ import (
 // and the path of the order, which is JSON.
 const childEnv = "ADBUFFER_LOADTEST_CHILD"
 
-// A role executes an order and replies with lines of JSON. Children run until they are stopped.
+// A role executes an order and replies with lines of JSON. A child runs until it is stopped.
 var roles = map[string]func(order []byte, reply func(any) error) error{
 	"ssp":          role(simulate),
 	"generator":    role(generate),
@@ -38,7 +38,7 @@ func role[T any](play func(order T, reply func(any) error) error) func([]byte, f
 	}
 }
 
-// ChildMain plays the role of a child and exits. In a process that is no child it returns at once.
+// ChildMain plays the role of a child and exits. In a process that is not a child, ChildMain returns at once.
 // Every main, and every TestMain whose tests start SSPs, calls it first. A child writes its error to
 // its log, and the error of its parent quotes that log.
 func ChildMain() {
@@ -96,7 +96,7 @@ type generated struct {
 func generate(plan load.Plan, reply func(any) error) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	runtime.GOMAXPROCS(max(1, plan.Threads) + 1)                                                // one more makes requests due
+	runtime.GOMAXPROCS(max(1, plan.Threads) + 1)                                                // the additional thread makes requests due
 	r, err := load.Run(ctx, plan, func(p load.Progress) { _ = reply(generated{Progress: &p}) }) // SIGPIPE ends it
 	out := generated{Result: r}
 	if err != nil {

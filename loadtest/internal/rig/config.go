@@ -11,14 +11,14 @@ import (
 // ports, and a drain does not wait.
 type Config struct {
 	SSPs     []*SSP
-	Deadline string   // default deadline, which also raises the maximum; "" is 10s
+	Deadline string   // default deadline; "" is 10s
 	Server   []string // more keys of server, one in each line
 	Admin    string   // more keys of admin in the flow style of YAML
-	// Routes are in the flow style of YAML. If there is none, one route on /fillbuffer lets the client
-	// choose among all SSPs.
+	// Routes are in the flow style of YAML. If there are no routes, the configuration has one on /fillbuffer, on
+	// which the client chooses among all SSPs.
 	Routes   []string
 	Cert     *Certificate // for TLS towards clients; nil is cleartext
-	ClientCA string       // file of the authorities of clients' certificates; "" asks for none. It needs Cert.
+	ClientCA string       // file of the authorities of clients' certificates, which needs Cert; "" requests no certificates
 
 	// Text is the whole configuration of a scenario. {{url "name"}} and {{ca "name"}} insert the
 	// address and the CA file of an SSP.

@@ -15,7 +15,7 @@ import (
 func Hold(ctx context.Context, url string, fields []load.Field, n int, http2 bool) (release func(), err error) {
 	held, errs := make([]*http.Transport, n), make([]error, n)
 	var wait sync.WaitGroup
-	atOnce := make(chan struct{}, 64) // fewer than a listener queues
+	atOnce := make(chan struct{}, 64) // fewer connections than a listener queues
 	for i := range n {
 		atOnce <- struct{}{}
 		wait.Go(func() {

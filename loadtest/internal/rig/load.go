@@ -35,7 +35,8 @@ type Usage struct {
 	Files   int     `json:"open_files"`
 }
 
-// Used returns what the server used since before for a load. Without phases, as of load tools, whole has its responses.
+// Used returns what the server used between before and after, under a load. Load tools report no phases: then whole
+// has the number of responses.
 func (s *Stage) Used(before, after load.Usage, whole load.Summary, phases []load.Summary) Usage {
 	served := whole.Answered
 	if len(phases) > 0 {
@@ -64,7 +65,8 @@ func named(all []load.Summary, name string) load.Summary {
 // Load loads a stage.
 type Load func(*Stage) (*Figures, error)
 
-// Tolerate lets an error of the load, but an interruption, be no error: noted gets it, and figures of 0.
+// Tolerate returns a load that does not fail, except by an interruption. Instead it gives the error to noted, with
+// figures of 0.
 func (loaded Load) Tolerate(noted func(*Figures, error)) Load {
 	return func(s *Stage) (*Figures, error) {
 		f, err := loaded(s)
@@ -99,7 +101,7 @@ func (r *Rig) Once(t Setup, loaded Load) *Figures {
 	return s.Measure(loaded)
 }
 
-// Beside measures a load, and runs fn beside it. After the load it cancels the context of fn and waits for its end.
+// Beside measures a load while fn runs. After the load it cancels the context of fn and waits until fn returns.
 func (s *Stage) Beside(loaded Load, fn func(context.Context)) *Figures {
 	ctx, stop := context.WithCancel(s.Ctx)
 	var beside sync.WaitGroup

@@ -23,7 +23,7 @@ type Process struct {
 	ended chan struct{}
 
 	pipe    *os.File       // the reader of a named pipe, from which the log is copied; nil if the process writes the log itself
-	mu      sync.Mutex     // held to begin a copy or to wait for the last one
+	mu      sync.Mutex     // held while a copy is started, and while its end is awaited
 	copying sync.WaitGroup // the goroutine that copies the log
 }
 
@@ -52,7 +52,7 @@ func (r *Rig) StartProcess(c Command) *Process {
 	cmd.Stderr = log
 	if c.Piped {
 		r.Check(syscall.Mkfifo(p.pipeName(), 0o600))
-		// A reader of a pipe that no writer has opened yet would end at once.
+		// A reader would end at once if no writer had opened the pipe yet.
 		open := Must(os.OpenFile(p.pipeName(), os.O_RDWR, 0))(r)
 		defer open.Close()
 		r.Check(p.copyLog())
@@ -64,14 +64,14 @@ func (r *Rig) StartProcess(c Command) *Process {
 	if c.stdout != nil {
 		cmd.Stdout = c.stdout
 	}
-	// A process must not outlive this one, and Ctrl-C must reach only this one.
+	// The new process must not outlive this process, and Ctrl-C must reach only this process.
 	cmd.SysProcAttr = processAttributes()
 	if err := cmd.Start(); err != nil {
 		r.Check(fmt.Errorf("%s: %w", c.Name, err))
 	}
 	p.PID = cmd.Process.Pid
 	go func() {
-		_ = cmd.Wait() // its log shows the reason of its end
+		_ = cmd.Wait() // the log of the process shows why it ended
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.copying.Wait()
@@ -91,7 +91,7 @@ func (p *Process) copyLog() error {
 	if err != nil {
 		return err
 	}
-	// The open of a pipe without a writer would wait for one.
+	// Otherwise opening a pipe that has no writer would block.
 	pipe, err := os.OpenFile(p.pipeName(), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		log.Close()
@@ -105,8 +105,8 @@ func (p *Process) copyLog() error {
 	return nil
 }
 
-// LoseLog leaves the named pipe of the process without a reader during a call. What the process writes meanwhile is
-// lost.
+// LoseLog leaves the named pipe of the process without a reader while during runs. What the process writes to its log
+// meanwhile is lost.
 func (p *Process) LoseLog(during func()) {
 	p.pipe.Close()
 	during()

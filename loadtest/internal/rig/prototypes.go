@@ -14,8 +14,8 @@ import (
 
 // The servers of this file are proxies with which adbuffer is compared, and an upstream. Each serves a route.
 
-// constant is the upstream with the lowest cost, because it shares a core with the load. It responds to all
-// requests with the same JSON.
+// constant is an upstream that costs as little as possible, because it shares a core with the load. It responds to
+// all requests with the same JSON.
 func constant(o Route, _ func(any) error) error {
 	s := &fasthttp.Server{NoDefaultDate: true, MaxRequestBodySize: 1 << 20, ReadBufferSize: 16 << 10,
 		DisableHeaderNamesNormalizing: true, DisablePreParseMultipartForm: true, Concurrency: 1 << 17,
@@ -26,7 +26,7 @@ func constant(o Route, _ func(any) error) error {
 	return s.ListenAndServe(o.Addr)
 }
 
-// reverseProxy is ReverseProxy of net/http/httputil, as a careful user sets it.
+// reverseProxy is ReverseProxy of net/http/httputil, as a careful user configures it.
 func reverseProxy(o Route, _ func(any) error) error {
 	target, err := url.Parse(o.Upstreams[0])
 	if err != nil {

@@ -1,8 +1,8 @@
 // Package rig starts adbuffer, simulated SSPs, load generators and other proxies, loads them, and measures
 // what the load cost.
 //
-// Each of them has a process of its own. So they share neither a garbage collector nor a scheduler,
-// and a test can assign a core to each.
+// Each of these programs has a process of its own. So they share neither a garbage collector nor a scheduler,
+// and a test can assign a core to each program.
 package rig
 
 import (
@@ -24,9 +24,9 @@ import (
 	"adbuffer/loadtest/internal/results"
 )
 
-// Rig is a load test that runs, with its processes and its directory. The test ends at its first error, as one
-// does with testing.T: Check ends the calling goroutine, and cancels Ctx for all others. All methods without
-// an error among their results do so. They are safe for concurrent use.
+// Rig is a running load test, with its processes and its directory. The test ends at its first error, as with
+// Fatal of testing.T: Check ends the calling goroutine, and cancels Ctx for all other goroutines. So does each
+// method that returns no error. The methods are safe for concurrent use.
 type Rig struct {
 	Ctx      context.Context // of the test
 	Rep      *results.Report // of the test
@@ -55,7 +55,7 @@ func New(say func(format string, args ...any)) (*Rig, error) {
 	return &Rig{Dir: dir, Scale: 1, Say: say}, nil
 }
 
-// Close ends all processes, the last one first, releases the ports and removes the directory.
+// Close ends all processes, the newest first, releases the ports and removes the directory.
 func (r *Rig) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,7 +69,7 @@ func (r *Rig) Close() {
 	os.RemoveAll(r.Dir)
 }
 
-// Do performs a test to its end or to its first error. A test that is interrupted has the error of ctx.
+// Do runs a test until its end or its first error. The error of an interrupted test is that of ctx.
 func (r *Rig) Do(ctx context.Context, test func()) error {
 	r.Ctx, r.end = context.WithCancelCause(ctx)
 	defer r.end(nil)
@@ -103,14 +103,14 @@ func Must[T any](v T, err error) func(r *Rig) T {
 	}
 }
 
-// Next prints what the test does next. An error of it begins with that.
+// Next prints what the test does next. If the test then fails, its error begins with this text.
 func (r *Rig) Next(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	r.doing.Store(&text)
 	r.Say("%s", text)
 }
 
-// Separate gives the proxy under test a core, and all other processes another one.
+// Separate gives the proxy under test a core of its own, and all other processes another core.
 func (r *Rig) Separate() {
 	if runtime.NumCPU() > 1 {
 		r.ProxyCores, r.LoadCores = "0", "1"
@@ -136,11 +136,11 @@ func (r *Rig) Report(title, question string) {
 	r.Rep.Versions["adbuffer"] = strings.Join(strings.Fields(string(out)), " ")
 }
 
-// runtimes are the programs whose versions stand for those of programs of this repository.
+// runtimes names, for a program of this repository, the program whose version the report shows instead.
 var runtimes = map[string]string{"reverseproxy": "go", "sketch": "go", "fastify": "node"}
 
-// installed adds the version of a program to the report. The error is errMissing if it is not installed. It
-// ignores "", which is adbuffer.
+// installed adds the version of a program to the report. The error is errMissing if the program is not installed.
+// The program "" is adbuffer, and is ignored.
 func (r *Rig) installed(program string) error {
 	if program == "" {
 		return nil
@@ -166,7 +166,7 @@ func (r *Rig) installed(program string) error {
 // Needs ends the test if a program is not installed.
 func (r *Rig) Needs(program string) { r.Check(r.installed(program)) }
 
-// Has reports whether a program is installed, and notes in the report if it is not.
+// Has reports whether a program is installed, and notes a missing program in the report.
 func (r *Rig) Has(program string) bool {
 	err := r.installed(program)
 	if errors.Is(err, errMissing) {
@@ -177,8 +177,8 @@ func (r *Rig) Has(program string) bool {
 	return true
 }
 
-// Write creates a file in the directory and returns its path. A random text takes the place of
-// the last * in pattern.
+// Write creates a file in the directory and returns its path. The last * in pattern is replaced by a random
+// text.
 func (r *Rig) Write(pattern, text string) string {
 	file := Must(os.CreateTemp(r.Dir, pattern))(r)
 	_, err := file.WriteString(text)
@@ -214,7 +214,7 @@ func Sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Median returns the median of v, without changing v. Of no values it is NaN.
+// Median returns the median of v, without changing v. The median of no values is NaN.
 func Median(v []float64) float64 {
 	if len(v) == 0 {
 		return math.NaN()

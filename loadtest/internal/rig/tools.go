@@ -19,8 +19,8 @@ import (
 	"adbuffer/loadtest/internal/load"
 )
 
-// tool loads with a load tool. start returns its command line, and the function that reads the figures in its
-// standard output. A run that takes a minute longer than seconds is an error; 0 is no limit.
+// tool returns a load that a load tool makes. start returns the tool's command line, and the function that reads the
+// figures from its standard output. A run that takes a minute longer than seconds fails; 0 is no limit.
 func tool(seconds int, start func(*Stage) (argv []string, parse func(out string) (*Figures, error))) Load {
 	return func(s *Stage) (*Figures, error) {
 		ctx := s.Ctx
@@ -69,7 +69,7 @@ func (s *Stage) request(t load.Template) (out []string) {
 	return append(out, s.URL()+load.Fill(t.Path, 1))
 }
 
-// wholeSeconds rounds the length of a load to seconds, as wrk and h2load take it.
+// wholeSeconds rounds the length of a load to whole seconds, the unit of wrk and h2load.
 func wholeSeconds(length time.Duration) int { return max(1, int(length.Seconds()+0.5)) }
 
 // AB loads path with n requests of ApacheBench.
@@ -104,7 +104,7 @@ func parseAB(out string) (*Figures, error) {
 //go:embed wrk.lua
 var wrkScript string
 
-// WRK loads with one thread of wrk, which sends one request again and again.
+// WRK loads with one thread of wrk, which repeats one request.
 func WRK(t load.Template, conns int, length time.Duration) Load {
 	seconds := wholeSeconds(length)
 	return tool(seconds, func(s *Stage) ([]string, func(string) (*Figures, error)) {
@@ -181,8 +181,8 @@ func parseH2Load(log io.Reader) (*Figures, error) {
 //go:embed sequence.js
 var nodeScript string
 
-// Sequence sends n GETs of path one after the other from one curl or Node process. close opens a
-// connection for each request.
+// Sequence sends n GETs of path one after the other from one curl or Node process. If close is true, each request
+// has a connection of its own.
 func Sequence(program, path string, n int, close bool) Load {
 	return tool(0, func(s *Stage) ([]string, func(string) (*Figures, error)) {
 		if program == "node" {

@@ -27,10 +27,10 @@ type Outcome struct {
 }
 
 // errRemote refuses a target on another machine.
-var errRemote = errors.New("is not on this machine; load on others' servers is an attack, so it must be asked for with --allow-remote")
+var errRemote = errors.New("is not on this machine; loading other people's servers is an attack, so it needs --allow-remote")
 
-// Run executes s. If the error is not nil, the outcome is nil or holds the measurements until
-// the error. An interruption is no error, if there are measurements.
+// Run executes s. If the error is not nil, the outcome is nil, or holds the measurements until
+// the error. An interruption is an error only if there are no measurements yet.
 func Run(ctx context.Context, r *rig.Rig, s *Scenario, allowRemote bool, progress func(load.Progress)) (out *Outcome,
 	err error) {
 	err = r.Do(ctx, func() {
@@ -77,7 +77,7 @@ func Run(ctx context.Context, r *rig.Rig, s *Scenario, allowRemote bool, progres
 	return out, err
 }
 
-// setup returns the setup of the scenario. A target SSP is the first one.
+// setup returns the setup of the scenario. If the target is an SSP, it is the first SSP of the setup.
 func (s *Scenario) setup() rig.Setup {
 	t := rig.Setup{URL: s.Target.URL, CAFile: s.Target.CAFile, PID: s.Target.PID, Anywhere: true,
 		Config: rig.Config{Text: s.Adbuffer.Config, Cores: s.Adbuffer.Cores}}

@@ -27,8 +27,8 @@ type Scenario struct {
 	Changes  []Change        `yaml:"changes"`
 }
 
-// Target is the server to load: a running server, one of the scenario's SSPs, or, with neither, the
-// adbuffer of the scenario.
+// Target is the server to load: a running server, one of the scenario's SSPs, or, if neither is named, the
+// scenario's adbuffer.
 type Target struct {
 	URL    string `yaml:"url"` // http://host:port or https://host:port
 	SSP    string `yaml:"ssp"` // name of an SSP
@@ -111,8 +111,8 @@ func ReadFile(name string) (*Scenario, error) {
 	return parse(data)
 }
 
-// parse parses a scenario. Its error has all mistakes: those of the YAML and of its types, with their lines,
-// or those against rules, with their paths.
+// parse parses a scenario. Its error lists all mistakes in the YAML and its types, with their lines, or else all
+// violations of rules, with their paths.
 func parse(data []byte) (*Scenario, error) {
 	s := &Scenario{Name: "unnamed", Load: Load{Mode: "open", Arrivals: "constant", Protocol: load.KeepAlive, Depth: 16,
 		Connections: 64, Threads: 1, Timeout: 5 * time.Second}}

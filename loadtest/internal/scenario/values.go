@@ -15,7 +15,7 @@ import (
 	"adbuffer/loadtest/internal/rig"
 )
 
-// typeErrors returns errors about the value at n, which the decoder adds to its own.
+// typeErrors returns errors about the value at n, which the decoder adds to its own errors.
 func typeErrors(n *yaml.Node, texts ...string) error {
 	for i, text := range texts {
 		texts[i] = fmt.Sprintf("line %d: %s", n.Line, text)

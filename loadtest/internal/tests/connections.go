@@ -20,7 +20,7 @@ func keepAlive(e *rig.Rig) {
 	t.AddTheirs("curl", "direct", "keep-alive", "0.56", "1", "1")
 	t.AddTheirs("Node, no agent", "direct", "close", "2.20", "500", "500")
 	t.AddTheirs("Node, keep-alive agent", "direct", "keep-alive", "0.90", "1", "1")
-	var handshakes uint64 // handshakes of the SSP, through adbuffer from a client with a connection for each request
+	var handshakes uint64 // of the SSP with adbuffer, whose client opens a connection for each request
 	for _, client := range []struct{ name, tool string }{{"generator", ""}, {"curl", "curl"}, {"Node", "node"}} {
 		if !e.Has(client.tool) {
 			continue
@@ -49,7 +49,7 @@ func sendSequence(e *rig.Rig, tool string, direct, close bool) *rig.Figures {
 	}
 	s := e.Start(setup)
 	defer s.Stop()
-	// A connection of adbuffer's own must not spare a handshake.
+	// No connection that adbuffer has already opened may save a handshake.
 	s.SSPs[0].CloseConnections()
 	loaded := rig.Sequence(tool, small.Path, sequence, close)
 	if tool == "" {
@@ -86,7 +86,7 @@ func pipeline(e *rig.Rig) {
 	behaviour.Connections.PipelineOverlap = true
 	pool := limits(conns, n, "30s")
 	atOnce := map[string]float64{} // requests/s by adbuffer's protocol
-	var doubts []string            // about them
+	var doubts []string            // about the figures in atOnce
 	for _, path := range []struct{ name, program, protocol, pool string }{
 		{"direct", "direct", "", ""},
 		{fmt.Sprintf("adbuffer, pool of %d", conns), "", "http1", pool},

@@ -10,7 +10,7 @@ import (
 	"adbuffer/loadtest/internal/rig"
 )
 
-// fieldReport repeats a field report: what somebody measured before adbuffer existed.
+// fieldReport repeats a field report: a measurement that others have made without adbuffer.
 type fieldReport struct {
 	name string
 	test func(*rig.Rig)

@@ -33,7 +33,7 @@ type way struct {
 	clients  int // connections to adbuffer, a request at a time on each
 }
 
-// There are more clients than places, so that requests queue and pipelines are full.
+// Each way has more clients than places, so that requests queue and pipelines are full.
 var ways = []way{
 	{name: "HTTP/1", protocol: "http1", speaks: "http1", conns: 32, clients: 64},
 	{name: "HTTP/1 pipelined, depth 8", protocol: "http1-pipelined", speaks: "http1-pipelined", conns: 8,
@@ -56,15 +56,15 @@ const (
 		}`
 )
 
-// soaked has the counts of the generator, adbuffer and nginx after a way.
+// soaked has the counts of the generator, adbuffer and nginx for one way.
 type soaked struct {
 	*rig.Figures
 	account
-	opened, speaking, again float64 // adbuffer's connections, those of the way's protocol, and its retries
+	opened, speaking, again float64 // adbuffer's connections, those of them that speak the way's protocol, and its retries
 }
 
-// soakCommand sends n requests each way to a real nginx that closes connections all the time, and accounts
-// for each request.
+// soakCommand returns the command that sends n requests each way to a real nginx, which closes connections all the
+// time, and accounts for each request.
 func soakCommand() Command {
 	n := 0
 	return Command{Name: "soak", Short: "A million requests each way to a real nginx, every one accounted for",
@@ -111,7 +111,7 @@ func soak(e *rig.Rig, n int) {
 	}
 }
 
-// soak sends the requests to an nginx of their own.
+// soak sends n requests this way, to an nginx that gets no other requests.
 func (w way) soak(e *rig.Rig, n int) (out soaked) {
 	conns := min(w.conns, max(1, n/(4*perConnection)))
 	ssp := &rig.SSP{Name: "nginx", Protocol: w.protocol,

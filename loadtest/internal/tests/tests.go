@@ -1,5 +1,5 @@
-// Package tests has the load tests. Each is a function that starts programs, loads them, measures, and
-// writes tables and verdicts. Its promises are functions of their own, which judge what was measured.
+// Package tests has the load tests. Each test is a function that starts programs, loads them, measures, and
+// writes tables and verdicts. Separate functions judge its promises by what was measured.
 package tests
 
 import (
@@ -16,8 +16,8 @@ import (
 // Command is a load test on the command line.
 type Command struct {
 	Name, Short string
-	Question    string // which the help and the report show
-	Long        string // more for the help
+	Question    string // the question that the test answers, for the help and the report
+	Long        string // the rest of the help
 	Test        func(*rig.Rig)
 
 	Example string
@@ -30,7 +30,7 @@ func Commands() []Command {
 	return []Command{peersCommand(), fieldCommand(), soakCommand(), overloadCommand(), sizingCommand()}
 }
 
-// rounds has the figures of the rounds of one situation; nil was not measured.
+// rounds has the figures of each round of one situation. Those of a round that was not measured are nil.
 type rounds []*rig.Figures
 
 func (r rounds) values(figure func(*rig.Figures) float64) (all []float64) {
@@ -42,7 +42,7 @@ func (r rounds) values(figure func(*rig.Figures) float64) (all []float64) {
 	return all
 }
 
-// median returns the median of a figure. Of no rounds it is NaN.
+// median returns the median of a figure. The median of no rounds is NaN.
 func (r rounds) median(figure func(*rig.Figures) float64) float64 {
 	return rig.Median(r.values(figure))
 }
@@ -72,7 +72,7 @@ func p99(f *rig.Figures) float64   { return f.Latency.P99 }
 func p999(f *rig.Figures) float64  { return f.Latency.P999 }
 func cpuUs(f *rig.Figures) float64 { return f.CPUus }
 
-// distinct returns each of some texts once, in the order of its first occurrence.
+// distinct returns the distinct texts of all, in the order of their first occurrence.
 func distinct(all []string) (out []string) {
 	for _, text := range all {
 		if !slices.Contains(out, text) {
@@ -92,7 +92,7 @@ func steady(d time.Duration) sspsim.Behaviour {
 // small is a request of few bytes.
 var small = rig.Get("/fillbuffer?pub=1")
 
-// limits returns the keys of a pool with so many connections and waiting requests.
+// limits returns the keys that limit the connections and the waiting requests of a pool.
 func limits(conns, pending int, timeout string) string {
 	return fmt.Sprintf("max_conns: %d, max_pending: %d, pending_timeout: %s", conns, pending, timeout)
 }
