@@ -14,7 +14,7 @@ import (
 )
 
 func overloadCommand() Command {
-	return Command{Name: "overload", Short: "More than one core carries, beside Envoy",
+	return Command{Name: "overload", Short: "More requests than one core carries, beside Envoy",
 		Question: "Does goodput survive overload, and are the right requests refused?",
 		Long: `Offers half to four times what one core carries: goodput, late responses, refusals by priority, beside
 Envoy (overload manager), which is taken from $ENVOY or $PATH. Then a noisy neighbour takes a third
@@ -22,7 +22,7 @@ of the core, and 10 000 clients connect at once to a cold core.`,
 		Test: overload, Example: "  ENVOY=$(scripts/envoy) go run ./loadtest overload --scale 0.5"}
 }
 
-// overload sends more than one core carries, has a neighbour on the core, and starts cold.
+// overload sends more requests than one core carries, shares the core with a neighbour, and starts adbuffer cold.
 func overload(e *rig.Rig) {
 	sweep(e)
 	neighbour(e)
@@ -31,17 +31,17 @@ func overload(e *rig.Rig) {
 
 const (
 	sweepDeadline = 200 * time.Millisecond // later responses are late
-	sweepTimeout  = 5 * sweepDeadline      // clients give up
-	criticalShare = 0.1                    // of the requests
-	sweepLegs     = 32                     // SSPs of each request
-	maxSweepConns = 8000                   // a process with 20,000 files may open so many
+	sweepTimeout  = 5 * sweepDeadline      // when clients give up
+	criticalShare = 0.1                    // share of critical requests
+	sweepLegs     = 32                     // SSPs to which each request goes
+	maxSweepConns = 8000                   // a process with 20,000 descriptors can have as many on both sides
 )
 
 var sweepBody = sspsim.Size{P50: 4000, P95: 8000, Max: 20000}
 
-// sweepRow is an offered load and what came of it.
+// sweepRow is an offered load and its figures.
 type sweepRow struct {
-	factor       float64 // of what the core carries
+	factor       float64 // the offered rate, divided by the rate that the core carries
 	*rig.Figures         // its rate is goodput: responses a second within the deadline
 }
 
@@ -56,10 +56,10 @@ func refused(s load.Summary) float64 {
 	return share(n, max(s.Offered, 1))
 }
 
-// sweep offers multiples of what one core carries. A bid request goes to many SSPs, compressed. So the
-// proxy's core carries few of them, and the other core is never busy: it sends four times as many, and
-// responds for the SSPs. The generator can have a connection for each request within its timeout; with
-// fewer, requests would wait in the generator. HAProxy has no counterpart: it has no limit by its CPU.
+// sweep offers multiples of the rate that one core carries. Each bid request goes compressed to many SSPs, so the
+// proxy's core carries few bid requests, and the other core is never saturated, though it sends up to four times as
+// many and responds for the SSPs. The generator has a connection for each request within the timeout; with fewer
+// connections, requests would wait in the generator. HAProxy is not compared, since it has no limit by CPU.
 func sweep(e *rig.Rig) {
 	up := constantUpstream(e, kilobyte)
 	t := e.Rep.Table(fmt.Sprintf("offered load, in multiples of what one core carries; clients wait for %v", sweepDeadline),
@@ -90,9 +90,9 @@ func sweep(e *rig.Rig) {
 			if p.program != "" || !p.refuses {
 				continue
 			}
-			if least := map[float64]float64{2: 0.85, 4: 0.75}[row.factor]; least > 0 {
-				e.Rep.Promise(fmt.Sprintf("at %v times what the core carries, goodput is at least %.0f %% of its peak", row.factor, least*100),
-					row.Rate >= least*peak, row.Doubts, "%v of %v responses/s in time.", row.Rate, peak)
+			if minShare := map[float64]float64{2: 0.85, 4: 0.75}[row.factor]; minShare > 0 {
+				e.Rep.Promise(fmt.Sprintf("at %v times what the core carries, goodput is at least %.0f %% of its peak", row.factor, minShare*100),
+					row.Rate >= minShare*peak, row.Doubts, "%v of %v responses/s in time.", row.Rate, peak)
 			}
 			e.Rep.Promise(fmt.Sprintf("at %v times, p99 of served requests stays below the deadline", row.factor), late < 0.01,
 				row.Doubts, "%s were late.", results.Percent(late))
@@ -139,14 +139,14 @@ func bids() []load.Template {
 
 func sweepLength(e *rig.Rig) time.Duration { return e.Time(20*time.Second, 2*time.Second) }
 
-// carries measures what one core carries in a closed loop, of a setup that refuses nothing. It is more than
-// in an open loop with thousands of connections. So adbuffer's figure is the most that it then responds to in
-// time. Envoy has none, since its goodput falls before.
+// carries measures the rate that one core carries in a closed loop, with a setup that refuses nothing. In an open
+// loop with thousands of connections the core carries less. So for adbuffer, the sweep replaces this rate by the peak
+// of goodput in an open loop. Envoy has no such peak, since its goodput falls at lower rates.
 func carries(e *rig.Rig, name string, setup rig.Setup) (rate float64) {
 	e.Next("overload: what %s carries", name)
 	s := e.Start(setup)
 	defer s.Stop()
-	for range 2 { // the first time, the proxy still opens connections
+	for range 2 { // in the first run the proxy still opens connections
 		rate = s.Measure(rig.Generate(rig.ClosedLoop(8, 0, sweepLength(e)/2, bids()...), true)).Rate
 	}
 	return rate
@@ -162,19 +162,20 @@ func sweepOne(e *rig.Rig, name string, setup rig.Setup, carried float64, factors
 		plan := rig.OpenLoop(conns, rate, length/4, length, bids()...)
 		plan.Poisson, plan.Deadline, plan.Timeout = true, sweepDeadline, sweepTimeout
 		loaded := rig.Generate(plan, true)
-		if setup.Program != "" { // it may accept no connections for seconds
+		if setup.Program != "" { // another program may accept no connections for seconds
 			loaded = loaded.Tolerate(func(f *rig.Figures, err error) { f.Doubts = []string{err.Error()} })
 		}
 		rows = append(rows, sweepRow{factor, s.Measure(loaded)})
-		rig.Sleep(e.Ctx, settled) // the proxy still handles requests that clients have given up
+		rig.Sleep(e.Ctx, settled) // the proxy still handles requests that clients have abandoned
 	}
 	return rows
 }
 
-// bursts takes a third of a core in bursts of 20 ms.
+// bursts is a program that takes a third of a core, in bursts of 20 ms.
 const bursts = `while :; do end=$(($(date +%s%N) + 20000000)); while [ $(date +%s%N) -lt $end ]; do :; done; sleep 0.04; done`
 
-// neighbour loads 70 % of a core, beside a process that takes a third of it in bursts, and scrapes.
+// neighbour loads 70 % of what is left of a core by a process that takes a third of the core in bursts, and scrapes
+// adbuffer meanwhile.
 func neighbour(e *rig.Rig) {
 	up := constantUpstream(e, kilobyte)
 	setup := beforeUpstream(up)
@@ -198,7 +199,7 @@ func neighbour(e *rig.Rig) {
 	e.Rep.Promise("beside a noisy neighbour nothing is refused", f.Failed == 0, f.Doubts, "%s of %v.", f.Failures(), f.Offered)
 }
 
-// coldClients connect at once.
+// coldClients is how many clients connect at once.
 const coldClients = 10_000
 
 // coldCore lets many clients connect at once to an adbuffer on one core that has no connection yet.

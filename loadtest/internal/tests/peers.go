@@ -21,21 +21,21 @@ type peersOptions struct {
 	only    []string // programs to measure; none means all
 	conns   int      // client connections at saturation and at the fixed rate
 	rate    float64  // requests a second that every program must reach; 0 measures at saturation only
-	rounds  int      // the result is their median
+	rounds  int      // results are the medians of this many rounds
 	idle    int      // idle clients
 	profile string   // file for a CPU profile of adbuffer at saturation; "" writes none
-	readme  string   // file whose marked part becomes the tables; "" is none
+	readme  string   // file in which the tables replace the marked part; "" is none
 }
 
 // fastRate is a rate that only the fastest programs reach.
 const fastRate = 15000.0
 
-// peer is a program, its protocols towards upstreams, and whether clients of it use TLS.
+// peer is a program, with its protocols towards upstreams.
 type peer struct {
 	name      string
 	upstreams []string
-	clients   bool // clients with TLS are compared
-	fast      bool // it reaches fastRate
+	clients   bool // it is also compared with clients over TLS
+	fast      bool // it can reach fastRate
 }
 
 // peers are all programs, adbuffer first.
@@ -57,7 +57,7 @@ func peerNames() (out []string) {
 	return out
 }
 
-// comparison has the rows of a comparison.
+// comparison is one run of the test peers.
 type comparison struct {
 	*rig.Rig
 	peersOptions
@@ -216,8 +216,8 @@ func (c *comparison) sspOf(protocol string, up *rig.Route) *rig.SSP {
 	return ssp
 }
 
-// startPeer starts a program. It returns a stage for each protocol towards upstreams. That of "clients" has
-// TLS towards clients. The processes run until the end of the test.
+// startPeer starts a program. It returns a stage for each protocol towards upstreams, and the stage "clients", which
+// has TLS towards clients. The processes run until the end of the test.
 func (c *comparison) startPeer(p peer) map[string]*rig.Stage {
 	protocols := slices.Clone(p.upstreams)
 	if p.clients {
@@ -258,8 +258,8 @@ func (c *comparison) returnsExactly(s *rig.Stage) func() error {
 	return func() error { return forwards(c.Ctx, s, c.request, c.body) }
 }
 
-// measureRows measures rounds of all rows in turn, so that changes of the machine's speed affect all alike.
-// The idle clients come once, at the end.
+// measureRows measures one round of all rows after the other, so that changes of the machine's speed affect all rows
+// alike. It measures idle clients once, at the end.
 func (c *comparison) measureRows() {
 	for n := range c.rounds {
 		for _, row := range c.rows {

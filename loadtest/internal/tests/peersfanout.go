@@ -22,14 +22,14 @@ const legs = 8
 // fanOutBid is the response of each SSP of a fan-out: a kilobyte with one bid.
 var fanOutBid = `{"id":"1","cur":"USD","seatbid":[{"bid":[{"id":"1","impid":"1","price":0.5,"adm":"` + strings.Repeat("x", 900) + `"}]}]}`
 
-// fanOutRequest returns the bid request of a fan-out, of a kilobyte.
+// fanOutRequest returns the bid request of a fan-out, which has a kilobyte.
 func fanOutRequest(path string) load.Template {
 	return load.Template{Method: "POST", Path: path, Headers: []load.Field{{Name: "Content-Type", Value: "application/json"}},
 		Literal: `{"id":"1","imp":[{"id":"1","bidfloor":0.42,"banner":{"w":300,"h":250}}],"site":{"id":"4711","domain":"publisher.example"},` +
 			`"user":{"eids":"` + strings.Repeat("e", 800) + `"}}`}
 }
 
-// fanOutModes are the paths of a fan-out, and what their routes have besides the mode.
+// fanOutModes are the paths of the fan-outs, and the keys of their routes besides the mode.
 var fanOutModes = []struct{ path, more string }{{"/all", ""}, {"/merged", ", merge: openrtb"}}
 
 // fanOutProtocols are the protocols towards the SSPs of a fan-out.

@@ -39,10 +39,10 @@ const (
 	fast      // at fastRate
 )
 
-// peerLoads has the loads of a row; nil is not measured.
+// peerLoads holds the loads of a row. A load that is nil is not measured.
 type peerLoads [3]rig.Load
 
-// peerRow is a program with a way of connections, and what its rounds measured.
+// peerRow is a program with a way in which clients or the program use connections, and the figures of its rounds.
 type peerRow struct {
 	peer, way string
 	stage     *rig.Stage
@@ -50,14 +50,14 @@ type peerRow struct {
 	check     func() error // returns why responses are wrong
 
 	rounds [len(peerLoads{})]rounds // by load
-	doubts []string                 // about the fast load of rounds in which it has no figures
+	doubts []string                 // why the fast load has no figures in some rounds
 	void   string                   // why the row has no figures
 }
 
-// minShare is the share of its core above which a proxy is saturated.
+// minShare is the share of its core that a saturated proxy uses at least.
 const minShare = 0.85
 
-// measure measures a round. Requests that fail void the row, but at the fast rate only that figure.
+// measure measures a round. If requests fail, the row is void; if they fail at the fast rate, only that figure is.
 func (r *peerRow) measure() {
 	var round [len(peerLoads{})]*rig.Figures
 	for i, loaded := range r.loads {
@@ -84,8 +84,8 @@ func (r *peerRow) measure() {
 	}
 }
 
-// soundly measures a load. It returns why the figures are void, if a request failed or a tool hung. A proxy
-// that has died ends the test.
+// soundly measures a load. If a request failed or a tool hung, it returns why the figures are void. If the proxy has
+// ended, the test ends.
 func soundly(s *rig.Stage, loaded rig.Load) (f *rig.Figures, fault string) {
 	f = s.Measure(loaded.Tolerate(func(_ *rig.Figures, err error) { fault = err.Error() }))
 	if fault == "" && (f.Failed > 0 || f.Answered == 0) {
@@ -94,14 +94,14 @@ func soundly(s *rig.Stage, loaded rig.Load) (f *rig.Figures, fault string) {
 	return f, fault
 }
 
-// settled is how long a program has to free what it frees lazily, before the idle clients come
-// and after their requests.
+// settled is how long a program has to free memory, before the idle clients come and again after their
+// requests.
 const settled = 5 * time.Second
 
 // idleKinds are the kinds of idle clients.
 var idleKinds = []string{"cleartext", "TLS", "HTTP/2"}
 
-// idleRow is the memory of a program before idle clients and with them.
+// idleRow is the memory of a program without and with idle clients.
 type idleRow struct {
 	peer, kind string
 	stage      *rig.Stage

@@ -10,7 +10,7 @@ import (
 	"adbuffer/loadtest/internal/rig"
 )
 
-// row returns the row of a program and a way. It has no rounds if it was not measured or is void.
+// row returns the row of a program and a way. The row has no rounds if it was not measured or is void.
 func (c *comparison) row(peer, way string) *peerRow {
 	i := slices.IndexFunc(c.rows, func(r *peerRow) bool { return r.peer == peer && r.way == way && r.void == "" })
 	if i < 0 {
@@ -19,7 +19,7 @@ func (c *comparison) row(peer, way string) *peerRow {
 	return c.rows[i]
 }
 
-// spread returns the median of the rounds, and the least and the most if they differ.
+// spread returns the median of figures, and the lowest and the highest figure if they differ.
 func spread(figures []float64) string {
 	median := results.Number(rig.Median(figures))
 	if len(figures) < 2 || slices.Min(figures) == slices.Max(figures) {
@@ -66,7 +66,7 @@ func (c *comparison) show() {
 	}
 }
 
-// table shows all rows of a way, the cheapest first. Pipelining is a row of the way h1.
+// table shows all rows of a way, the cheapest first. The rows of the way h1 include pipelining.
 func (c *comparison) table(title, way string, upstream bool) {
 	heads := []string{"proxy", "CPU µs/request", "of HAProxy", "requests/s", "p50 ms", "p99 ms", "p99.9 ms",
 		"p99 of HAProxy", "p99.9 of HAProxy"}
@@ -119,7 +119,7 @@ func (c *comparison) table(title, way string, upstream bool) {
 	}
 }
 
-// summarize adds the tables of the README: medians of the rounds, with the least and the most.
+// summarize adds the tables of the README: medians of the rounds, with the lowest and the highest figure.
 func (c *comparison) summarize() {
 	costs := c.Rep.Table(fmt.Sprintf("CPU µs to forward a request, by the protocol to the upstream (median of %d "+
 		"rounds, least–most), and KiB of an idle client", c.rounds),
@@ -160,7 +160,7 @@ func (c *comparison) summarize() {
 	}
 }
 
-// judge compares adbuffer with HAProxy round by round. A promise without figures has no verdict.
+// judge compares adbuffer with HAProxy round by round. A promise whose rows have no figures gets no verdict.
 func (c *comparison) judge() {
 	for _, p := range []struct {
 		text, ours, theirs, unit string

@@ -11,7 +11,7 @@ import (
 	"adbuffer/loadtest/internal/rig"
 )
 
-// modest is the highest rate, in requests a second, at which the cores are not the limit.
+// modest is the highest rate, in requests a second, that does not saturate the cores.
 const modest = 2000
 
 // poolWay is how adbuffer reaches the SSP of a pool.
@@ -54,7 +54,7 @@ func pools(e *rig.Rig) {
 	for _, way := range poolWays {
 		for _, n := range sizes {
 			if way.noPool && n != sizes[0] {
-				continue // with a connection per request, the number of places changes nothing
+				continue // without keep-alive, the number of places has no effect
 			}
 			for _, x := range latencies {
 				name := fmt.Sprintf("%s, %d places, %v", way.name, n, x)
@@ -113,7 +113,7 @@ func fillPool(e *rig.Rig, way poolWay, n int, x time.Duration) *rig.Figures {
 		{Name: "load", Duration: max(e.Time(10*time.Second, time.Second), 3*x)}}
 	loaded := rig.Generate(plan, false)
 	if float64(n)/x.Seconds() <= modest {
-		loaded = rig.Calmly(plan, false) // higher rates fill the cores anyway
+		loaded = rig.Calmly(plan, false) // at higher rates a busy machine is expected
 	}
 	return e.Once(rig.Setup{Anywhere: true, Config: rig.Config{Deadline: "30s"},
 		SSPs: []*rig.SSP{{Name: "ssp", Speaks: way.speaks, Behaviour: b,
@@ -121,7 +121,7 @@ func fillPool(e *rig.Rig, way poolWay, n int, x time.Duration) *rig.Figures {
 				"breaker: {enabled: false}"}}}}, loaded)
 }
 
-// More requests come at once than the places and the queue hold.
+// The sizes of overflow, which sends more requests at once than the places and the queue hold.
 const overflowPlaces, overflowQueue, overflowClients = 100, 200, 400
 
 func overflow(e *rig.Rig) *rig.Figures {

@@ -29,22 +29,22 @@ type sizingOptions struct {
 	only    string        // only the courses whose names have this text
 }
 
-// never is the time in seconds of an event that did not happen.
+// never stands for the time of an event that did not happen, in seconds.
 const never = 1e9
 
 const (
 	sizingTimeout  = 300 * time.Millisecond
-	sizingCapacity = 100 // requests at once, where the SSP has a capacity
+	sizingCapacity = 100 // requests that an SSP with a capacity serves at once at full speed
 	lowRate        = 2.0 // requests per second
 )
 
-// sizingLatency is lognormal, and sizingHold its mean in seconds.
+// sizingLatency is the lognormal latency of SSPs, and sizingHold its mean in seconds.
 var (
 	sizingLatency = sspsim.Lognormal(80*time.Millisecond, 250*time.Millisecond)
 	sizingHold    = 0.08 * math.Exp(math.Pow(math.Log(250.0/80)/2.326, 2)/2)
 )
 
-// bound is what a figure must be: at most, or at least if min is set.
+// bound is the highest permitted value of a figure, or the lowest if min is set.
 type bound struct {
 	limit   float64
 	min     bool
@@ -73,37 +73,38 @@ func (b bound) String() string {
 	return "≤ " + b.text(b.limit)
 }
 
-// trace is a load, and an SSP that changes. TestSizerOnLiveTraces in internal/ssp/sizer simulates the same.
+// trace is a load, and an SSP whose behaviour changes. TestSizerOnLiveTraces in internal/ssp/sizer simulates the same
+// traces.
 type trace struct {
 	name    string
 	phases  []load.Phase
 	ssp     sspsim.Behaviour
 	changes []change
-	breaker bool // adbuffer has one
+	breaker bool // whether adbuffer has a breaker for the SSP
 	figures []sizingFigure
 }
 
-// change is another behaviour of the SSP from a second on.
+// change is the behaviour of the SSP from a given second on.
 type change struct {
 	second int
 	ssp    sspsim.Behaviour
 }
 
-// sizingFigure is a figure of a trace.
+// sizingFigure is a figure of a trace, with its bound.
 type sizingFigure struct {
 	name string
 	bound
 	of func(c *course) float64
 }
 
-// course is what happened at one proxy.
+// course is what one proxy did during a trace.
 type course struct {
 	*rig.Figures
 	limits    []float64 // places, or Envoy's limit, at the end of each second
-	decisions float64   // of adbuffer
+	decisions float64   // how many adbuffer made
 }
 
-// settled returns after how many seconds from a second on the limit stays within 15 % of want.
+// settled returns how many seconds after the second from the limit begins to stay within 15 % of want.
 func (c *course) settled(from int, want float64) float64 {
 	last := from
 	for i := from; i < len(c.limits); i++ {
@@ -117,7 +118,7 @@ func (c *course) settled(from int, want float64) float64 {
 	return float64(last - from)
 }
 
-// peak returns the highest limit of some seconds.
+// peak returns the highest limit between two seconds.
 func (c *course) peak(from, to int) float64 {
 	to = min(to, len(c.limits))
 	if from >= to {
@@ -145,7 +146,7 @@ func sizingTraces() []trace {
 	full.Latency.Capacity = sizingCapacity
 	slow.Latency = sspsim.Lognormal(80*time.Millisecond*3/2, 250*time.Millisecond*3/2)
 	hangs.Faults.Stall = sspsim.Always
-	slowHold := 1.42 * sizingHold // the deadline cuts the longest
+	slowHold := 1.42 * sizingHold // less than 1.5 times, since the deadline ends the longest requests
 	return []trace{
 		{"step: 500 to 2 000/s", []load.Phase{at("before", 15, 500, 500), at("step", 10, 2000, 2000), at("then", 10, 2000, 2000)}, usual, nil, false,
 			[]sizingFigure{
@@ -226,7 +227,7 @@ func sizing(e *rig.Rig, o sizingOptions) {
 	}
 }
 
-// show adds the rows of the trace, and judges those of adbuffer.
+// show adds the rows of the trace, and judges the figures of adbuffer.
 func (tr *trace) show(r *results.Report, t *results.Table, simulated map[string]float64, courses []*course) {
 	for _, f := range tr.figures {
 		shown := []any{tr.name, f.name, "–", "–", "–", f.bound}
@@ -241,7 +242,7 @@ func (tr *trace) show(r *results.Report, t *results.Table, simulated map[string]
 	}
 }
 
-// runAll runs the trace at the programs at the same time.
+// runAll runs the trace with all programs at the same time.
 func (tr *trace) runAll(e *rig.Rig, programs []string) []*course {
 	e.Next("sizing: %s", tr.name)
 	courses := make([]*course, len(programs))
@@ -287,7 +288,7 @@ func (tr *trace) run(e *rig.Rig, program string) *course {
 	return c
 }
 
-// limitOf returns the limit in force of the proxy of a rig.
+// limitOf returns the limit in force of the proxy of a stage.
 func limitOf(e *rig.Rig, s *rig.Stage, envoy *rig.Route) float64 {
 	if s.Adbuffer != nil {
 		return s.Adbuffer.Metric("adbuffer_pool_auto_limit")
@@ -300,7 +301,7 @@ func limitOf(e *rig.Rig, s *rig.Stage, envoy *rig.Route) float64 {
 	return stats.Stats[0].Value
 }
 
-// lowLoad sends a few requests for a long time. No limit may change.
+// lowLoad sends a low rate of requests for a long time, during which the limit must not change.
 func lowLoad(e *rig.Rig, length time.Duration) {
 	low := trace{name: fmt.Sprintf("%v requests/s for %v", lowRate, length), ssp: sspsim.Behaviour{Latency: sizingLatency},
 		phases: []load.Phase{{Name: "low", Duration: length, From: lowRate, To: lowRate}}}

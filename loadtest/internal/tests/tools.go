@@ -12,14 +12,15 @@ import (
 // kilobyte is the JSON with which upstreams respond.
 var kilobyte = `{"` + strings.Repeat("x", 996) + `"}`
 
-// constantUpstream starts the cheapest upstream, which responds to all requests with the same JSON.
+// constantUpstream starts an upstream that costs as little as possible and responds to all requests with the same JSON.
 func constantUpstream(e *rig.Rig, body string) *rig.Route {
 	up := &rig.Route{Name: "constant", Serve: body}
 	e.StartProgram("constant", e.LoadCores, "", up)
 	return up
 }
 
-// beforeUpstream is an adbuffer with one core in front of an upstream. Its own response is at /health.
+// beforeUpstream returns the setup of an adbuffer with one core in front of an upstream. At /health, adbuffer responds
+// itself.
 func beforeUpstream(up *rig.Route) rig.Setup {
 	return rig.Setup{OneCore: true, Config: rig.Config{Server: []string{"health_path: /health"}},
 		SSPs: []*rig.SSP{{Name: "ssp", URLs: []string{"http://" + up.Addr + "/bid"}, Protocol: "http1"}}}
@@ -42,7 +43,7 @@ func rules(e *rig.Rig) {
 	t.AddTheirs("four cores, PHP", "hello world", "off", "10 000–30 000", "", "", "", "", "ports run out at ~28 000")
 	all := new(rig.Figures)
 	var fresh uint64            // requests without keep-alive
-	own := map[string]float64{} // requests/s of ab for adbuffer's own response, by keep-alive
+	own := map[string]float64{} // requests/s of ab for adbuffer's own response, with keep-alive on and off
 	for _, responses := range []struct{ name, path string }{{"own (health_path)", "/health"}, {"forwarded", small.Path}} {
 		for _, tool := range []string{"ab", "wrk"} {
 			if !e.Has(tool) {
