@@ -15,7 +15,7 @@ import (
 	"adbuffer/internal/test/testsupport"
 )
 
-// A part that is forbidden, or does not come, is left out, and the others are in the file.
+// A part that is forbidden, or that does not arrive, is missing from the file, which has all other parts.
 func TestABundleNamesThePartsThatItCouldNotCollect(t *testing.T) {
 	listener := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {

@@ -33,8 +33,8 @@ func TestManPages(t *testing.T) {
 	}
 }
 
-// describeForMan makes Markdown of the descriptions of a command and those below it, which the man pages are
-// made from. A paragraph with an indented line is a table: its lines stay as they are.
+// describeForMan converts the descriptions of a command and its subcommands to Markdown, from which the man pages
+// are made. A paragraph with an indented line is a table, whose lines are kept.
 func describeForMan(cmd *cobra.Command) {
 	paragraphs := strings.Split(cmp.Or(cmd.Long, cmd.Short), "\n\n")
 	for i, p := range paragraphs {

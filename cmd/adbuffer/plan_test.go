@@ -173,7 +173,7 @@ func poolsHandler(token string) http.Handler {
 	})
 }
 
-// plan had no flag for a listener's own authority, and so no way to a listener with TLS.
+// --ca-file names the authority of a listener with TLS.
 func TestPlanFromAListenerWithTLS(t *testing.T) {
 	s := httptest.NewTLSServer(poolsHandler(""))
 	defer s.Close()
@@ -267,8 +267,8 @@ routes: [{name: r, match: {path: "/*"}, ssps: [a]}]`)
 	plan(t, "--admin", poolsOf(t, "")) // the flag comes first
 }
 
-// plan from a running adbuffer took the mean of the last minute. Peaks were refused by the pool that it
-// advised.
+// plan from a running adbuffer uses the busiest ten seconds: a pool for the mean of a minute would refuse requests
+// at peaks.
 func TestPlanFromARunningAdbufferIsForThePeak(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {

@@ -86,8 +86,8 @@ routes: [{name: r, match: {path: /}, ssps: [a]}]
 	}
 }
 
-// adbuffer read the authorities of Redis once, and could not reach a Redis with a certificate of
-// another authority before a restart.
+// A change of the file of authorities takes effect without a restart, so that adbuffer reaches a Redis with a
+// certificate of another authority.
 func TestTLSToRedisFollowsItsFiles(t *testing.T) {
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	var servers []tls.Certificate

@@ -98,8 +98,8 @@ func (s setup) load(t testing.TB) *config.Config {
 	return cfg
 }
 
-// run starts a service and waits until it is ready. At the end of the test it is drained, and no
-// request may be cut.
+// run starts a service and waits until it is ready. At the end of the test the service is drained, which must cut
+// no request.
 func run(t *testing.T, s setup) *service {
 	t.Helper()
 	t.Parallel()
@@ -232,7 +232,7 @@ func (v *service) logged(level zapcore.Level) string {
 	return b.String()
 }
 
-// drained waits until no pool of an earlier version is left.
+// drained waits until all pools of earlier config versions are closed.
 func (v *service) drained() {
 	v.t.Helper()
 	v.await("pools of earlier versions are drained", func() bool { return v.draining() == 0 })

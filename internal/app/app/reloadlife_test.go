@@ -18,7 +18,7 @@ import (
 	"adbuffer/internal/test/testsupport"
 )
 
-// A signal during the warm-up made the service say "ready" to systemd and the log, while it drained.
+// A service that gets a signal during its warm-up drains, and must not say "ready" to systemd and the log.
 func TestASignalDuringTheWarmUpDoesNotMakeTheServiceReady(t *testing.T) {
 	a, err := New(setup{ssps: []string{at("a", sim(t, sspsim.Options{}))}, routes: []string{to("x", "a")}}.load(t), zap.NewNop(), Process{})
 	testsupport.NoError(t, err)

@@ -40,7 +40,7 @@ func wantLag(t *testing.T, s Span, ran, lag time.Duration) {
 	testsupport.True(t, s.Ran(now) == ran && s.Lag(now) == lag, "the span ran %v with a lag of %v, want %v and %v", s.Ran(now), s.Lag(now), ran, lag)
 }
 
-// While the process does not run, Ran stands still, also before the late tick.
+// While the process does not run, Ran does not advance, also before the late tick.
 func TestASpanDoesNotCountTheLag(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		m := newStarved()

@@ -11,8 +11,8 @@ import (
 	"adbuffer/internal/test/testsupport"
 )
 
-// Goroutines that wait for sockets stand in the kernel's queue, of which Go takes 128 at a time. A pass
-// waits for all of them; a goroutine that yields does not.
+// Goroutines that wait for sockets are in the kernel's list of ready sockets, of which Go takes 128 at a time. A
+// pass waits for all of these goroutines; a goroutine that yields does not.
 func TestAPassStandsBehindAllReadySockets(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	q := NewQueue()

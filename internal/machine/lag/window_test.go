@@ -11,8 +11,8 @@ import (
 	"adbuffer/internal/test/testsupport"
 )
 
-// The least lag of 100 ms is what a window reports. One late tick does not raise it, a process that lags
-// all the time does.
+// A window reports the smallest lag within 100 ms. One late tick does not raise it, but a process that lags all the
+// time does.
 func TestAWindowReportsTheStandingLag(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		s := newStarved()

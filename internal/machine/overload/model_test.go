@@ -108,7 +108,7 @@ func TestGoodputStaysUnderOverload(t *testing.T) {
 	}
 }
 
-// A load of 70 % of the core, beside a process that takes half of it for 200 ms of each 600.
+// A load of 70 % of the core, while another process takes half of the core for 200 ms of each 600 ms.
 func TestANoisyNeighbourMakesNothingRefused(t *testing.T) {
 	m := newModel(10_000)
 	m.offered[Normal], m.offered[Sheddable] = 0.4*modelCapacity, 0.3*modelCapacity
@@ -121,7 +121,7 @@ func TestANoisyNeighbourMakesNothingRefused(t *testing.T) {
 	testsupport.Equal(t, m.refused, [Priorities]float64{}, "%v requests are refused")
 }
 
-// The sheddable requests go first, all of them before a normal one; critical ones last.
+// Sheddable requests are refused first, all of them before a normal request, and critical requests last.
 func TestPrioritiesAreRefusedInOrder(t *testing.T) {
 	var c controller
 	c.arrivals = [Priorities]float64{Normal: 50, Sheddable: 30, Critical: 20}
@@ -137,7 +137,7 @@ func TestPrioritiesAreRefusedInOrder(t *testing.T) {
 	}
 }
 
-// A sudden lag refuses nothing critical: while half of the usual requests pass now, 30 % may in the long run.
+// A sudden lag refuses no critical request, although only half of the usual requests pass at first.
 func TestASuddenLagRefusesNothingCritical(t *testing.T) {
 	c := controller{admitted: 0.3, transientShare: 0.5}
 	c.arrivals = [Priorities]float64{Normal: 50, Sheddable: 30, Critical: 20}
@@ -165,7 +165,7 @@ func TestALagOfLessThanTenTargetsRefusesNothingAtOnce(t *testing.T) {
 	}
 }
 
-// Under a long lag a window takes a second, and the pause grew no faster than in windows of 100 ms.
+// Under a long lag a window takes a second. The pause must grow as fast as in windows of 100 ms.
 func TestAPauseGrowsWithTheTimeOfItsWindow(t *testing.T) {
 	l := &windowLoad{refused: 100}
 	l.arrived[Normal] = 100

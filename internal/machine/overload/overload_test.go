@@ -13,8 +13,7 @@ const (
 	msec   = time.Millisecond
 )
 
-// overloaded returns a gate that refuses all requests but critical ones, as good as always. The lag was
-// 300 ms.
+// overloaded returns a gate after a lag of 300 ms, which refuses almost all requests except critical ones.
 func overloaded(t *testing.T, s Options) *Gate {
 	t.Helper()
 	g := new(Gate)

@@ -53,7 +53,8 @@ func TestConcurrentTakesGetEachTokenOnce(t *testing.T) {
 	testsupport.Equal(t, taken.Load(), 1000, "%d tokens were taken")
 }
 
-// The interval of such a rate was infinite, and an infinite interval gave any number of tokens.
+// The interval between the tokens of a very low rate must not become infinite: that would give any number of
+// tokens.
 func TestTheLowestRateGivesOnlyTheBurst(t *testing.T) {
 	for _, rate := range []float64{1e-12, 1e-300, math.SmallestNonzeroFloat64} {
 		var b Bucket

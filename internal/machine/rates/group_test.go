@@ -71,7 +71,7 @@ func TestMostGroups(t *testing.T) {
 	}
 }
 
-// A quarter of the groups, rounded up, does not count; failures that no client caused always do.
+// A quarter of the groups, rounded up, is ignored; failures that no client caused always count.
 func TestTheWorstQuarterOfTheGroupsDoesNotCount(t *testing.T) {
 	for _, c := range []struct {
 		groups, failing, ours int
@@ -132,8 +132,7 @@ func TestOneGroupCannotRaiseTheShareOfFailures(t *testing.T) {
 				w.Record(0, g, i < failures)
 			}
 		}
-		// Up to 16 groups whose requests fail up to a ratio, and another one whose requests fail as
-		// they like.
+		// Up to 16 groups whose requests fail up to a ratio, and another group whose requests fail at any ratio.
 		limit := rnd.Float64()
 		bad := Group(rnd.IntN(ClientGroups))
 		others := 0
@@ -179,8 +178,8 @@ func TestAllFailuresCountWhateverTheirGroups(t *testing.T) {
 	}
 }
 
-// A group counts for as many requests as the others lack. So a client that sends a request now and
-// then does not hide that all requests of another one fail.
+// A group that is ignored still counts for as many requests as the other groups lack. So a client that sends a
+// request now and then does not hide that all requests of another client fail.
 func TestFewRequestsOfOthersCountLittle(t *testing.T) {
 	for others, want := range map[int]float64{0: 1, 2: 0.9, 10: 0.5, 19: 0.05, 20: 0, 1000: 0} {
 		var w Window

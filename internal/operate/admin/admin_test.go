@@ -225,7 +225,7 @@ func TestAPageOfAnotherOriginChangesNothing(t *testing.T) {
 	b.want(403, "PUT", "/log/level", "debug", "Authorization", "Bearer "+token, "Origin", "https://evil.example")
 }
 
-// Any web page that an operator opened could take the profiler, an SSP's capture and all tails.
+// A web page that an operator opens must not be able to use the profiler, an SSP's capture or tails.
 func TestAPageOfAnotherOriginEmbedsNothing(t *testing.T) {
 	c := newConsole(t, loopback, nil)
 	for _, site := range []string{"cross-site", "same-site"} {

@@ -47,7 +47,7 @@ func TestAClientThatDoesNotReadIsCut(t *testing.T) {
 	})
 }
 
-// A scrape whose body never arrived waited for it for ten seconds, and held its place meanwhile.
+// A scrape does not wait for its body: one that never arrives would hold a place for ten seconds.
 func TestAScrapeDoesNotWaitForABody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newConsole(t, loopback, func(o *Options) {
@@ -91,7 +91,7 @@ func (l *pipeListener) Close() error {
 
 func (l *pipeListener) Addr() net.Addr { return loopback.addr }
 
-// Each client that reached the port could keep any number of scrapes in memory: they need no token.
+// Scrapes need no token, so the number of scrapes that clients can keep in memory is bounded.
 func TestScrapesAtOnceAreLimited(t *testing.T) {
 	begun, end := make(chan struct{}, 2*maxScrapes), make(chan struct{})
 	var waits atomic.Bool

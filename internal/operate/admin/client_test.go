@@ -13,7 +13,7 @@ import (
 	"adbuffer/internal/test/testsupport"
 )
 
-// A longer response was cut without an error: a bundle then had half a part.
+// A response above the limit is an error, and not cut: a bundle would hold half of a part.
 func TestAResponseThatIsTooLongIsAnError(t *testing.T) {
 	more := 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

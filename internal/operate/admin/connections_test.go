@@ -71,8 +71,8 @@ func wantClosed(t *testing.T, what string, c net.Conn) {
 	}
 }
 
-// A client that reached the port could open connections until the process had no file left for the
-// connections of clients and SSPs.
+// Clients must not open so many connections that the process has no descriptor left for the connections of clients
+// and SSPs.
 func TestConnectionsThatAreIdleForLongestMakeRoom(t *testing.T) {
 	begun, end := make(chan struct{}), make(chan struct{})
 	c := newConsole(t, loopback, func(o *Options) {
@@ -100,8 +100,7 @@ func TestConnectionsThatAreIdleForLongestMakeRoom(t *testing.T) {
 	wantOK(t, "the request that was in progress", scrape)
 }
 
-// Sixty-four requests whose bodies never arrived kept Prometheus and the kubelet away for ten seconds
-// at a time.
+// Sixty-four requests whose bodies never arrive must not keep Prometheus and the kubelet away.
 func TestRequestsThatAreUnfinishedForLongestMakeRoom(t *testing.T) {
 	c := newConsole(t, loopback, nil)
 	addr := c.listening()
@@ -120,7 +119,7 @@ func TestRequestsThatAreUnfinishedForLongestMakeRoom(t *testing.T) {
 	}
 }
 
-// Requests that take long kept all others away for as long as they took.
+// Requests that take long must not keep all other requests away.
 func TestRequestsThatHaveTakenLongestMakeRoom(t *testing.T) {
 	begun := make(chan struct{})
 	c := newConsole(t, loopback, func(o *Options) {

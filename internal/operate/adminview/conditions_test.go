@@ -81,8 +81,8 @@ func TestConditionIsLoggedOnceWhenItBeginsAndOnceWhenItEnds(t *testing.T) {
 	}
 }
 
-// A dead SSP is in the log and in explain's state. It needs neither the access log nor a second
-// endpoint for that.
+// A dead SSP appears in the log and in the state that explain shows, also without an access log and without a
+// second endpoint.
 func TestDeadSSPIsLoggedAndExplained(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	testsupport.NoError(t, err)

@@ -63,7 +63,7 @@ func TestTroublesOfAnSSP(t *testing.T) {
 	}
 }
 
-// Cancelled legs of parallel modes are no failures: a healthy estate showed 28 %.
+// Cancelled legs of parallel modes are not failures, of which healthy SSPs would otherwise show many.
 func TestAMinuteCountsOnlyFailuresOfTheLastMinute(t *testing.T) {
 	var m minute
 	h := metrics.Durations(time.Millisecond, time.Second)
@@ -131,7 +131,7 @@ func TestTheOverviewOf200SSPsIsSmall(t *testing.T) {
 	_, overview := manySSPs(t)
 	b, err := json.Marshal(overview())
 	testsupport.NoError(t, err)
-	// 26 KB are for the reasons of 200 SSPs in trouble, and for larger numbers.
+	// The bound leaves 26 KB for the reasons of 200 SSPs in trouble, and for larger numbers.
 	if len(b) > 174_000 || strings.Count(string(b), `"trend":{"saturation":[0,0`) != 200 {
 		t.Errorf("the overview has %d bytes", len(b))
 	}

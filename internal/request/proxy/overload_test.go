@@ -73,7 +73,7 @@ func TestTooLittleCPUIsALimitOfTheService(t *testing.T) {
 	t.Error("no limit is that of server.overload")
 }
 
-// A refusal needs no byte of the body, over HTTP/1 if the client asks first.
+// A refusal does not wait for the body, over HTTP/1 if the client sends Expect: 100-continue.
 func TestAnOverloadedAdbufferRefusesBeforeTheBody(t *testing.T) {
 	t.Parallel()
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.Overload = refusing() }), bids("a", "{}"))
@@ -138,8 +138,9 @@ func TestAConnectionIsNotReadForAPauseAfterARefusal(t *testing.T) {
 	}
 }
 
-// While adbuffer is overloaded, a request that has waited in its socket for longer than its deadline is
-// refused, also if its priority is critical: its response would be late. Here it waits behind another.
+// While adbuffer is overloaded, a request that has waited in its socket for longer than its deadline is refused,
+// also if its priority is critical: its response would be late. Here the request waits behind another request on
+// its connection.
 func TestARequestThatIsReadTooLateIsRefused(t *testing.T) {
 	t.Parallel()
 	for g, want := range map[*overload.Gate]string{new(overload.Gate): "deadline", refusing(): "proxy/overloaded"} {

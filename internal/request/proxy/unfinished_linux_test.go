@@ -124,8 +124,7 @@ func shakeHands(m *modeProxy, c net.Conn, protocol string) *tls.Conn {
 	return over
 }
 
-// Connections without a whole handshake or head took all places, for read_timeout, and other
-// clients were refused.
+// Connections without a complete handshake or head must not take all places, so that other clients are refused.
 func TestUnfinishedConnectionsMakeRoomForOthers(t *testing.T) {
 	const places, honest = 8, 5
 	for _, kind := range unfinishedKinds {
@@ -148,7 +147,7 @@ func TestUnfinishedConnectionsMakeRoomForOthers(t *testing.T) {
 	}
 }
 
-// Connections that never did anything pushed out idle clients.
+// Connections that have never sent a request must not push out idle clients.
 func TestUnfinishedConnectionsPushOutNoIdleClient(t *testing.T) {
 	for _, kind := range unfinishedKinds {
 		t.Run(kind.name, func(t *testing.T) {
@@ -169,7 +168,7 @@ func TestUnfinishedConnectionsPushOutNoIdleClient(t *testing.T) {
 	}
 }
 
-// The oldest goes: a client whose handshake has just begun outlives connections that are older.
+// The oldest unfinished connection closes: a client whose handshake has just begun outlives older connections.
 func TestAHandshakeThatHasJustBegunOutlivesOlderConnections(t *testing.T) {
 	const places = 8
 	for stage, over := range map[string]overProtocol{"head": inCleartext, "handshake": inTLS} {

@@ -25,8 +25,8 @@ func ads(name string, length int) bidder {
 	}}
 }
 
-// A client that read nothing took all memory for responses, or an SSP's whole share of it. The
-// requests of all other clients ended as overloaded, until write_timeout and again after it.
+// A client that reads nothing must not take all memory for responses, or an SSP's whole share of it: the requests
+// of all other clients would end as overloaded.
 func TestResponsesThatAreUnreadForLongestMakeRoomForOthers(t *testing.T) {
 	const length, most = 60_000, 1 << 20
 	for name, limit := range map[string]struct{ all, share int64 }{"all responses": {most, 0}, "those of an SSP": {16 * most, most}} {
@@ -83,8 +83,8 @@ func TestConnectionsThatAreUnreadForLongestMakeRoomForOthers(t *testing.T) {
 	testsupport.True(t, float64(whole) == n-dropped && dropped <= n/2+1, "%d of %d responses arrive whole, and %v were dropped", whole, n, dropped)
 }
 
-// Responses without an SSP take memory too: 1.2 MB of requests for no route, with a window of 0,
-// made adbuffer hold 400 MB.
+// Responses without an SSP take memory too: without a bound, 1.2 MB of requests for no route, with a window of 0,
+// make adbuffer hold 400 MB.
 func TestUnreadResponsesWithoutAnSSPMakeRoomForOthers(t *testing.T) {
 	const connections, streams, most = 8, 50, 1 << 20
 	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxBufferedBytes = most }), ads("a", 10))

@@ -27,8 +27,8 @@ func post(length int) string {
 	return fmt.Sprintf("POST /fill HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", length)
 }
 
-// A claimed length takes no memory and no place among the requests in flight from other clients.
-// Twenty bodies of the largest size exceed the budget and the limit of requests in flight.
+// A claimed length takes no memory, and does not count as a request in flight. Twenty bodies of the largest size
+// exceed the budget and the limit of requests in flight.
 func TestClaimedBodiesTakeNothingFromOthers(t *testing.T) {
 	small := func(o *proxy.Options, _ *route.Route) { o.MaxInFlight = 4 }
 	t.Run("HTTP/1", func(t *testing.T) {
@@ -99,8 +99,8 @@ func (m *modeProxy) wantOthersServed(most float64) {
 	}
 }
 
-// If max_uploads is reached, the oldest upload gets 408, and its connection is closed. The order in
-// which other uploads' bytes arrive makes no difference.
+// If max_uploads is reached, the oldest upload gets 408, and its connection is closed, in whichever order the bytes
+// of the uploads arrive.
 func TestUploadThatHasBeenArrivingForLongestMakesRoom(t *testing.T) {
 	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { o.MaxUploads = 3 }, echoes("a"))
 	var uploads []*rawClient
@@ -194,8 +194,8 @@ func TestGETWithABodyIsRefusedOverHTTP2(t *testing.T) {
 	}
 }
 
-// Bodies that arrived almost whole took all of max_buffered_bytes, so that no SSP's response had
-// room, until read_timeout and again after it.
+// Bodies that have arrived almost completely must not take all of max_buffered_bytes, so that no SSP's response has
+// room.
 func TestUploadsThatHaveBeenArrivingForLongestMakeRoomForOthers(t *testing.T) {
 	const length, n, most = 100_000, 20, 1 << 20
 	for name, begin := range map[string]func(m *modeProxy){

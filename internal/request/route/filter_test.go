@@ -87,7 +87,7 @@ func TestSSPsWhoseConditionsDoNotHoldAreNotAsked(t *testing.T) {
 	}
 }
 
-// With all primaries left out, the response of parallel-all waits for the secondaries.
+// If no primary SSP gets the request, the response of parallel-all waits for the secondary SSPs.
 func TestSecondariesAreAwaitedIfNoPrimaryIsAsked(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		a, b, c := newFake(t, "a", fills(0, "a")), newFake(t, "b", fills(10*ms, "b")), newFake(t, "c", fills(20*ms, "c"))
@@ -109,7 +109,7 @@ func TestSSPThatTheClientChoseIsFilteredToo(t *testing.T) {
 	})
 }
 
-// The search stops only at a route that matches but for its conditions on the body, and examines the body
+// The search stops at a route whose conditions on the body are all that remains to check, and examines the body
 // once for all routes.
 func TestRoutesAreFoundByTheBody(t *testing.T) {
 	a := Target{SSP: newFake(t, "a", silent).SSP}

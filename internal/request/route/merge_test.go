@@ -183,7 +183,7 @@ func TestMergeWithoutABidNamesNoFilteredSSP(t *testing.T) {
 	})
 }
 
-// SSPs that are late, not waited for, not asked or cannot be reached have their reasons.
+// The response gives the reason of each SSP that is late, not waited for, not asked or unreachable.
 func TestReasonsOfSSPsWithoutAResponse(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		fakes := []*fakeSSP{newFake(t, "a", bidResponse("a", "")), newFake(t, "late", silent), newFake(t, "secondary", silent), newFake(t, "filtered", silent), newFake(t, "lost", reply{err: &exchange.Error{Outcome: exchange.ConnectFailed}})}
@@ -243,7 +243,8 @@ func TestReasonsOfManyImpressionsAndSSPsAreTruncated(t *testing.T) {
 	})
 }
 
-// A malformed bid is left out, and all others stay byte for byte. A reader of types would refuse the whole document.
+// A malformed bid, for which a typed parser would refuse the whole document, is left out. All other bids stay byte
+// for byte.
 func TestMalformedBidsAreLeftOut(t *testing.T) {
 	bid := func(member string) string { return `{"id":"b","impid":"i\u0031","price":2,` + member + `}` }
 	const good, unknown, known = aBid, `{"statuscode":102}`, `{"impid":"i\u0031","statuscode":102}`
@@ -296,7 +297,7 @@ func TestMalformedBidsAreLeftOut(t *testing.T) {
 	}
 }
 
-// A malformed seat is left out alone, and one of whose bids none stays; an SSP without any other seat is 102.
+// A malformed seat is left out, as is a seat that loses all its bids. An SSP that has no other seat is 102.
 func TestMalformedSeatsAreLeftOut(t *testing.T) {
 	seat := func(member string) string { return `{` + member + `"bid":[` + aBid + `]}` }
 	for _, tt := range []struct{ seats, stay string }{
@@ -334,7 +335,7 @@ func TestMalformedSeatsAreLeftOut(t *testing.T) {
 	}
 }
 
-// Ids that are no text, or no Unicode, are not repeated: a reader of the result would refuse all of it.
+// Ids that are not text, or not Unicode, are not repeated, since a parser would refuse the whole result.
 func TestIDsThatAreNoTextAreNotRepeated(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		r := newClient(t, exchange.POST, "", `{"id":"r1","imp":[{"id":"i"},{"id":7},{"id":"\ud800"},{"id":"`+"\xff"+`"},{"id":"j"}]}`)

@@ -136,8 +136,8 @@ func TestMirrorWithoutBudgetIsDropped(t *testing.T) {
 	})
 }
 
-// After 5 copies without a response, only single probes are sent, and the other copies are dropped
-// before any work is done for them. The first response ends that.
+// After 5 copies without a response, only single probes are sent, until the first response. All other copies are
+// dropped before any work is done for them.
 func TestSilentMirrorGetsProbesOnly(t *testing.T) {
 	for name, c := range map[string]struct {
 		reply reply

@@ -88,7 +88,7 @@ func TestThisMachineKnowsItsAddresses(t *testing.T) {
 	testsupport.True(t, m.isLocal(addr) && len(m.addrs) != 0 && m.hostname != "", "%+v does not know %v", m, addr)
 }
 
-// With reuse_port both listeners opened, and some requests for ads reached the admin listener.
+// With reuse_port both listeners could open one address, and some requests for ads would reach the admin listener.
 func TestListenersOnTheSameAddressAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		server, admin string

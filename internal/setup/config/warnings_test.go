@@ -182,7 +182,7 @@ func TestUnknownOpenFilesLimitWarnsOfNothing(t *testing.T) {
 	wantWarnings(t, warnings(cfg, machine{}, everyKey))
 }
 
-// Fifty SSPs gave fifty equal warnings.
+// Fifty SSPs with the same fault give one warning, and not fifty equal warnings.
 func TestAFaultOfSeveralSSPsIsOneWarning(t *testing.T) {
 	list := func(keys string, names ...string) string {
 		var all []string

@@ -115,8 +115,8 @@ func TestFailuresThatAClientProvokesEjectNothing(t *testing.T) {
 	}
 }
 
-// Each ejection of an endpoint that fails again soon after its return lasts longer. After it has
-// worked for as long as its ejection, the row begins again.
+// Each ejection of an endpoint that fails again soon after its return lasts longer. Once the endpoint has worked
+// for as long as its last ejection, ejections are short again.
 func TestFlappingEndpointIsEjectedForLonger(t *testing.T) {
 	s := start(nil, 0, 0)
 	began := s.now
@@ -150,8 +150,8 @@ func TestMaxEjectedEndpoints(t *testing.T) {
 	testsupport.Equal(t, s.states(), "ejected ejected ejected enabled", "%s, although a later priority serves")
 }
 
-// The checks of all endpoints fail. Without a spare, max_ejected keeps half of them in. One event says
-// it.
+// The checks of all endpoints fail. Without a spare, max_ejected keeps half of the endpoints in use, which one
+// event reports.
 func TestFailingChecksRespectMaxEjected(t *testing.T) {
 	for name, c := range map[string]struct {
 		priorities []int

@@ -66,7 +66,8 @@ func TestDialsMakeUpForRequestsWithoutTurns(t *testing.T) {
 	testsupport.Equal(t, s.dials(4), "abab", "while both were ahead by as much, the dials went to %s")
 }
 
-// Only a change of the endpoints ends what is known: an endpoint that returns is not behind.
+// Only a change of the endpoints clears what the balancer knows of dials: an endpoint that returns has none to
+// catch up on.
 func TestEndpointThatReturnsIsNotBehind(t *testing.T) {
 	s := weighted(1, 1)
 	s.Served(s.all[0], 8, 0)

@@ -104,7 +104,7 @@ func TestTheStateOfTheSSPRefusesRequests(t *testing.T) {
 	}
 }
 
-// Exclusions counts endpoints that go out while others serve.
+// Exclusions counts endpoints that are excluded while others serve.
 func TestExclusionsCountsEndpointsThatGoOut(t *testing.T) {
 	s := start(nil, 0, 0)
 	s.SetEndpointState(s.all[1], Disabled, s.now)
@@ -328,8 +328,8 @@ func TestWhatEjects(t *testing.T) {
 	testsupport.True(t, !ended(s, "-----"), "failures count although a reload has switched ejection off")
 }
 
-// An ejection lasts base_time times their number in a row, and at most max_time. An endpoint that has worked for as
-// long as its last ejection, and for a window, begins anew.
+// An ejection lasts for base_time, multiplied by the number of ejections in a row, and at most for max_time. The
+// row ends when the endpoint has worked for as long as its last ejection, and for a window.
 func TestHowLongAnEjectionLasts(t *testing.T) {
 	s := start(func(s *Settings) { s.Ejection.MaxTime = 12 * time.Second }, 0, 0)
 	b := s.all[1]

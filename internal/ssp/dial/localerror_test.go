@@ -12,7 +12,7 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// Errors of adbuffer's own machine were connect_failed, as if the SSP had failed.
+// Errors of adbuffer's own machine must not count as connect_failed, which would blame the SSP.
 func TestErrorsOfThisMachineAreLocal(t *testing.T) {
 	p := listen(t, waitForEnd)
 	for errno, names := range map[syscall.Errno]string{

@@ -393,7 +393,7 @@ func TestAFamilyWhoseLookupFailsKeepsItsAddresses(t *testing.T) {
 	}, "http://a.example")
 }
 
-// A resolver that responds to one query, and never to the other, delayed the first dial by its own timeouts.
+// A resolver that responds to one query, and never to the other, must not delay the first dial until it times out.
 func TestTheFirstFamilyWaitsFiftyMillisecondsForTheOther(t *testing.T) {
 	for slow, first := range map[string]string{"ip6": "a.example (192.0.2.1:80)", "ip4": "a.example ([2001:db8::1]:80)"} {
 		resolve(t, func(t *testing.T, n *names, d *Dialer) {
@@ -441,7 +441,8 @@ func TestAFamilyThatNeverGetsAResponseIsNoFailure(t *testing.T) {
 	}, "http://a.example")
 }
 
-// A family without addresses is an answer: the addresses that it had go. A name without addresses keeps all.
+// A response without addresses of a family is valid: the family loses its addresses. A name that has no addresses
+// in any family keeps them all.
 func TestAFamilyMayLoseAllItsAddresses(t *testing.T) {
 	resolve(t, func(t *testing.T, n *names, d *Dialer) {
 		n.set("a.example", "192.0.2.1 2001:db8::1", 0)
@@ -463,7 +464,7 @@ func TestAFamilyMayLoseAllItsAddresses(t *testing.T) {
 	}, "http://a.example")
 }
 
-// A name server that returns two of four addresses in turn replaced all connections at each look-up.
+// A name server may return two of four addresses in turn. That must not replace all connections at each look-up.
 func TestAnAddressIsGoneAfterThreeLookupsWithoutIt(t *testing.T) {
 	resolve(t, func(t *testing.T, n *names, d *Dialer) {
 		all := []string{"a.example (192.0.2.1:80)", "a.example (192.0.2.2:80)", "a.example (192.0.2.3:80)", "a.example (192.0.2.4:80)"}

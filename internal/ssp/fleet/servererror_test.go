@@ -126,7 +126,7 @@ func readCommand(r *bufio.Reader) (words []string, err error) {
 	return words, err
 }
 
-// A server that became a replica, or that refuses all writes for another reason, is left: the address may
+// If the server has become a replica, or refuses all writes for another reason, the session ends: the address may
 // lead to another server by now.
 func TestAServerThatRefusesEveryLeaseIsDialledAgain(t *testing.T) {
 	t.Parallel()
@@ -169,8 +169,8 @@ func TestAnErrorOfOneKeyKeepsTheSession(t *testing.T) {
 	testsupport.Equal(t, m.logged("no lease for an SSP"), 1, "logged %d times")
 }
 
-// After a failover the address leads to another server, and the old one, as its replica, keeps the
-// sessions that it has. With the words of Redis 6, replicas once stayed there.
+// After a failover the address leads to another server. The old server becomes its replica and keeps its sessions,
+// so adbuffer must leave them, also if the error has the words of Redis 6.
 func TestReplicasFollowAFailover(t *testing.T) {
 	t.Parallel()
 	for name, words := range map[string]func(line string) string{

@@ -169,8 +169,8 @@ func TestEachOverdueResponseTakesNoRequestsBehindIt(t *testing.T) {
 	})
 }
 
-// Requests that wait for a new connection's first response are sent on another connection once it is overdue. They
-// once waited until linger had ended.
+// Requests that wait for a new connection's first response are sent on another connection once the response is
+// overdue, and not only after linger.
 func TestRequestsThatWaitForAnOverdueFirstResponseAreSentElsewhere(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		m := newSim(t, pipelined, testOptions())

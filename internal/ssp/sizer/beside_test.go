@@ -4,8 +4,8 @@ package sizer
 
 import "slices"
 
-// beside is what an SSP has beside its pool. Each part decides on requests before or after they need a
-// place, as its model in package ssp does.
+// beside holds the parts of an SSP that decide on requests before or after they need a place. Each part models the
+// part of package ssp that has its name.
 type beside struct {
 	breaker *breaker
 	hedge   *hedge
@@ -20,7 +20,7 @@ func (b *beside) refuses(w *world) bool {
 	return share > 0 && w.rng.Float64() < share
 }
 
-// ended learns how an attempt ended that was sent.
+// ended learns how an attempt that was sent has ended.
 func (b *beside) ended(w *world, held float64, failed bool) {
 	if b.breaker != nil {
 		b.breaker.note(w.now, failed)
@@ -30,7 +30,7 @@ func (b *beside) ended(w *world, held float64, failed bool) {
 	}
 }
 
-// breaker sheds the more, the more of the last ten seconds' requests failed.
+// breaker sheds more requests the more requests of the last ten seconds failed.
 type breaker struct {
 	sent, failed [10]int // by second
 	second       int

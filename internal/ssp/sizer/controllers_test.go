@@ -41,7 +41,7 @@ type fixed int
 
 func (n fixed) decide(*world, Sample) int { return int(n) }
 
-// places returns how many places a load needs of so many requests per second, with such a hold.
+// places returns how many places a load needs, by its requests per second and its hold.
 func places(rate, hold, peakedness float64) int {
 	return int(math.Ceil(peakedness * float64(capacity.Places(rate/peakedness, seconds(hold), capacity.DefaultWaitingShare))))
 }

@@ -28,7 +28,7 @@ func reaches(need int) figure {
 	return figure{name: "N / need", most: 1.3, of: func(_ *scenario, w *world) float64 { return w.peak(w.length-1, w.length) / float64(need) }}
 }
 
-// live has the courses of "go run ./loadtest sizing", which runs the same on loopback. The names are the same.
+// live has the courses of "go run ./loadtest sizing", which runs courses of the same names on loopback.
 func live() []*scenario {
 	const before, capacity = 15, 100
 	slow := places(500, meanHold(1.5), 1)

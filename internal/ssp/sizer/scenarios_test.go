@@ -305,12 +305,12 @@ var scenarios = []*scenario{
 	},
 }
 
-// within returns whether a time is in a span.
+// within reports whether a time is in a span.
 func within(from, to float64) func(t float64) bool {
 	return func(t float64) bool { return t >= from && t < to }
 }
 
-// during is one value in a span, and another one at all other times.
+// during returns a function that is one value within a span, and another value outside it.
 func during(from, to, then, otherwise float64) func(t float64) float64 {
 	return func(t float64) float64 {
 		if within(from, to)(t) {

@@ -25,7 +25,7 @@ func newCourse(l Limits, begin int) *course {
 	return &course{Sizer: New(l, begin, func() float64 { return 0.5 }), now: epoch, rate: 1000, hold: 0.1}
 }
 
-// tick passes one interval: as many requests are served as the places allow.
+// tick lets one interval pass, in which the places serve as many requests as they can.
 func (c *course) tick() (Decision, bool) {
 	c.now = c.now.Add(Interval)
 	arrived := c.rate * Interval.Seconds()
@@ -98,7 +98,7 @@ func TestNothingChangesWhileRequestsAreHeldBack(t *testing.T) {
 	testsupport.True(t, d.Kind == Grown, "after it: %+v", d)
 }
 
-// A verdict cannot be made while requests are held back, so the growth that waits for it is taken back.
+// A growth cannot be judged while requests are held back, so a growth that has not been judged yet is reverted.
 func TestAGrowthWithoutAVerdictIsTakenBackWhenRequestsAreHeldBack(t *testing.T) {
 	c := newCourse(Limits{Min: 16, Max: 1000}, 100)
 	c.rate = 2000

@@ -147,7 +147,7 @@ type retry struct {
 	tries int
 }
 
-// second is what happened in a second.
+// second counts the events of one second.
 type second struct {
 	arrivals, waits, good, refused, opened int
 	limit                                  int

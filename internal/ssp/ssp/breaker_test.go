@@ -191,8 +191,8 @@ func TestTimeoutCountsIfTheSSPHadItsRequestTimeout(t *testing.T) {
 	})
 }
 
-// The requests before an endpoint went out count no more, and neither do late failures of it. The
-// failures of the endpoints that serve count.
+// Requests before an endpoint was ejected are forgotten, and its late failures are ignored. The failures of the
+// endpoints that still serve count.
 func TestFailuresOfEndpointsThatAreOutShedNothing(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		p := &fakePool{steps: []step{response(500, "")}}

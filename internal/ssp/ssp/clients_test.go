@@ -125,8 +125,8 @@ func TestABrokenSSPIsShedHoweverItsClientsShareTheLoad(t *testing.T) {
 	}
 }
 
-// An SSP that asks all clients for a pause gets few more requests: about as many as it takes to ask
-// most of the groups of clients, and only one from a single client.
+// An SSP that requests a pause from all clients gets few further requests: about as many as are needed to reach
+// most groups of clients, and only one if there is a single client.
 func TestA503WithRetryAfterPausesOnceMostClientsGotIt(t *testing.T) {
 	for _, c := range []struct {
 		clients, most int

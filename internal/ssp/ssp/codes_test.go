@@ -30,7 +30,7 @@ adbuffer_ssp_responses_total{code="other",ssp="openx"} 0
 `, "adbuffer_ssp_responses_total")
 }
 
-// Of an SSP that sends many statuses, the first ones have series, and keep them.
+// If an SSP sends many statuses, the first statuses get series, and keep them.
 func TestAnSSPWithManyStatusesHasFewSeries(t *testing.T) {
 	var c codes
 	c.init()

@@ -9,9 +9,9 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// A request that the SSP's connection does not share, or that may be the reason for a GOAWAY with an error,
-// goes again once on a connection of its own, and not in front of others. What other connections' ends leave
-// out shares a connection until its last retry.
+// A request that must not share a connection, or that may be the reason for a GOAWAY with an error, is sent again
+// once on a connection of its own, and not in front of other requests. A request that other ends of connections
+// leave out shares a connection until its last retry.
 func TestRequestsAreIsolatedAfterTheirConnectionsEnd(t *testing.T) {
 	large := exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.NotSent, Isolate: exchange.IsolateNext, Collateral: true}
 	suspect := exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.NotProcessed, Isolate: exchange.IsolateNext}

@@ -153,8 +153,8 @@ func TestARefusedRequestIsSentAgainOnceMoreThanRetryMaxAfterPausesThatGrow(t *te
 	}
 }
 
-// An SSP that closes each connection after a thousand requests is not overloaded. A request that met
-// three closes in a row ended as conn_lost, and the budget was too small for all.
+// An SSP that closes each connection after a thousand requests is not overloaded. A request that meets three closes
+// in a row must not end as conn_lost, and its retries must not use up the budget.
 func TestConnectionsThatServedWellPayForRequestsBehindTheirClose(t *testing.T) {
 	for _, c := range []struct {
 		protocol     exchange.Protocol

@@ -39,8 +39,8 @@ func TestResponsesOfAnSSPReserveAtMostItsShare(t *testing.T) {
 	})
 }
 
-// A request without a response held its body against the budget of all SSPs only. So an SSP that
-// hung with clients' bodies in flight took the memory of the others.
+// A request's body counts against the share of its SSP, also while there is no response. Otherwise an SSP that
+// hangs with clients' bodies in flight would take the memory of the others.
 func TestRequestsOfAnSSPHoldAtMostThreeQuartersOfItsShare(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		// The first request has ended when the second response arrives: a quarter is room for one.

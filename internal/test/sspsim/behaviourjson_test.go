@@ -51,8 +51,7 @@ func wantNoZero(t *testing.T, path string, v reflect.Value) {
 	}
 }
 
-// The control endpoint and `adbuffer sim` read and write this JSON, so it must not change. The
-// files are older than the use of encoding/json.
+// The control endpoint and `adbuffer sim` read and write this JSON, so it must not change.
 func TestJSONOfABehaviour(t *testing.T) {
 	wantNoZero(t, "", reflect.ValueOf(fullBehaviour()))
 	for file, b := range map[string]Behaviour{"behaviour-full.json": fullBehaviour(), "behaviour-healthy.json": {}} {

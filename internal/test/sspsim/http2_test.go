@@ -33,7 +33,7 @@ func TestHTTP2RespondsToEveryStreamWithItsOwnID(t *testing.T) {
 	}
 }
 
-// A response once waited for the rest of a frame that had arrived in part.
+// A response must not wait for the rest of a frame that has arrived in part.
 func TestHTTP2RespondsWhileTheNextFrameIsIncomplete(t *testing.T) {
 	h := dialH2C(t, startH2C(t, Behaviour{}))
 	var request bytes.Buffer
@@ -198,7 +198,7 @@ func TestHTTP2RecordsTheRequestAsItCame(t *testing.T) {
 	}
 }
 
-// A client that reads nothing once made the SSP queue a frame for each frame of the client's.
+// A client that reads nothing must not make the SSP queue a frame for each frame of the client.
 func TestHTTP2ReadsNoMoreFromAClientThatDoesNotRead(t *testing.T) {
 	const body, flood = 32 << 20, 64 << 20
 	s := startH2C(t, Behaviour{Latency: Constant(time.Millisecond), Response: Response{Size: Size{Constant: body}}})

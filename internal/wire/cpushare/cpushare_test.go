@@ -192,7 +192,7 @@ func TestWithoutAShareNothingWaits(t *testing.T) {
 	turn.Release()
 }
 
-// Random works begin, give up and end, in both states of the share. In the end nothing is held.
+// Random works begin, give up and end, while the share is bounded and while it is not. In the end no place is held.
 func TestSharesLoseNoPlaceAndNoWaiter(t *testing.T) {
 	for seed := range uint64(8) {
 		testsupport.Bubble(t, func(t *testing.T) {

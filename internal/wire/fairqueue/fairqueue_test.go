@@ -173,7 +173,7 @@ func (s *sim) fill(key uint64, holds time.Duration, n int) {
 	}
 }
 
-// A key that sent nothing for long has no right to what it left.
+// A key that has sent nothing for long does not save up its unused share.
 func TestKeySavesNothing(t *testing.T) {
 	s := newSim(20, math.MaxInt)
 	early, late := twoKeys()

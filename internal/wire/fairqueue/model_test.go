@@ -42,8 +42,8 @@ func (m *model) cost(i int) float64 {
 	return max(m.all, 1e-6)
 }
 
-// wantChosen checks that a request of key comes to queue i: of the key's queues, it would be served
-// first there. Two queues may be equal but for rounding.
+// wantChosen checks that a request of key goes to queue i, the one of the key's queues in which it would be served
+// first. Two queues may differ only by rounding.
 func (m *model) wantChosen(t *testing.T, i int, key uint64) {
 	t.Helper()
 	hand := handOf(key)

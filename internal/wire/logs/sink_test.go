@@ -13,7 +13,7 @@ import (
 	"adbuffer/internal/test/testsupport"
 )
 
-// gate is a writer that takes nothing until it is opened.
+// gate is a writer that blocks until it is opened.
 type gate struct {
 	open chan struct{}
 	err  error

@@ -122,7 +122,8 @@ func occupy(t *testing.T, share *cpushare.Share) (release func()) {
 	}
 }
 
-// Blocks with tables decode to enough, and cost the most CPU of all. So the work beyond 4 KiB waits for turns.
+// Blocks with tables of their own decode to enough bytes, and cost the most CPU. So the work beyond 4 KiB waits for
+// turns.
 func TestLargeBodiesAreDecodedInTurns(t *testing.T) {
 	share := cpushare.New(0.25, time.Hour)
 	release := occupy(t, share)

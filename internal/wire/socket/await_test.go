@@ -41,9 +41,9 @@ func TestAReadThatIsGivenItsDeadlineWhenItWaitsIsGivenItOnce(t *testing.T) {
 		calls++
 		return time.Now().Add(150 * time.Millisecond)
 	}, nil)
-	// An earlier deadline is armed. It fires while the Read waits. The Read then waits for the
-	// later deadline and must not call OnWait's function again.
-	// On a slow machine it may fire before the Read waits, which then ends without a wait.
+	// An earlier deadline is armed. It fires while the Read waits. The Read then waits for the later deadline and
+	// must not call OnWait's function again. On a slow machine the deadline may fire before the Read waits. Then
+	// the Read ends without a wait.
 	testsupport.Eventually(t, "a Read waits", func() bool {
 		near.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
 		var b [1]byte

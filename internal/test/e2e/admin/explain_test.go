@@ -93,7 +93,8 @@ func TestPOSTExplainTakesTheLargestRequest(t *testing.T) {
 	}
 }
 
-// The listener's status is of the question: 200 if there is an explanation, which may be a refusal.
+// The listener's status is about the question, and not about the request: 200 if there is an explanation, which may
+// be a refusal.
 func TestPOSTExplainSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	s := e2e.Healthy(t)

@@ -10,7 +10,7 @@ import (
 	"adbuffer/internal/test/testsupport"
 )
 
-// The set of series does not grow with traffic. What cannot happen has none.
+// The set of series does not grow with traffic, and events that cannot happen have no series.
 func TestSeriesAreThereFromTheStartIfTheyCanChange(t *testing.T) {
 	t.Parallel()
 	ab := e2e.Start(t, fmt.Sprintf(`

@@ -60,8 +60,7 @@ func startWithFIFO(t *testing.T, before, config string) (*e2e.Process, *fifo) {
 	return ab, f
 }
 
-// Without a reader of its log, adbuffer once died of SIGPIPE at the first line, and cut the requests in
-// flight.
+// If the reader of its log ends, adbuffer must not die of SIGPIPE at the next line and cut the requests in flight.
 func TestAClosedLogEndsNothingAndItsLinesAreCounted(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]string{

@@ -11,7 +11,7 @@ import (
 	"adbuffer/internal/test/testsupport"
 )
 
-// sick holds ways in which an endpoint fails. All but the first still accept connections.
+// sick holds the ways in which an endpoint fails. In all ways but the first, it still accepts connections.
 var sick = map[string]sspsim.Behaviour{
 	"refuses":      {Faults: sspsim.Faults{Refuse: true, Reset: sspsim.Always}},
 	"responds 500": fails,

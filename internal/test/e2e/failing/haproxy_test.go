@@ -43,8 +43,8 @@ frontend ssp
 	return "https://" + addr + "/bid", ca
 }
 
-// HAProxy resets the stream of a request with a field of 15.9 KB with PROTOCOL_ERROR. Three such requests turned
-// HTTP/2 off for all; an SSP that speaks only HTTP/2 then failed 348 of 348 requests.
+// HAProxy resets the stream of a request with a field of 15.9 KB with PROTOCOL_ERROR. Such requests must not turn
+// HTTP/2 off for all: an SSP that speaks only HTTP/2 would fail every request.
 func TestRequestsThatHAProxyResetsDoNotTurnHTTP2OffForOthers(t *testing.T) {
 	for _, alpn := range []string{"h2,http/1.1", "h2"} {
 		t.Run(alpn, func(t *testing.T) {

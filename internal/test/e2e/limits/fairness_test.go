@@ -10,8 +10,8 @@ import (
 	"adbuffer/internal/test/testsupport"
 )
 
-// A publisher has filled the queue. Another publisher's request takes the place of its newest one, as long as
-// server.fairness.key says so, and gets its response before most of the others.
+// One publisher has filled the queue. While server.fairness.key is set, another publisher's request replaces the
+// newest request of the first publisher, and gets its response before most of the others.
 func TestFairnessMakesRoomForAnotherKey(t *testing.T) {
 	t.Parallel()
 	s := e2e.StartGated(t, sspsim.Options{})

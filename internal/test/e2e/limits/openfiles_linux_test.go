@@ -34,8 +34,8 @@ func lastSocket(ab *e2e.Process) (last uint64) {
 	return last
 }
 
-// When adbuffer had no file left for a connection to an SSP, its requests were connect_failed: the
-// addresses backed off, the endpoint was ejected, and the breaker opened.
+// If adbuffer has no descriptor left for a connection to an SSP, the requests must not end as connect_failed: the
+// addresses would back off, the endpoint would be ejected, and the breaker would open.
 func TestNoSSPIsBlamedWhileAdbufferHasNoOpenFileLeft(t *testing.T) {
 	t.Parallel()
 	ab := e2e.Start(t, fmt.Sprintf(`
@@ -74,7 +74,7 @@ routes:
 	testsupport.Equal(t, m.Sum("adbuffer_endpoint_state", "state=enabled"), 2, "%v endpoints are enabled")
 }
 
-// A request had no file for its connection, and new clients waited, while idle clients held files.
+// Idle clients must not hold descriptors that a request needs for its connection, or a new client for its own.
 func TestTheClientThatIsIdleForLongestMakesRoomForDialsAndClients(t *testing.T) {
 	t.Parallel()
 	const idle, others = 20, 10

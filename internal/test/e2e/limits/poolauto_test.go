@@ -41,7 +41,7 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [a]}]
 	testsupport.AtLeast(t, ab.Metric("adbuffer_pool_auto_limit", "ssp=a"), before/2, "a reload made the limit %v, from %v", before)
 }
 
-// The dry run decides, and changes nothing.
+// A dry run makes decisions, but changes nothing.
 func TestDryRunOfAPoolThatSizesItself(t *testing.T) {
 	t.Parallel()
 	s := e2e.SSPWith(t, sspsim.Behaviour{})

@@ -15,9 +15,9 @@ import (
 	"adbuffer/internal/test/testsupport"
 )
 
-// A client replays a ClientHello that asks for a long computation, P-521, on 60 connections at once, and
-// never finishes a handshake. A new client of the same address is served after few of these hellos. When
-// handshakes waited in the order of their arrival, it was served after all 60 of them, and twice.
+// A client replays a ClientHello that asks for a long computation, P-521, on 60 connections at once, and never
+// finishes a handshake. A new client of the same address is served after few of these hellos. In the order of
+// arrival, each of its two turns would come after all 60 of them.
 func TestNewClientsAreServedAmongReplayedHellos(t *testing.T) {
 	t.Parallel()
 	a := e2e.NewAuthority(t)
