@@ -281,6 +281,16 @@ func (c *client) spendBudget() {
 	}
 }
 
+// wantTokens checks how many retries the budget allows the client, and takes the tokens.
+func (c *client) wantTokens(want int) {
+	c.t.Helper()
+	n := 0
+	for c.ssp.budget.spend(c.id.Group()) {
+		n++
+	}
+	testsupport.Equal(c.t, n, want, "%d tokens are left")
+}
+
 func (c *client) get() result { return c.do(c.request(exchange.GET)) }
 
 func (r result) want(o exchange.Outcome) result {

@@ -185,7 +185,8 @@ func (f failure) pace(kind retryKind, n retries) decision {
 	return d
 }
 
-// retry decides whether the request of ex is sent again after e, and waits until the next attempt may begin.
+// retry decides whether the request of ex is sent again after e, and waits until the next attempt may begin. The
+// budget pays only for a retry that begins before the deadline.
 func (s *SSP) retry(r *Request, ex *exchange.Exchange, e *exchange.Error, c *call) (retryKind, bool) {
 	now := time.Now()
 	if ex.Context != nil && ex.Context.Err() != nil || !now.Before(ex.Deadline) {
@@ -195,24 +196,25 @@ func (s *SSP) retry(r *Request, ex *exchange.Exchange, e *exchange.Error, c *cal
 		err: e, idempotent: r.Method.Idempotent(), protocol: ex.Protocol, reused: ex.Reused, served: ex.Served,
 		acquired: ex.Times.Acquired.Sub(c.start), at: now.Sub(c.start),
 	}, c.retries)
-	if d.kind == firstAttempt || d.token && !s.pay(c.client, d.kind) || !pauseUntil(ex, now.Add(d.pause)) {
+	if d.kind == firstAttempt || !now.Add(d.pause).Before(ex.Deadline) || d.token && !s.pay(c.client, d.kind) {
+		return 0, false
+	}
+	if !waitFor(ex, d.pause) {
+		if d.token {
+			s.budget.refund(c.client)
+		}
 		return 0, false
 	}
 	c.retries = d.next
 	return d.kind, true
 }
 
-// pauseUntil waits until next. It returns false if that moment is after the deadline, or if the
-// exchange ends.
-func pauseUntil(ex *exchange.Exchange, next time.Time) bool {
-	wait := time.Until(next)
-	switch {
-	case wait <= 0:
+// waitFor waits for d. It returns false if the exchange is cancelled first.
+func waitFor(ex *exchange.Exchange, d time.Duration) bool {
+	if d <= 0 {
 		return true
-	case !next.Before(ex.Deadline):
-		return false
 	}
-	timer := time.NewTimer(wait)
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -224,6 +224,17 @@ func TestCancelledLegEndsThePauseBetweenAttempts(t *testing.T) {
 		c := newClient(t, p, func(o *Options) { o.RetryMax = 5 }) // pauses of 0, 10, 20, 40 and 80 ms
 		time.AfterFunc(100*msec, cancel)
 		testsupport.Equal(t, c.getIn(ctx, 0).took, 100*msec, "ended after %v")
+		c.wantTokens(7) // the pauses of 10, 20 and 40 ms ended with a retry
+	})
+}
+
+func TestNoTokenPaysForARetryWhosePauseOutlastsTheDeadline(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		p := &fakePool{steps: []step{fail(notProcessed)}}
+		c := newClient(t, p, func(o *Options) { o.RetryMax = 5 })
+		testsupport.Equal(t, c.getIn(t.Context(), 25*msec).took, 10*msec, "ended after %v") // the next pause is 20 ms
+		c.wantSent(p, 3)
+		c.wantTokens(9)
 	})
 }
 
