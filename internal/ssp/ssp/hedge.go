@@ -76,6 +76,7 @@ func (s *SSP) hedged(r *Request, ex *exchange.Exchange, c *call, why retryKind, 
 		err = nil
 	default:
 		ex.TakeTimes(h.first)
+		ex.FairKey, ex.LostAfter = h.first.FairKey, h.first.LostAfter
 	}
 	h.first.Release()
 	if h.second != nil {
@@ -108,10 +109,10 @@ func (h *hedge) stop() {
 	}
 }
 
-// exchange returns a new exchange that wants what the caller's wants, and ends with ctx.
+// exchange returns a new exchange that belongs to the call of the caller's, wants the same, and ends with ctx.
 func (h *hedge) exchange(ctx context.Context) *exchange.Exchange {
 	ex := exchange.AcquireExchange()
-	ex.Wanted = h.caller.Wanted
+	ex.Wanted, ex.FairKey, ex.LostAfter = h.caller.Wanted, h.caller.FairKey, h.caller.LostAfter
 	ex.Context = ctx
 	return ex
 }
@@ -139,7 +140,7 @@ func (h *hedge) run() {
 	h.call.start = time.Now()
 	h.call.retries.limited = s.opts.RetryMax // a hedge is not retried
 	h.second = h.exchange(h.secondCtx)
-	h.second.Avoid = h.first.Endpoint
+	h.second.Avoid, h.second.FairKey = h.first.Endpoint, h.first.FairKey
 	h.err = s.attempt(h.request, h.second, &h.call, retryHedge, nil)
 	s.releaseCopy(h.request, &h.call.body)
 	if h.call.sent == 0 {

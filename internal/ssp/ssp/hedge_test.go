@@ -2,6 +2,7 @@ package ssp
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -53,6 +54,31 @@ func TestLateRequestIsHedgedAndTheFirstResponseWins(t *testing.T) {
 		sent := p.requests()
 		testsupport.True(t, sent[0].target == sent[1].target && sent[0].head == sent[1].head, "%+v was sent as %+v too", sent[0], sent[1])
 		testsupport.Equal(t, p.busy.Load(), 0, "%d exchanges are still under way: the first was not cancelled")
+	})
+}
+
+// A key may cost a scan of the body, so the pool determines it once for all attempts of a call. The idle time
+// of a connection that closed first is learned when a later attempt succeeds.
+func TestAttemptsOfAHedgedCallShareItsFairKeyAndLostConnection(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		type known struct {
+			key  uint64
+			lost time.Duration
+		}
+		var got []known
+		p := &fakePool{steps: []step{
+			after(20*msec, func(ex *exchange.Exchange) error { ex.LostAfter = 5 * time.Second; return fail(stale)(ex) }),
+			fail(notSent), fill(),
+		}}
+		c := learnt(t, p, nil)
+		p.acquire = func(_ int, ex *exchange.Exchange) error {
+			got = append(got, known{ex.FairKey, ex.LostAfter})
+			ex.FairKey = 7
+			return nil
+		}
+		c.get().want(exchange.Fill)
+		want := []known{{0, 0}, {7, 0}, {7, 5 * time.Second}}
+		testsupport.True(t, slices.Equal(got, want), "the first attempt, its hedge and the retry know %v, want %v", got, want)
 	})
 }
 
