@@ -11,12 +11,12 @@ import (
 
 // Body reads the body of a request over HTTP/1, and consumes no byte after its end.
 type Body struct {
-	conn    *Conn
-	of      Request // the request whose body it is; nil if the current request has no body
-	expects bool    // the client waits for 100 Continue before it sends the body, and adbuffer has not sent it
-	left    int64   // bytes of a body with a Content-Length that have not arrived
-	chunked bool
-	chunks  syntax.Chunks
+	conn      *Conn
+	of        Request // the request whose body it is; nil if the current request has no body
+	expects   bool    // the client waits for 100 Continue before it sends the body, and adbuffer has not sent it
+	remaining int64   // bytes of a body with a Content-Length that have not arrived
+	chunked   bool
+	chunks    syntax.Chunks
 }
 
 // Body returns the body that the current head announces, or nil if the request has none. The body belongs to r, whose
@@ -28,7 +28,7 @@ func (c *Conn) Body(r Request, f *header.RequestFields, limit int) *Body {
 	}
 	expect, _ := f.Lookup("Expect")
 	c.body = Body{
-		conn: c, of: r, chunked: f.Chunked(), left: max(length, 0), expects: !f.HTTP10 && syntax.EqualFold(expect, "100-continue"),
+		conn: c, of: r, chunked: f.Chunked(), remaining: max(length, 0), expects: !f.HTTP10 && syntax.EqualFold(expect, "100-continue"),
 		chunks: syntax.Chunks{MaxData: limit, MaxTrailer: c.server.options().MaxHeaderBytes, MaxFields: math.MaxInt, BoundExcess: true},
 	}
 	return &c.body
@@ -37,7 +37,7 @@ func (c *Conn) Body(r Request, f *header.RequestFields, limit int) *Body {
 // Discard reads and discards the rest of the body if it is at most limit bytes long, so that the connection can be
 // reused. It sends no 100 Continue.
 func (b *Body) Discard(limit int) {
-	if b.expects || max(b.left, int64(b.chunks.DataLeft)) > int64(limit) {
+	if b.expects || max(b.remaining, int64(b.chunks.DataLeft)) > int64(limit) {
 		return
 	}
 	p := b.conn.server.getBuffer()
@@ -55,7 +55,7 @@ func (b *Body) ended() bool {
 	if b.chunked {
 		return b.chunks.Ended()
 	}
-	return b.left == 0
+	return b.remaining == 0
 }
 
 // Read implements io.Reader. It returns io.EOF only at the end of the body. The first Read sends the 100 Continue
@@ -73,8 +73,8 @@ func (b *Body) Read(p []byte) (int, error) {
 	if b.ended() {
 		return 0, io.EOF
 	}
-	n, err := b.readRaw(p[:min(int64(len(p)), b.left)])
-	b.left -= int64(n)
+	n, err := b.readRaw(p[:min(int64(len(p)), b.remaining)])
+	b.remaining -= int64(n)
 	return n, err
 }
 

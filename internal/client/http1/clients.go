@@ -28,7 +28,7 @@ func (c *clients) add(cc *Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.addLocked(cc)
-	c.unfinished.add(cc, cc.opened)
+	c.unfinished.add(cc, cc.life.opened)
 	cc.unfinished.greeting.Store(cc.greeting.needed)
 }
 
@@ -38,7 +38,7 @@ func (c *clients) addLocked(cc *Conn) {
 	}
 	c.served[cc] = struct{}{}
 	if c.cut {
-		cc.Conn.Close()
+		cc.socket.Close()
 	}
 }
 
@@ -63,7 +63,7 @@ func (c *clients) park(cc *Conn, pc *parkedConn) (isWatched bool) {
 	if c.cut {
 		pc.conn.Close()
 	}
-	return pc.server.watch.set.AwaitArrival(cc.Conn, pc)
+	return pc.server.watch.set.AwaitArrival(cc.socket, pc)
 }
 
 // resume replaces pc by a Conn, which it returns. It returns nil if pc is no longer parked.
@@ -83,7 +83,7 @@ func (c *clients) resumeLocked(pc *parkedConn) *Conn {
 	cc := pc.newClient()
 	c.addLocked(cc)
 	c.unfinished.resumeLocked(pc, cc)
-	pc.server.watch.set.AwaitHangUp(cc.Conn, cc)
+	pc.server.watch.set.AwaitHangUp(cc.socket, cc)
 	return cc
 }
 
@@ -158,14 +158,14 @@ func (c *clients) closeIdle() {
 		}
 	}
 	for _, cc := range c.list() {
-		cc.mu.Lock()
+		cc.life.mu.Lock()
 		switch {
 		case cc.http2 != nil:
 			cc.http2.Drain()
-		case cc.phase == connecting && cc.greeting.needed:
+		case cc.life.phase == connecting && cc.greeting.needed:
 			cc.closeLocked()
 		}
-		cc.mu.Unlock()
+		cc.life.mu.Unlock()
 	}
 }
 
@@ -180,7 +180,7 @@ func (c *clients) cutAll() {
 		}
 	}
 	for _, cc := range c.list() {
-		cc.Conn.Close()
+		cc.socket.Close()
 	}
 }
 
@@ -210,7 +210,7 @@ func (c *clients) awaitsFirstRequest(since time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for cc := range c.served {
-		if !cc.requested.Load() && cc.opened.After(since) {
+		if !cc.life.requested.Load() && cc.life.opened.After(since) {
 			return true
 		}
 	}

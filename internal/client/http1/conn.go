@@ -15,17 +15,17 @@ import (
 // Conn is a client's connection from when it is accepted or resumed until it is parked
 // or closed. fasthttp's server reads and writes it on one goroutine at a time.
 //
-// It implements net.Conn, socket.Watcher and http2.Owner. Its parts own their state.
+// It implements net.Conn and socket.Watcher; http2Side implements http2.Owner for it. Its parts own their state.
 // greeting.go has the steps before the first request, parking.go the phases of its life, parked.go
 // the state while it is parked. deadlines.go has its timeouts, head.go and body.go the request that
 // is being read.
 type Conn struct {
-	*socket.Conn
-	lifecycle
-	Client
 	server *Server
-	tls    *tls.Conn // over Conn; nil for cleartext
+	socket *socket.Conn
+	tls    *tls.Conn // over socket; nil for cleartext
 
+	Client    Client // what the requests know about the client
+	life      lifecycle
 	greeting  greeting
 	deadlines deadlines
 	// unfinished is nil once the head has arrived. The connection's goroutine and clients.mu guard it:
@@ -57,9 +57,9 @@ type Conn struct {
 type Client struct {
 	Peer netip.Addr // the other end of the connection; zero for a Unix socket
 	TLS  bool       // the connection uses TLS
-	// Gone reports whether the client no longer wants the response. Left is ended when the client no longer wants it.
-	Gone func() bool
-	Left *exchange.Cancel
+	// Gone reports whether the client no longer wants the response. Cancel is ended when the client no longer wants it.
+	Gone   func() bool
+	Cancel *exchange.Cancel
 	// InputAge returns how long ago the last bytes of the connection arrived; ok is false if that is
 	// unknown.
 	InputAge func() (age time.Duration, ok bool)
@@ -74,13 +74,13 @@ func (s *Server) newClient(c net.Conn) *Conn {
 		c = header.NetConn()
 	}
 	cc := newConn(s, c)
-	cc.opened, cc.greeting.header = time.Now(), header
+	cc.life.opened, cc.greeting.header, cc.greeting.memory = time.Now(), header, &s.memory
 	if header == nil {
-		cc.Peer = socket.PeerOf(c)
+		cc.Client.Peer = socket.PeerOf(c)
 	}
 	if s.tls != nil {
-		cc.Records()
-		cc.tls, cc.TLS = tls.Server(&tlsSocket{cc.Conn, cc}, s.tls), true
+		cc.socket.Records()
+		cc.tls, cc.Client.TLS = tls.Server(&tlsSocket{cc.socket, cc}, s.tls), true
 	}
 	cc.greeting.needed = header != nil || cc.tls != nil
 	s.clients.add(cc)
@@ -91,10 +91,10 @@ func (s *Server) newClient(c net.Conn) *Conn {
 // newConn returns a Conn with the fields that a new and a resumed connection share.
 func newConn(s *Server, c net.Conn) *Conn {
 	cc := &Conn{server: s}
-	cc.Conn = socket.New(c)
-	cc.Left, cc.Gone, cc.InputAge = exchange.NewCancel(), cc.gone, cc.SinceInput
+	cc.socket = socket.New(c)
+	cc.Client.Cancel, cc.Client.Gone, cc.Client.InputAge = exchange.NewCancel(), cc.gone, cc.socket.SinceInput
 	cc.body.conn = cc
-	cc.OnWait(cc.waitRead, cc.waitWrite)
+	cc.socket.OnWait(cc.waitRead, cc.waitWrite)
 	return cc
 }
 
@@ -119,19 +119,32 @@ func (c *Conn) read(b []byte) (int, error) {
 }
 
 func (c *Conn) readSocket(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
+	n, err := c.socket.Read(b)
 	if n > 0 && c.unfinished != nil {
 		c.unfinished.reading.Store(false)
 	}
 	return n, err
 }
 
+// LocalAddr implements net.Conn.
+func (c *Conn) LocalAddr() net.Addr { return c.socket.LocalAddr() }
+
+// RemoteAddr implements net.Conn.
+func (c *Conn) RemoteAddr() net.Addr { return c.socket.RemoteAddr() }
+
+// SetDeadline, SetReadDeadline and SetWriteDeadline implement net.Conn. fasthttp's server removes deadlines, and sets
+// none; see deadlines.go.
+func (c *Conn) SetDeadline(t time.Time) error      { return c.socket.SetDeadline(t) }
+func (c *Conn) SetReadDeadline(t time.Time) error  { return c.socket.SetReadDeadline(t) }
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.socket.SetWriteDeadline(t) }
+
+// Write implements net.Conn. See Read.
 func (c *Conn) Write(b []byte) (int, error) {
 	c.deadlines.writeBy = time.Time{}
 	if c.tls != nil {
 		return c.tls.Write(b)
 	}
-	return c.Conn.Write(b)
+	return c.socket.Write(b)
 }
 
 // endRequest is called when a request has been handled. It reports whether another request may follow on the
@@ -141,21 +154,21 @@ func (c *Conn) endRequest() (next bool) {
 	c.partlyRead = !read
 	c.deadlines.reset()
 	c.body.of = nil
-	return read && !c.stopped.Load() && c.Left.Err() == nil
+	return read && !c.stopped.Load() && c.Client.Cancel.Err() == nil
 }
 
 // Notify implements socket.Watcher. The client has closed the connection, or its sending half. With
 // abort_on_close both cancel the current request.
 func (c *Conn) Notify(hungUp bool) {
-	if hungUp && (c.server.options().AbortOnClose || c.Failed()) {
-		c.Left.End()
+	if hungUp && (c.server.options().AbortOnClose || c.socket.Failed()) {
+		c.Client.Cancel.End()
 	}
 }
 
 // Stop makes each Read of a body that would wait fail. Bytes that have arrived can still be read.
 func (c *Conn) Stop() {
 	c.stopped.Store(true)
-	c.Interrupt()
+	c.socket.Interrupt()
 }
 
 // release releases the request whose response has been written.
@@ -168,17 +181,17 @@ func (c *Conn) release() {
 
 // HangUp closes the socket on another goroutine, since the close waits for a Read or Write that is about to wait.
 // Over HTTP/2 such a Read needs the lock of the HTTP/2 connection, which the caller may hold.
-func (c *Conn) HangUp() { go c.Conn.Close() }
+func (c *Conn) HangUp() { go c.socket.Close() }
 
 // gone reports whether the client has closed its connection. A client that closes only its sending half counts as
 // gone, as is usual for HTTP. On TLS, bytes may follow the last request that are not a request, such as close_notify.
 // Only a read could tell, so gone ignores unread bytes.
 func (c *Conn) gone() bool {
 	if !c.server.options().AbortOnClose {
-		return c.Left.Err() != nil
+		return c.Client.Cancel.Err() != nil
 	}
 	if c.tls != nil {
-		return c.HungUp()
+		return c.socket.HungUp()
 	}
-	return c.Peek() == socket.Ended
+	return c.socket.Peek() == socket.Ended
 }

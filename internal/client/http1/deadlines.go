@@ -89,7 +89,7 @@ func (d *deadlines) write(o *Options, http2 bool) time.Time {
 // waitRead and waitWrite are called before a Read or a Write waits, and return its
 // deadline; the zero time is none.
 func (c *Conn) waitRead() time.Time {
-	c.Waited = 0
+	c.Client.Waited = 0
 	by := c.readBy()
 	if c.unfinished != nil {
 		c.unfinished.reading.Store(true)
@@ -101,10 +101,10 @@ func (c *Conn) readBy() time.Time {
 	o := c.server.options()
 	switch {
 	case c.isHTTP2.Load():
-		by, unfinished := c.http2.WaitUntil(c.MidRecord())
+		by, unfinished := c.http2.WaitUntil(c.socket.MidRecord())
 		c.setUnfinished(unfinished)
 		return by
-	case c.deadlines.stage == idle && !c.MidRecord():
+	case c.deadlines.stage == idle && !c.socket.MidRecord():
 		return c.deadlines.readIdle(o)
 	case c.body.of != nil:
 		c.body.of.Await()

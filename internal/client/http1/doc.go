@@ -5,7 +5,7 @@
 //
 // # A request's way
 //
-// Conn.readHead finds the end of the message head and gives fasthttp a constant one. fasthttp calls
+// Conn.readHead finds the end of the message head and gives fasthttp a constant head. fasthttp calls
 // Server.handle, which calls Handler.Handle. The Handler asks for the head (Conn.Head) and the body
 // (Conn.Body), and returns a Response. Its memory stays the Handler's until Request.Release, when the
 // response has been written.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"adbuffer/internal/wire/cpushare"
@@ -21,9 +22,48 @@ type greeting struct {
 	header proxied // reads the PROXY header; nil if there is none, or it has been read
 	begun  bool
 	// turns bounds the CPU of the TLS handshake while it is running; nil at other times.
-	turns *cpushare.Handshake
-	bytes handshake.ClientBytes
-	held  int // bytes of the handshake that Handler.Hold counts
+	turns  *cpushare.Handshake
+	bytes  handshake.ClientBytes
+	held   int // bytes of the handshake that memory counts
+	memory *handshakeMemory
+}
+
+// handshakeMemory counts the bytes that clients have sent in the TLS handshakes that run now.
+type handshakeMemory struct {
+	bytes atomic.Int64
+	hold  func(n int) // Handler.Hold
+}
+
+func (m *handshakeMemory) add(n int) {
+	m.bytes.Add(int64(n))
+	m.hold(n)
+}
+
+// begin reports whether the greeting begins: only the first call returns true.
+func (g *greeting) begin() bool {
+	first := !g.begun
+	g.begun = true
+	return first
+}
+
+// arrived counts n bytes of the TLS handshake. It returns an error if the client has sent more than
+// freeHandshakeBytes while the handshakes of all clients hold too many bytes of maxBuffered.
+func (g *greeting) arrived(n int, maxBuffered int64) error {
+	g.bytes.Arrived(n)
+	g.held += n
+	g.memory.add(n)
+	if all := g.memory.bytes.Load(); g.bytes.Part() > freeHandshakeBytes && all > maxBuffered/handshakeShare {
+		return fmt.Errorf("%w: it has more than %d bytes, and those of all clients hold %d bytes, an eighth of server.max_buffered_bytes", handshake.ErrTooLarge, freeHandshakeBytes, all)
+	}
+	return nil
+}
+
+// handshakeOver releases what the TLS handshake held.
+func (g *greeting) handshakeOver() {
+	g.turns.Release()
+	g.turns = nil
+	g.memory.add(-g.held)
+	g.held = 0
 }
 
 // proxied is a connection that begins with a PROXY header. ReadHeader reads the header,
@@ -40,10 +80,9 @@ type proxied interface {
 // the first call has an effect.
 func (c *Conn) Handshake() error {
 	g := &c.greeting
-	if g.begun {
+	if !g.begin() {
 		return nil
 	}
-	g.begun = true
 	if g.header != nil {
 		c.unfinished.reading.Store(true)
 		peer, err := g.header.ReadHeader()
@@ -60,7 +99,7 @@ func (c *Conn) Handshake() error {
 		}
 	}
 	c.unfinished.greeting.Store(false)
-	if !c.change(connecting, serving) {
+	if !c.life.change(connecting, serving) {
 		return net.ErrClosed
 	}
 	return nil
@@ -70,11 +109,9 @@ func (c *Conn) Handshake() error {
 func (c *Conn) handshake() error {
 	c.deadlines.enterUntil(handshaking, time.Now().Add(c.server.options().ReadTimeout))
 	s := c.server
-	c.greeting.turns = s.cpu.NewHandshake(cpushare.ClientHandshake, cpushare.PartyOf(c.Peer), nil)
+	c.greeting.turns = s.cpu.NewHandshake(cpushare.ClientHandshake, cpushare.PartyOf(c.Client.Peer), nil)
 	err := c.tls.Handshake()
-	c.greeting.turns.Release()
-	c.greeting.turns = nil
-	c.holdHandshake(-c.greeting.held)
+	c.greeting.handshakeOver()
 	if err != nil {
 		c.unfinished.flight.Store(0)
 		s.failures.Add(handshake.ReasonOf(err))
@@ -94,7 +131,7 @@ func (c *Conn) respondPlaintext(err error) {
 	if !errors.As(err, &head) || head.Conn == nil || !slices.Contains([]string{"GET /", "HEAD ", "POST "}, string(head.RecordHeader[:])) {
 		return
 	}
-	c.refuse(c.Conn, Malformed("this listener expects TLS; see server.tls"))
+	c.refuse(c.socket, Malformed("this listener expects TLS; see server.tls"))
 	c.unfinished.reading.Store(true)
 	c.discardUnread()
 }
@@ -106,7 +143,7 @@ type tlsSocket struct {
 	client *Conn
 }
 
-func (s *tlsSocket) use(c *Conn) { s.Conn, s.client = c.Conn, c }
+func (s *tlsSocket) use(c *Conn) { s.Conn, s.client = c.socket, c }
 func (s *tlsSocket) leave()      { s.Conn, s.client = nil, nil }
 
 // Read implements net.Conn. A handshake takes a turn when bytes have arrived.
@@ -116,7 +153,7 @@ func (s *tlsSocket) Read(b []byte) (int, error) {
 	if turns == nil {
 		return c.readSocket(b)
 	}
-	if !c.ReadAhead() {
+	if !c.socket.ReadAhead() {
 		turns.Release()
 	}
 	b, err := c.greeting.bytes.Room(b)
@@ -125,7 +162,7 @@ func (s *tlsSocket) Read(b []byte) (int, error) {
 	}
 	n, err := c.readSocket(b)
 	if err == nil {
-		err = c.handshakeArrived(n)
+		err = c.greeting.arrived(n, c.server.options().MaxBufferedBytes)
 	}
 	if err == nil {
 		err = turns.Arrived(b[:n], c.deadlines.by)
@@ -139,26 +176,6 @@ const (
 	freeHandshakeBytes = 8 << 10
 	handshakeShare     = 8
 )
-
-// handshakeArrived counts n bytes of the handshake. It returns an error if the client has sent more than
-// freeHandshakeBytes while the handshakes of all clients hold too many bytes.
-func (c *Conn) handshakeArrived(n int) error {
-	g, s := &c.greeting, c.server
-	g.bytes.Arrived(n)
-	c.holdHandshake(n)
-	limit := s.options().MaxBufferedBytes / handshakeShare
-	if all := s.handshakeBytes.Load(); g.bytes.Part() > freeHandshakeBytes && all > limit {
-		return fmt.Errorf("%w: it has more than %d bytes, and those of all clients hold %d bytes, an eighth of server.max_buffered_bytes", handshake.ErrTooLarge, freeHandshakeBytes, all)
-	}
-	return nil
-}
-
-// holdHandshake adds n to the bytes that unfinished handshakes hold; n is negative at the end.
-func (c *Conn) holdHandshake(n int) {
-	c.greeting.held += n
-	c.server.handshakeBytes.Add(int64(n))
-	c.server.handler.Hold(n)
-}
 
 func (s *tlsSocket) Write(b []byte) (int, error) {
 	if c := s.client; c.greeting.turns != nil {

@@ -143,7 +143,7 @@ func TestAHandshakeThatWaitsForAdbufferMakesNoRoom(t *testing.T) {
 		})
 	}
 	testsupport.Eventually(t, "all handshakes wait", func() bool {
-		return hellos.Load() == places && s.handshakeBytes.Load() == sent.Load()
+		return hellos.Load() == places && s.memory.bytes.Load() == sent.Load()
 	})
 	c := dial(t, addr)
 	if _, err := io.Copy(io.Discard, c); err != nil { // it is refused

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/cpushare"
 	"adbuffer/internal/wire/handshake"
 )
 
@@ -76,7 +77,7 @@ func TestAClientHelloIsCountedAndBounded(t *testing.T) {
 	_, err := c.Write([]byte{0})
 	testsupport.NoError(t, err)
 	testsupport.True(t, isClosed(t, c), "a hello that is not complete after 24576 bytes is read")
-	testsupport.Eventually(t, "none counts", func() bool { return h.bytes.Load() == 0 && s.handshakeBytes.Load() == 0 })
+	testsupport.Eventually(t, "none counts", func() bool { return h.bytes.Load() == 0 && s.memory.bytes.Load() == 0 })
 	wantOneFailure(t, s, handshake.Invalid)
 
 	whole, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})
@@ -86,27 +87,30 @@ func TestAClientHelloIsCountedAndBounded(t *testing.T) {
 	end()
 }
 
-// Unfinished handshakes hold at most an eighth of the memory for bodies and 8 KiB each. Other clients get
-// their handshake.
+// Unfinished handshakes hold at most an eighth of the memory for bodies and 8 KiB each.
 func TestLargeClientHellosHoldAShareOfTheMemory(t *testing.T) {
-	const share = 64 << 10
-	s, h := newHolder(t, 8*share)
-	addr, end := serve(t, s)
-	var all []net.Conn
-	for range 3 {
-		all = append(all, sendHello(t, addr, 20_000))
+	const maxBuffered = 512 << 10
+	held := 0
+	m, unbound := &handshakeMemory{hold: func(n int) { held += n }}, (*cpushare.Share)(nil)
+	greets := func(n int) (*greeting, error) {
+		g := &greeting{memory: m, turns: unbound.NewHandshake(cpushare.ClientHandshake, 0, nil)}
+		return g, g.arrived(n, maxBuffered)
 	}
-	testsupport.Eventually(t, "60000 bytes count", func() bool { return h.bytes.Load() == 60_000 })
-	testsupport.True(t, isClosed(t, sendHello(t, addr, 20_000)), "a fourth large hello has room")
-	testsupport.Eventually(t, "60000 bytes count", func() bool { return h.bytes.Load() == 60_000 })
-	all = append(all, sendHello(t, addr, 8192))
-	testsupport.Eventually(t, "a small hello counts too", func() bool { return h.bytes.Load() == 68_192 })
-	whole, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})
+	var all []*greeting
+	for i, tt := range []struct {
+		size    int
+		refused bool
+		held    int
+	}{{20_000, false, 20_000}, {20_000, false, 40_000}, {25_536, false, 65_536}, {8193, true, 73_729}, {8192, false, 81_921}} {
+		g, err := greets(tt.size)
+		testsupport.True(t, errors.Is(err, handshake.ErrTooLarge) == tt.refused && (err == nil) != tt.refused, "hello %d of %d bytes: %v", i, tt.size, err)
+		testsupport.Equal(t, held, tt.held, "%d bytes are held")
+		all = append(all, g)
+	}
+	for _, g := range all {
+		g.handshakeOver()
+	}
+	testsupport.Equal(t, held, 0, "%d bytes are held")
+	_, err := greets(20_000)
 	testsupport.NoError(t, err)
-	whole.Close()
-	for _, c := range all {
-		c.Close()
-	}
-	testsupport.Eventually(t, "none counts", func() bool { return h.bytes.Load() == 0 })
-	end()
 }

@@ -17,15 +17,15 @@ func TestHangUpDoesNotWaitForAReadThatBegins(t *testing.T) {
 	defer l.Close()
 	conn, err := net.Dial("tcp", l.Addr().String())
 	testsupport.NoError(t, err)
-	c := &Conn{Conn: socket.New(conn)}
+	c := &Conn{socket: socket.New(conn)}
 	begins, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	c.OnWait(func() time.Time {
+	c.socket.OnWait(func() time.Time {
 		close(begins)
 		<-goOn
 		return time.Time{}
 	}, nil)
 	go func() {
-		_, err := c.Conn.Read(make([]byte, 1))
+		_, err := c.socket.Read(make([]byte, 1))
 		ended <- err
 	}()
 	<-begins

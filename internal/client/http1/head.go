@@ -116,7 +116,7 @@ func (c *Conn) readHead(b []byte) (int, error) {
 	if len(b) != c.server.http.ReadBufferSize {
 		return 0, io.ErrShortBuffer
 	}
-	first := !c.requested.Load()
+	first := !c.life.requested.Load()
 	in := b[constantRoom:]
 	var scan headScan
 	for n := c.early.take(c.server, in); ; {
@@ -138,8 +138,8 @@ func (c *Conn) readHead(b []byte) (int, error) {
 			c.deadlines.enter(inHead)
 		}
 		m, err := c.read(in[n:])
-		if m > 0 && !c.requested.Load() {
-			c.requested.Store(true)
+		if m > 0 && !c.life.requested.Load() {
+			c.life.requested.Store(true)
 		}
 		n += m
 		switch {

@@ -21,7 +21,7 @@ func BenchmarkHead(b *testing.B) {
 			s := New(nil, Options{MaxHeaderBytes: 4096}, zap.NewNop())
 			c, f, buf := &Conn{server: s}, header.RequestFields{}, make([]byte, s.http.ReadBufferSize)
 			m := &messageConn{message: bytes.NewReader(nil)}
-			c.Conn = socket.New(m)
+			c.socket = socket.New(m)
 			b.ReportAllocs()
 			for b.Loop() {
 				m.message.Reset([]byte(message))

@@ -64,7 +64,7 @@ func (c *Conn) refuseHTTP2(suite string) {
 	text := "HTTP/2 is prohibited over " + suite
 	c.Write(http2.InadequateSecurity(text)) //nolint:errcheck // the connection is over
 	c.partlyRead = true                     // the client's preface
-	c.Violated(text)
+	http2Side{c}.Violated(text)
 }
 
 // ConnectionState returns the state of TLS. Over cleartext it holds only the protocol, which
@@ -81,20 +81,20 @@ func (c *Conn) ConnectionState() tls.ConnectionState {
 
 // beginHTTP2 returns the connection's HTTP/2 state, or nil if the connection is closed.
 func (c *Conn) beginHTTP2() *http2.Conn {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.phase != serving {
+	c.life.mu.Lock()
+	defer c.life.mu.Unlock()
+	if c.life.phase != serving {
 		return nil
 	}
 	if c.http2 == nil {
 		o := c.server.options()
-		c.http2 = http2.New(http2Socket{c}, c, http2.Options{
+		c.http2 = http2.New(http2Side{c}, http2Side{c}, http2.Options{
 			MaxStreams: o.MaxStreams, MaxHeaderList: maxHeaderList(o.MaxHeaderBytes),
 			StreamWindow: min(o.MaxBodyBytes, maxStreamWindow), ParkAfter: min(parkAfter, o.IdleTimeout),
 			MaxUnread: o.maxUnread(),
 		})
 		c.isHTTP2.Store(true)
-		c.requested.Store(true) // a GOAWAY states which of its requests are served
+		c.life.requested.Store(true) // a GOAWAY states which of its requests are served
 	}
 	return c.http2
 }
@@ -112,12 +112,12 @@ func (c *Conn) upgrade(in []byte) {
 // prefaceLine is the request line of HTTP/2's preface.
 const prefaceLine = "PRI * HTTP/2.0\r\n"
 
-// http2Socket is the socket below HTTP/2: an io.ReadWriter.
-type http2Socket struct{ c *Conn }
+// http2Side is what package http2 knows of a connection: its socket, an io.ReadWriter, and its http2.Owner.
+type http2Side struct{ c *Conn }
 
-// Read fails if the connection has made room for another one, and drop will close it: no request of
-// these bytes may be forwarded.
-func (s http2Socket) Read(b []byte) (int, error) {
+// Read fails if takeUnfinished has taken the connection, and drop will close it: no request of these bytes may be
+// forwarded.
+func (s http2Side) Read(b []byte) (int, error) {
 	s.c.awaitPause()
 	n, err := s.c.read(b)
 	if n > 0 && s.c.isTaken() {
@@ -126,35 +126,35 @@ func (s http2Socket) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func (s http2Socket) Write(b []byte) (int, error) { return s.c.Write(b) }
+func (s http2Side) Write(b []byte) (int, error) { return s.c.Write(b) }
 
-func (c *Conn) Pause(d time.Duration) { c.pause.add(d) }
+func (s http2Side) Interrupt()            { s.c.socket.Interrupt() }
+func (s http2Side) HangUp()               { s.c.HangUp() }
+func (s http2Side) Pause(d time.Duration) { s.c.pause.add(d) }
+func (s http2Side) Unsent(n int)          { s.c.server.handler.Unsent(s.c, n) }
 
-func (c *Conn) Timeouts() (read, write time.Duration) {
-	o := c.server.options()
+func (s http2Side) Timeouts() (read, write time.Duration) {
+	o := s.c.server.options()
 	return o.ReadTimeout, o.WriteTimeout
 }
 
-func (c *Conn) Violated(rule string) {
-	c.server.http2Errors.Add(1)
-	c.server.log.Debug("a client violated HTTP/2", zap.String("rule", rule))
+func (s http2Side) Violated(rule string) {
+	s.c.server.http2Errors.Add(1)
+	s.c.server.log.Debug("a client violated HTTP/2", zap.String("rule", rule))
 }
 
-func (c *Conn) Open(s *http2.Stream, b *http2codec.RequestBlock, last bool) (http2.Request, *http2.Response) {
-	return c.server.handler.Open(c, s, b, last)
+func (s http2Side) Open(st *http2.Stream, b *http2codec.RequestBlock, last bool) (http2.Request, *http2.Response) {
+	return s.c.server.handler.Open(s.c, st, b, last)
 }
 
-func (c *Conn) Refused(violation string) { c.streamRefused(Malformed(violation)) }
-func (c *Conn) TooManyStreams()          { c.streamRefused(c.server.options().tooManyStreams()) }
-func (c *Conn) TooMuchUnread(bytes int)  { c.streamRefused(c.server.options().tooMuchUnread(bytes)) }
+func (s http2Side) Refused(violation string) { s.refuse(Malformed(violation)) }
+func (s http2Side) TooManyStreams()          { s.refuse(s.c.server.options().tooManyStreams()) }
+func (s http2Side) TooMuchUnread(bytes int)  { s.refuse(s.c.server.options().tooMuchUnread(bytes)) }
 
-// Unsent implements http2.Owner.
-func (c *Conn) Unsent(n int) { c.server.handler.Unsent(c, n) }
-
-// streamRefused reports a request that got no stream.
-func (c *Conn) streamRefused(f *Refusal) {
+// refuse reports a request that got no stream.
+func (s http2Side) refuse(f *Refusal) {
 	f.Reset = true
-	c.server.handler.Refused(c.Peer, f)
+	s.c.server.handler.Refused(s.c.Client.Peer, f)
 }
 
 // HTTP2 returns the HTTP/2 connection of c's streams.

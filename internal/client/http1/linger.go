@@ -14,13 +14,13 @@ import (
 // Connections linger if the client may still be sending: after a refused request, and in a drain,
 // when requests may be pipelined after the last one.
 const (
-	lingerFor  = 2 * time.Second
-	lingerMost = 1 << 20 // bytes, in addition to a body, after which the connection is reset
+	lingerFor   = 2 * time.Second
+	lingerLimit = 1 << 20 // bytes, in addition to a body, after which the connection is reset
 )
 
-// lingers reports whether the connection must linger before it is closed.
-func (c *Conn) lingers() bool {
-	switch c.PeekSocket() {
+// mustLinger reports whether the connection must linger before it is closed.
+func (c *Conn) mustLinger() bool {
+	switch c.socket.PeekSocket() {
 	case socket.Readable:
 		return true
 	case socket.Ended:
@@ -37,27 +37,27 @@ func (c *Conn) linger() {
 		c.tls.CloseWrite()
 	}
 	c.discardUnread()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.phase = serving
+	c.life.mu.Lock()
+	defer c.life.mu.Unlock()
+	c.life.phase = serving
 	c.closeLocked()
 }
 
 // discardUnread waits until the client closes its half, lingerFor at most.
 func (c *Conn) discardUnread() {
-	raw := c.Conn.Conn
+	raw := c.socket.Conn
 	raw.SetReadDeadline(time.Now().Add(lingerFor))
-	discardUnread(raw, c.server.options().MaxBodyBytes+lingerMost)
+	discardUnread(raw, c.server.options().MaxBodyBytes+lingerLimit)
 }
 
 // discardUnread closes the sending half of c, and discards bytes until the client closes the other
-// half or has sent most bytes.
-func discardUnread(c net.Conn, most int) {
+// half or has sent limit bytes.
+func discardUnread(c net.Conn, limit int) {
 	if half, ok := c.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
 		return
 	}
 	var discarded [512]byte // small, since many connections may linger
-	for n := 0; n < most; {
+	for n := 0; n < limit; {
 		m, err := c.Read(discarded[:])
 		if err != nil {
 			return

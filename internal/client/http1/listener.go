@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/netip"
 	"sync"
 	"syscall"
 	"time"
@@ -30,10 +29,10 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		most := s.options().MaxConnections
-		for s.Open() >= most && s.makeRoom(most, peerOf(c)) { // a reload may have lowered the limit
+		limit := s.options().MaxConnections
+		for s.Open() >= limit && s.makeRoom(limit, newcomerOf(c)) { // a reload may have lowered the limit
 		}
-		if s.Open() < most { // only Accept adds to it
+		if s.Open() < limit { // only Accept adds to it
 			s.open.Add(1)
 			return s.newClient(c), nil
 		}
@@ -41,21 +40,21 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// peerOf returns the address of a connection that was accepted; the zero Addr before a PROXY header.
-func peerOf(c net.Conn) netip.Addr {
+// newcomerOf returns what is known of a connection that was accepted.
+func newcomerOf(c net.Conn) newcomer {
 	if _, ok := c.(proxied); ok {
-		return netip.Addr{}
+		return newcomer{unknown: true}
 	}
-	return socket.PeerOf(c)
+	return newcomer{peer: socket.PeerOf(c)}
 }
 
 // FreeFile closes the client connection that has been idle for longest, if err says that the process
-// or the machine has too many files open. It reports whether it closed one.
+// or the machine has too many files open. It reports whether it closed a connection.
 func (s *Server) FreeFile(err error) bool {
 	return (errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)) && s.dropIdle()
 }
 
-// dropIdle closes the connection that has been idle for longest. It returns false if none is idle. A
+// dropIdle closes the connection that has been idle for longest. It returns false if no connection is idle. A
 // connection on which a request has arrived is served instead.
 func (s *Server) dropIdle() bool {
 	for {
@@ -75,7 +74,7 @@ func (s *Server) dropIdle() bool {
 // bytes would reset it.
 func (s *Server) refuseConnection(c net.Conn) {
 	s.connectionsRefused.Add(1)
-	peer := peerOf(c)
+	peer := newcomerOf(c).peer
 	if header, ok := c.(proxied); ok {
 		c = header.NetConn()
 	}
@@ -126,13 +125,13 @@ type listeners struct {
 	closed bool // listeners that are added later are closed at once
 }
 
-func (l *listeners) add(one net.Listener) {
+func (l *listeners) add(added net.Listener) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		one.Close()
+		added.Close()
 	}
-	l.all = append(l.all, one)
+	l.all = append(l.all, added)
 }
 
 func (l *listeners) close() {
@@ -147,5 +146,5 @@ func (l *listeners) close() {
 // refuse reports a request or connection that was not read completely, and writes the response to
 // w. The caller closes the connection.
 func (c *Conn) refuse(w io.Writer, f *Refusal) {
-	w.Write(c.server.handler.Refused(c.Peer, f).last()) //nolint:errcheck // the client is refused either way
+	w.Write(c.server.handler.Refused(c.Client.Peer, f).last()) //nolint:errcheck // the client is refused either way
 }

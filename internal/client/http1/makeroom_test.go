@@ -40,7 +40,7 @@ func (r *room) add(peer netip.Addr, p progress) *unfinishedConn {
 	return one
 }
 
-// wantTaken checks which connection makes room for one of peer.
+// wantTaken checks which connection makes room for a new connection of peer.
 func (r *room) wantTaken(what string, peer netip.Addr, want *unfinishedConn) {
 	r.t.Helper()
 	got := r.take(peer, func(one *unfinishedConn) progress { return r.of[one] })
@@ -79,7 +79,7 @@ func TestTheLargestGroupMakesRoom(t *testing.T) {
 	})
 }
 
-// A connection on which a request has arrived stays, and the next one of its group makes room.
+// A connection on which a request has arrived stays, and the next connection of its group makes room.
 func TestAConnectionWithARequestMakesNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		peer, other := networks(2)[0], networks(2)[1]
@@ -122,4 +122,35 @@ func TestAConnectionJoinsTheGroupOfItsPROXYHeader(t *testing.T) {
 	testsupport.Equal(t, got, "3 2 1 0", "all, and of each group: %s, want %s")
 	s.clients.remove(conns[0])
 	testsupport.Equal(t, u.groupOf(addrs[0]).Len(), 1, "%d are left, want %d")
+}
+
+// Clients that have made requests keep their idle connections while a group of clients has more unfinished
+// connections than the limit, and the newcomer is of that group, or may be: its PROXY header is unread.
+func TestAnIdleConnectionMakesRoomForGroupsWithinTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		many, other, third := networks(3)[0], networks(3)[1], networks(3)[2]
+		r := &room{t: t, of: make(map[*unfinishedConn]progress)}
+		for _, peer := range []netip.Addr{many, many, many, other} {
+			r.add(peer, heard)
+		}
+		unread := newcomer{unknown: true}
+		for _, tt := range []struct {
+			what  string
+			n     newcomer
+			idle  netip.Addr
+			limit int
+			may   bool
+		}{
+			{"of a small group", newcomer{peer: other}, third, 2, true},
+			{"of a group at the limit", newcomer{peer: many}, third, 3, true},
+			{"of a group over the limit", newcomer{peer: many}, third, 2, false},
+			{"of a group over the limit, as the idle connection", newcomer{peer: many}, many, 2, true},
+			{"over a Unix socket", newcomer{}, third, 2, true},
+			{"with an unread PROXY header", unread, third, 2, false},
+			{"with an unread PROXY header, while no group is over the limit", unread, third, 3, true},
+			{"with an unread PROXY header, for an idle connection of the largest group", unread, many, 2, true},
+		} {
+			testsupport.Equal(t, r.mayCloseIdle(tt.n, tt.idle, tt.limit), tt.may, "%[3]s: %[1]v, want %[2]v", tt.what)
+		}
+	})
 }

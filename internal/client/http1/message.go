@@ -11,8 +11,8 @@ import (
 // WithMessage calls use with a connection whose client, at peer, sends message and then closes it. The
 // connection takes no response. An error says why the head cannot be read.
 func (s *Server) WithMessage(message []byte, peer netip.Addr, use func(*Conn)) error {
-	c := &Conn{server: s, Conn: socket.New(&messageConn{message: bytes.NewReader(message)})}
-	c.Peer, c.Gone = peer, func() bool { return false }
+	c := &Conn{server: s, socket: socket.New(&messageConn{message: bytes.NewReader(message)})}
+	c.Client.Peer, c.Client.Gone = peer, func() bool { return false }
 	c.body.conn = c
 	defer c.early.release(s)
 	if _, err := c.readHead(make([]byte, s.http.ReadBufferSize)); err != nil {

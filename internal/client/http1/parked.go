@@ -35,10 +35,9 @@ const notParked = -1
 
 // parkLocked parks c's connection; c is not used any more. Its HTTP/2 state has been taken from it.
 func (c *Conn) parkLocked() {
-	c.phase = parked
 	pc := &parkedConn{
-		server: c.server, conn: c.Conn.Conn, tls: c.tls, http2: c.http2, peer: c.Peer,
-		opened: c.opened, requested: c.requested.Load(), until: c.deadlines.idleUntil,
+		server: c.server, conn: c.socket.Conn, tls: c.tls, http2: c.http2, peer: c.Client.Peer,
+		opened: c.life.opened, requested: c.life.requested.Load(), until: c.deadlines.idleUntil,
 	}
 	c.http2 = nil // a drain may still read c.http2
 	if pc.tls != nil {
@@ -66,16 +65,16 @@ func (pc *parkedConn) Notify(bool) {
 // newClient returns the connection in the state that parkLocked left.
 func (pc *parkedConn) newClient() *Conn {
 	c := newConn(pc.server, pc.conn)
-	c.Peer, c.opened, c.phase, c.greeting.begun = pc.peer, pc.opened, serving, true
-	c.requested.Store(pc.requested)
-	c.tls, c.TLS = pc.tls, pc.tls != nil
-	if c.TLS {
-		c.Records()
+	c.Client.Peer, c.life.opened, c.life.phase, c.greeting.begun = pc.peer, pc.opened, serving, true
+	c.life.requested.Store(pc.requested)
+	c.tls, c.Client.TLS = pc.tls, pc.tls != nil
+	if c.Client.TLS {
+		c.socket.Records()
 		c.tls.NetConn().(*tlsSocket).use(c)
 	}
 	c.http2 = pc.http2
 	if c.http2 != nil {
-		c.http2.Use(http2Socket{c}, c)
+		c.http2.Use(http2Side{c}, http2Side{c})
 		c.isHTTP2.Store(true)
 	}
 	return c
@@ -83,7 +82,7 @@ func (pc *parkedConn) newClient() *Conn {
 
 // serveArrived serves a connection that was resumed, unless its client has closed it.
 func (c *Conn) serveArrived() {
-	if c.PeekSocket() == socket.Ended {
+	if c.socket.PeekSocket() == socket.Ended {
 		c.closeNow()
 		return
 	}
@@ -93,7 +92,7 @@ func (c *Conn) serveArrived() {
 // serveOrClose serves a connection that was resumed if a request has arrived on it, and
 // closes it otherwise.
 func (c *Conn) serveOrClose() (closed bool) {
-	if c.HasInput() {
+	if c.socket.HasInput() {
 		go c.serveArrived()
 		return false
 	}
@@ -102,8 +101,8 @@ func (c *Conn) serveOrClose() (closed bool) {
 }
 
 func (c *Conn) closeNow() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.life.mu.Lock()
+	defer c.life.mu.Unlock()
 	c.closeLocked()
 }
 

@@ -50,43 +50,74 @@ func (l *lifecycle) change(from, to phase) bool {
 	return true
 }
 
+// closing says what becomes of a connection that fasthttp's server no longer uses.
+type closing uint8
+
+const (
+	ends    closing = iota // its socket closes
+	resumes                // it is served again at once
+	parks                  // a parkedConn takes its place
+	lingers                // it lingers first; see linger.go
+	stays                  // it lingers already
+)
+
+// leaveLocked enters the phase of a connection that fasthttp's server no longer uses, except for closed, which
+// closeLocked enters. busy reports whether a connection that should be parked must be served again, unread whether a
+// served connection must linger.
+func (l *lifecycle) leaveLocked(busy, unread func() bool) closing {
+	switch {
+	case l.phase == parking && busy():
+		l.phase = serving
+		return resumes
+	case l.phase == parking:
+		l.phase = parked
+		return parks
+	case l.phase == lingering:
+		return stays
+	case l.phase == serving && unread():
+		l.phase = lingering
+		return lingers
+	}
+	return ends
+}
+
 // parkAfter is how long a client may be idle before its connection is parked.
 const parkAfter = 200 * time.Millisecond
 
 // park begins parking when a Read has waited long enough for a request.
-func (c *Conn) park() { c.change(serving, parking) }
+func (c *Conn) park() { c.life.change(serving, parking) }
+
+// busy reports whether the connection must be served again although it should be parked, because HTTP/2 has begun on
+// it, or has work.
+func (c *Conn) busy() bool { return c.upgraded || c.http2 != nil && !c.http2.Leave() }
 
 // Close implements net.Conn. The server calls it when it no longer uses the connection.
 func (c *Conn) Close() error {
 	c.release()
 	c.early.release(c.server)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.phase == parking && (c.upgraded || c.http2 != nil && !c.http2.Leave()):
-		c.phase, c.upgraded = serving, false
+	c.life.mu.Lock()
+	defer c.life.mu.Unlock()
+	switch c.life.leaveLocked(c.busy, c.mustLinger) {
+	case resumes:
+		c.upgraded = false
 		go c.server.http.ServeConn(c)
-		return nil
-	case c.phase == parking:
+	case parks:
 		c.parkLocked()
-		return nil
-	case c.phase == lingering:
-		return nil
-	case c.phase == serving && c.lingers():
-		c.phase = lingering
+	case lingers:
 		go c.linger()
-		return nil
+	case ends:
+		return c.closeLocked()
 	}
-	return c.closeLocked()
+	return nil
 }
 
 func (c *Conn) closeLocked() error {
-	was := c.phase
+	was := c.life.phase
 	if was != closed {
-		c.phase = closed
+		c.life.phase = closed
 		c.server.open.Add(-1)
 		c.server.clients.remove(c)
-		c.server.watch.set.Remove(c.Conn, c)
+		c.server.watch.set.Remove(c.socket, c)
 	}
 	if c.http2 != nil && was != closed {
 		c.deadlines.closing.Store(true)
@@ -96,5 +127,5 @@ func (c *Conn) closeLocked() error {
 		c.deadlines.closing.Store(true)
 		return c.tls.Close() // sends close_notify, if the socket takes it at once
 	}
-	return c.Conn.Close()
+	return c.socket.Close()
 }

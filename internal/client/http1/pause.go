@@ -25,12 +25,12 @@ func (p *pause) add(d time.Duration) {
 // several reads may be needed to read those bytes; see waitRead.
 func (c *Conn) awaitPause() {
 	if c.pause.left.Load() != 0 && !c.server.draining.Load() {
-		c.Waited = min(time.Duration(c.pause.left.Swap(0)), maxPause)
-		time.Sleep(c.Waited)
+		c.Client.Waited = min(time.Duration(c.pause.left.Swap(0)), maxPause)
+		time.Sleep(c.Client.Waited)
 	}
-	if c.Waited > 0 && c.HasInput() {
-		if since, ok := c.SinceInput(); ok {
-			c.Waited = min(c.Waited, since)
+	if c.Client.Waited > 0 && c.socket.HasInput() {
+		if since, ok := c.socket.SinceInput(); ok {
+			c.Client.Waited = min(c.Client.Waited, since)
 		}
 	}
 }

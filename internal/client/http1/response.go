@@ -52,7 +52,7 @@ func (w *Response) writeTo(to *fasthttp.Response) {
 	}
 }
 
-// setFields adds all fields to h as one. Its name is the name of the first field, and its value has
+// setFields adds all fields to h as a single field. Its name is the name of the first field, and its value has
 // the other lines too. Otherwise fasthttp would keep two buffers for each field, with their largest
 // size so far. fasthttp's setters also ignore a Date, and store some fields elsewhere, at most once.
 //

@@ -80,10 +80,10 @@ type Server struct {
 
 	versions handshake.Versions // of TLS handshakes that succeeded
 	failures handshake.Failures // TLS handshakes that failed
-	// handshakeBytes are the bytes that clients have sent in the TLS handshakes that run now.
-	handshakeBytes atomic.Int64
-	cpu            *cpushare.Share // Options.CPU
-	http2Errors    atomic.Uint64
+	memory   handshakeMemory    // of TLS handshakes that run now
+	cpu      *cpushare.Share    // Options.CPU
+
+	http2Errors atomic.Uint64
 
 	draining    atomic.Bool
 	open        atomic.Int64
@@ -99,6 +99,7 @@ type Server struct {
 // New returns a Server whose requests h handles.
 func New(h Handler, o Options, log *zap.Logger) *Server {
 	s := &Server{handler: h, log: log, tls: o.TLS, cpu: o.CPU}
+	s.memory.hold = func(n int) { h.Hold(n) }
 	s.current.Store(&o)
 	s.clients.idle.Ring = s.clients.expire
 	s.http = &fasthttp.Server{

@@ -64,34 +64,47 @@ const (
 	flightFor = 500 * time.Millisecond
 )
 
-// makeRoom closes a connection to make room for a new connection of a client at peer. It returns false if no
-// connection may be closed.
+// newcomer is a connection that has just been accepted.
+type newcomer struct {
+	peer    netip.Addr // of its client; zero for a Unix socket
+	unknown bool       // its client is in a PROXY header that has not been read, and peer is zero
+}
+
+// makeRoom closes a connection to make room for a newcomer. It returns false if no connection may be closed.
 //
 // It prefers to close an unfinished connection, since the clients of idle connections have made requests; see
 // unfinished.take. But a client that has just connected is about to make a request. So if at most a quarter of
 // maxConnections are unfinished, and all of these are young, makeRoom prefers to close the connection that has been
 // idle for longest. A group of clients with more than a quarter of maxConnections unfinished closes no idle connection
 // of another group: otherwise a client that completes one handshake after the other would push out all idle clients.
-func (s *Server) makeRoom(maxConnections int, peer netip.Addr) bool {
+func (s *Server) makeRoom(maxConnections int, n newcomer) bool {
 	quarter := maxConnections / 4
-	return s.dropUnfinished(peer, quarter, unfinishedFor) ||
-		s.clients.mayCloseIdle(peer, quarter) && s.dropIdle() ||
-		s.dropUnfinished(peer, 0, 0)
+	return s.dropUnfinished(n, quarter, unfinishedFor) ||
+		s.clients.mayCloseIdle(n, quarter) && s.dropIdle() ||
+		s.dropUnfinished(n, 0, 0)
 }
 
-// mayCloseIdle reports whether the connection that has been idle for longest may be closed for a new connection of a
-// client at peer: the client's group has at most limit unfinished connections, or the idle connection is of that group.
-func (c *clients) mayCloseIdle(peer netip.Addr, limit int) bool {
+func (c *clients) mayCloseIdle(n newcomer, limit int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	group := c.unfinished.groupOf(peer)
-	return group.Len() <= limit || len(c.parked) > 0 && c.unfinished.groupOf(c.parked[0].peer) == group
+	return len(c.parked) > 0 && c.unfinished.mayCloseIdle(n, c.parked[0].peer, limit)
 }
 
-// dropUnfinished closes an unfinished connection to make room for a new connection of a client at peer. It returns
-// false if none may be closed, or if at most limit connections are unfinished and all of these are younger than age.
-func (s *Server) dropUnfinished(peer netip.Addr, limit int, age time.Duration) bool {
-	one := s.clients.takeUnfinished(peer, limit, age)
+// mayCloseIdle reports whether the connection of a client at idle, which has been idle for longest, may be closed for
+// the newcomer: the newcomer's group has at most limit unfinished connections, or the idle connection is of that
+// group. A newcomer whose client is unknown counts as one of the largest group.
+func (u *unfinished) mayCloseIdle(n newcomer, idle netip.Addr, limit int) bool {
+	group := u.groupOf(n.peer)
+	if largest := u.largest(); n.unknown && largest != nil {
+		group = largest
+	}
+	return group.Len() <= limit || u.groupOf(idle) == group
+}
+
+// dropUnfinished closes an unfinished connection to make room for a newcomer. It returns false if none may be closed,
+// or if at most limit connections are unfinished and all of these are younger than age.
+func (s *Server) dropUnfinished(n newcomer, limit int, age time.Duration) bool {
+	one := s.clients.takeUnfinished(n.peer, limit, age)
 	if one == nil {
 		return false
 	}
@@ -102,17 +115,17 @@ func (s *Server) dropUnfinished(peer netip.Addr, limit int, age time.Duration) b
 
 // drop closes a connection that takeUnfinished has taken. It returns false if the connection is parked.
 func (c *Conn) drop() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.life.mu.Lock()
+	defer c.life.mu.Unlock()
 	dropped := &c.server.clients.unfinished.heads
 	switch {
-	case c.phase == parked:
+	case c.life.phase == parked:
 		return false
-	case c.phase == closed, c.phase == lingering: // its place is free, or will be soon
+	case c.life.phase == closed, c.life.phase == lingering: // its place is free, or will be soon
 		return true
-	case c.phase == connecting && c.greeting.needed:
+	case c.life.phase == connecting && c.greeting.needed:
 		dropped = &c.server.clients.unfinished.handshakes
-	case c.phase == serving && c.requested.Load() && c.http2 == nil:
+	case c.life.phase == serving && c.life.requested.Load() && c.http2 == nil:
 		c.deadlines.closing.Store(true)
 		c.refuse(c, c.server.madeRoom())
 	}
@@ -158,7 +171,7 @@ func (c *Conn) isTaken() bool {
 func (c *clients) setPeer(cc *Conn, peer netip.Addr) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	cc.Peer = peer
+	cc.Client.Peer = peer
 	since := cc.unfinished.since
 	if c.unfinished.remove(cc.unfinished) {
 		c.unfinished.insert(cc.unfinished, peer, since)
@@ -173,7 +186,7 @@ func (c *clients) countUnfinished() (all, waiting int) {
 	for i := range c.unfinished.groups {
 		for e := c.unfinished.groups[i].Front(); e != nil; e = e.Next() {
 			one := e.Value.(*unfinishedConn)
-			if !one.inFlight() && (one.parked != nil || one.reading.Load() && !one.served.HasInput()) {
+			if !one.inFlight() && (one.parked != nil || one.reading.Load() && !one.served.socket.HasInput()) {
 				waiting++
 			}
 		}
@@ -200,12 +213,12 @@ func (c *clients) progressLocked(one *unfinishedConn) progress {
 		return greets
 	case one.parked != nil:
 		cc := c.serveLocked(one)
-		if !cc.HasInput() {
+		if !cc.socket.HasInput() {
 			return silent
 		}
 		go cc.serveArrived()
 		return heard
-	case one.reading.Load() && !one.served.HasInput():
+	case one.reading.Load() && !one.served.socket.HasInput():
 		return silent
 	case one.greeting.Load():
 		return greets
@@ -222,15 +235,15 @@ func (u *unfinishedConn) inFlight() bool {
 // maxLooks bounds how many connections take examines.
 const maxLooks = 8
 
-// take removes and returns the connection to close to make room for a new connection of a client at peer, or nil. of
-// returns what a connection waits for.
+// take removes and returns the connection to close to make room for a new connection of a client at peer, or nil.
+// progressOf returns what a connection waits for.
 //
 // The connection is of the group with the most connections, so that a client with many connections does not cost
 // another client a connection. Preferred is the oldest silent connection of the group. If none is silent, it is the
 // oldest connection that greets, unless the new connection is of the same group, or of a group that would then be as
 // large. Otherwise it is the oldest connection of all groups, if that is silent and not young. Connections that were
 // examined and stay move to the end of their list.
-func (u *unfinished) take(peer netip.Addr, of func(*unfinishedConn) progress) *unfinishedConn {
+func (u *unfinished) take(peer netip.Addr, progressOf func(*unfinishedConn) progress) *unfinishedConn {
 	group := u.largest()
 	if group == nil {
 		return nil
@@ -238,7 +251,7 @@ func (u *unfinished) take(peer netip.Addr, of func(*unfinishedConn) progress) *u
 	var greeting *unfinishedConn
 	for range min(group.Len(), maxLooks) {
 		one := group.Front().Value.(*unfinishedConn)
-		switch of(one) {
+		switch progressOf(one) {
 		case silent:
 			u.remove(one)
 			return one
@@ -254,7 +267,7 @@ func (u *unfinished) take(peer netip.Addr, of func(*unfinishedConn) progress) *u
 		u.remove(greeting)
 		return greeting
 	}
-	if one := u.oldest(); time.Since(one.since) >= unfinishedFor && of(one) == silent {
+	if one := u.oldest(); time.Since(one.since) >= unfinishedFor && progressOf(one) == silent {
 		u.remove(one)
 		return one
 	}
@@ -315,7 +328,7 @@ func (c *clients) serveLocked(one *unfinishedConn) *Conn {
 
 func (u *unfinished) add(cc *Conn, since time.Time) {
 	cc.unfinished = &unfinishedConn{served: cc}
-	u.insert(cc.unfinished, cc.Peer, since)
+	u.insert(cc.unfinished, cc.Client.Peer, since)
 }
 
 func (u *unfinished) insert(one *unfinishedConn, peer netip.Addr, since time.Time) {

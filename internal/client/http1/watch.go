@@ -16,7 +16,7 @@ type watch struct {
 }
 
 func (w *watch) add(c *Conn) {
-	if !c.IsKernels() {
+	if !c.socket.IsKernels() {
 		return
 	}
 	w.once.Do(func() {
@@ -24,7 +24,7 @@ func (w *watch) add(c *Conn) {
 			w.set = set
 		}
 	})
-	w.set.Add(c.Conn, c)
+	w.set.Add(c.socket, c)
 }
 
 // close stops the watch. No connection is accepted any more.

@@ -58,7 +58,7 @@ func (p *Proxy) prepare(r *request) *refusal {
 		return f
 	}
 	r.ssp.Body, r.ssp.Held = r.body, int64(r.room)
-	r.ssp.Gone, r.ssp.Context, r.ssp.Facts = r.Gone, r.Left, r.search.Facts()
+	r.ssp.Gone, r.ssp.Context, r.ssp.Facts = r.Gone, r.Cancel, r.search.Facts()
 	r.ssp.Fairness = r.opts.Fairness
 	if r.route.MergeOpenRTB && r.target == nil {
 		if why := route.CheckMerge(&r.ssp); why != "" {

@@ -44,7 +44,7 @@ func (p handler) Open(c *http1.Conn, of *http2.Stream, b *http2codec.RequestBloc
 	s := streams.Get().(*stream)
 	s.of, s.proxy, s.conn, s.id = of, p.Proxy, c, of.ID()
 	from := c.Client
-	from.Gone, from.Left = s.goneFunc, s.cancel
+	from.Gone, from.Cancel = s.goneFunc, s.cancel
 	s.request = p.acquireRequest(from)
 	if s.admit(b, last) {
 		return s, nil
