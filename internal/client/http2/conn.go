@@ -183,7 +183,7 @@ func (c *Conn) Idle() time.Time {
 }
 
 func (c *Conn) isIdleLocked() bool {
-	return len(c.streams.open) == 0 && c.running == 0 && !c.out.busy && len(c.out.buf) == 0
+	return len(c.streams.open) == 0 && c.running == 0 && !c.out.Writing && len(c.out.Frames) == 0
 }
 
 // closeLocked closes all streams. Bytes in the buffer may still be written.
@@ -214,7 +214,7 @@ func (c *Conn) violatedLocked(v *http2codec.Error) {
 	c.owner.Violated(v.Text)
 	c.closeLocked(v)
 	c.owner.Interrupt() // this goroutine may not be the reader
-	c.out.buf = http2codec.AppendGoAway(c.out.buf, c.lastID, v.Code, v.Text)
+	c.out.Frames = http2codec.AppendGoAway(c.out.Frames, c.lastID, v.Code, v.Text)
 }
 
 // Close closes the connection: its socket has failed or is about to be closed. The caller writes
@@ -222,9 +222,9 @@ func (c *Conn) violatedLocked(v *http2codec.Error) {
 func (c *Conn) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.closed && !c.out.failed && !c.out.busy && !c.drain.final {
-		goaway := http2codec.AppendGoAway(c.out.buf, c.lastID, h2.ErrCodeNo, "")
-		c.out.buf = nil
+	if !c.closed && !c.out.Failed && !c.out.Writing && !c.drain.final {
+		goaway := http2codec.AppendGoAway(c.out.Frames, c.lastID, h2.ErrCodeNo, "")
+		c.out.Frames = nil
 		c.rw.Write(goaway) //nolint:errcheck // an error changes nothing
 	}
 	c.closeLocked(errDone)

@@ -14,7 +14,6 @@ import (
 const (
 	violationCost = 10 // a violation that costs one stream
 	rapidCost     = 10 // a reset of a stream that has just been opened
-	streamsPerOne = 64 // streams that a change of the initial window visits
 	smallUpdate   = 1 << 10
 )
 
@@ -36,7 +35,7 @@ func (c *Conn) rejectLocked(s *Stream, code h2.ErrCode, rule string) {
 
 // cancelLocked resets a stream.
 func (c *Conn) cancelLocked(s *Stream, code h2.ErrCode) {
-	c.out.buf = http2codec.AppendReset(c.out.buf, s.id, code)
+	c.out.Frames = http2codec.AppendReset(c.out.Frames, s.id, code)
 	if !s.ended {
 		c.flood.Expect(s.window.Left())
 	}
@@ -115,10 +114,10 @@ func (c *Conn) windowGrewLocked(s *Stream) {
 
 // appendPrefaceLocked appends the first frames of the connection: RFC 9113, section 3.4.
 func (c *Conn) appendPrefaceLocked() {
-	c.out.buf = http2codec.AppendSettings(c.out.buf, connWindow,
-		h2.Setting{ID: h2.SettingMaxConcurrentStreams, Val: uint32(c.opts.MaxStreams)},
-		h2.Setting{ID: h2.SettingInitialWindowSize, Val: uint32(c.opts.StreamWindow)},
-		h2.Setting{ID: h2.SettingMaxHeaderListSize, Val: uint32(c.opts.MaxHeaderList)})
+	announced := http2codec.Announced{
+		MaxStreams: c.opts.MaxStreams, StreamWindow: c.opts.StreamWindow, MaxHeaderList: c.opts.MaxHeaderList, ConnWindow: connWindow,
+	}
+	c.out.Frames = announced.Append(c.out.Frames)
 }
 
 // onSettingsLocked handles the client's settings and acknowledges them.
@@ -131,34 +130,25 @@ func (c *Conn) onSettingsLocked(f http2codec.Frame) *http2codec.Error {
 		return err
 	}
 	c.encoder.Apply(&s)
-	if s.Has[h2.SettingInitialWindowSize] {
-		if err := c.setInitialWindowLocked(int64(s.Value[h2.SettingInitialWindowSize])); err != nil {
+	if c.windows.Apply(&s, true) {
+		for _, s := range c.streams.open {
+			c.windows.Visit(s.credit)
+			c.windowGrewLocked(s)
+		}
+		if err := c.windows.Visited(len(c.streams.open), &c.flood); err != nil {
 			return err
 		}
 	}
-	c.out.buf = http2codec.AppendFrameHeader(c.out.buf, 0, h2.FrameSettings, h2.FlagSettingsAck, 0)
+	c.out.Frames = http2codec.AppendSettingsAck(c.out.Frames)
 	c.pumpLocked() // after the acknowledgement: the bodies may need the new windows
 	return c.flood.Idle()
-}
-
-// setInitialWindowLocked changes the windows of all streams by the same amount as the initial
-// window: RFC 9113, section 6.9.2.
-func (c *Conn) setInitialWindowLocked(initial int64) *http2codec.Error {
-	c.windows.Initial = initial
-	for _, s := range c.streams.open {
-		if c.windows.Overflows(s.credit) {
-			return http2codec.FlowError("SETTINGS_INITIAL_WINDOW_SIZE makes a window overflow")
-		}
-		c.windowGrewLocked(s)
-	}
-	return c.flood.Spend(len(c.streams.open) / streamsPerOne)
 }
 
 // onPingLocked acknowledges a PING, or handles an acknowledgement. RFC 9113, section 6.7.
 func (c *Conn) onPingLocked(f http2codec.Frame) *http2codec.Error {
 	switch {
 	case !f.Flags.Has(h2.FlagPingAck):
-		c.out.buf = http2codec.AppendPing(c.out.buf, h2.FlagPingAck, f.Payload)
+		c.out.Frames = http2codec.AppendPing(c.out.Frames, h2.FlagPingAck, f.Payload)
 	case [8]byte(f.Payload) == drainPing:
 		c.announcedLocked()
 	}
@@ -178,7 +168,7 @@ func (c *Conn) onPriorityLocked(f http2codec.Frame) *http2codec.Error {
 		return c.resetLocked(s, code, rule)
 	}
 	c.owner.Violated(rule)
-	c.out.buf = http2codec.AppendReset(c.out.buf, f.ID, code)
+	c.out.Frames = http2codec.AppendReset(c.out.Frames, f.ID, code)
 	return c.flood.Spend(violationCost)
 }
 

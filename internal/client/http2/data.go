@@ -13,7 +13,7 @@ func (c *Conn) onDataLocked(f http2codec.Frame) *http2codec.Error {
 		return http2codec.ProtocolError("DATA with more padding than content")
 	}
 	c.received.Take(len(f.Payload))
-	c.out.buf = c.received.AppendRefill(c.out.buf, 0)
+	c.out.Frames = c.received.AppendRefill(c.out.Frames, 0)
 	s := c.streams.get(f.ID)
 	if s == nil {
 		return c.onLateDataLocked(f)
@@ -36,7 +36,7 @@ func (c *Conn) onDataLocked(f http2codec.Frame) *http2codec.Error {
 	if last {
 		return c.onEndLocked(s)
 	}
-	c.out.buf = s.window.AppendRefill(c.out.buf, s.id)
+	c.out.Frames = s.window.AppendRefill(c.out.Frames, s.id)
 	if len(p) == 0 {
 		return c.flood.Idle()
 	}
@@ -63,7 +63,7 @@ func (c *Conn) onLateDataLocked(f http2codec.Frame) *http2codec.Error {
 		return http2codec.ProtocolError("DATA on a stream that was never opened")
 	}
 	if _, ended := c.streams.wasOpen(f.ID); ended {
-		c.out.buf = http2codec.AppendReset(c.out.buf, f.ID, h2.ErrCodeStreamClosed)
+		c.out.Frames = http2codec.AppendReset(c.out.Frames, f.ID, h2.ErrCodeStreamClosed)
 		c.owner.Violated("DATA on a stream that was closed")
 		return c.flood.Spend(violationCost)
 	}

@@ -37,8 +37,8 @@ func (c *Conn) drainLocked() {
 		return
 	}
 	c.drain.announced = true
-	c.out.buf = http2codec.AppendGoAway(c.out.buf, http2codec.MaxStreamID, h2.ErrCodeNo, "")
-	c.out.buf = http2codec.AppendPing(c.out.buf, 0, drainPing[:])
+	c.out.Frames = http2codec.AppendGoAway(c.out.Frames, http2codec.MaxStreamID, h2.ErrCodeNo, "")
+	c.out.Frames = http2codec.AppendPing(c.out.Frames, 0, drainPing[:])
 	c.drain.timer = time.AfterFunc(announceFor, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -54,7 +54,7 @@ func (c *Conn) announcedLocked() {
 	}
 	c.drain.stop()
 	c.drain.final = true
-	c.out.buf = http2codec.AppendGoAway(c.out.buf, c.lastID, h2.ErrCodeNo, "")
+	c.out.Frames = http2codec.AppendGoAway(c.out.Frames, c.lastID, h2.ErrCodeNo, "")
 	c.drainedLocked()
 }
 
@@ -63,7 +63,7 @@ func (c *Conn) drainedLocked() {
 	if c.closed || !c.drain.final || len(c.streams.open) > 0 || c.running > 0 {
 		return
 	}
-	if c.out.busy || len(c.out.buf) > 0 {
+	if c.out.Writing || len(c.out.Frames) > 0 {
 		return // write calls it again
 	}
 	c.closeLocked(errDone)

@@ -52,7 +52,7 @@ func (c *Conn) onBlockLocked(id uint32, block http2codec.HeaderBlock) *http2code
 	if b.Malformed != "" {
 		c.owner.Violated(b.Malformed)
 		c.owner.Refused(b.Malformed)
-		c.out.buf = http2codec.AppendReset(c.out.buf, id, h2.ErrCodeProtocol)
+		c.out.Frames = http2codec.AppendReset(c.out.Frames, id, h2.ErrCodeProtocol)
 		c.streams.remember(id, last)
 		c.flood.Expect(c.opts.StreamWindow)
 		return c.flood.Spend(violationCost)
@@ -63,7 +63,7 @@ func (c *Conn) onBlockLocked(id uint32, block http2codec.HeaderBlock) *http2code
 
 // refuseLocked refuses a stream because of a limit. The client may send its request again.
 func (c *Conn) refuseLocked(id uint32, last bool) *http2codec.Error {
-	c.out.buf = http2codec.AppendReset(c.out.buf, id, h2.ErrCodeRefusedStream)
+	c.out.Frames = http2codec.AppendReset(c.out.Frames, id, h2.ErrCodeRefusedStream)
 	c.streams.remember(id, last)
 	c.flood.Expect(c.opts.StreamWindow)
 	return c.flood.Idle()

@@ -78,12 +78,12 @@ func TestHeadersOfResponsesWaitForRoomInTheBuffer(t *testing.T) {
 				w.send()
 			}
 		}
-		testsupport.AtMost(t, len(w.conn.out.buf), readPause+11_000, "the buffer holds %d bytes")
+		testsupport.AtMost(t, len(w.conn.out.Frames), readPause+11_000, "the buffer holds %d bytes")
 		testsupport.AtLeast(t, w.conn.held, streams*len(fields), "%d bytes count as unread")
 		testsupport.Equal(t, w.owner().unsent, 0, "%d bytes of frames count before a write waits, want %d")
 		w.conn.WriteWaits()
 		testsupport.AtLeast(t, w.owner().unsent, 64<<10, "%d bytes of frames count while a write waits")
-		testsupport.AtLeast(t, w.owner().unsent, len(w.conn.out.buf), "%d bytes of frames count while a write waits")
+		testsupport.AtLeast(t, w.owner().unsent, len(w.conn.out.Frames), "%d bytes of frames count while a write waits")
 		w.readAgain()
 		synctest.Wait()
 		got := map[uint32]string{}

@@ -120,7 +120,7 @@ func (c *Conn) handle(n int, readErr error) error {
 	defer c.mu.Unlock()
 	c.serving = true
 	err := c.handleReadLocked(n, readErr)
-	for err == nil && len(c.out.buf) > readPause && c.out.busy { // until write_timeout at most
+	for err == nil && len(c.out.Frames) > readPause && c.out.Writing { // until write_timeout at most
 		c.written.Wait()
 	}
 	if err == nil && c.closed {
@@ -137,7 +137,7 @@ func (c *Conn) handle(n int, readErr error) error {
 		}
 		c.closeLocked(err)
 		c.sendLocked()
-		for c.out.busy { // until write_timeout at most
+		for c.out.Writing { // until write_timeout at most
 			c.written.Wait()
 		}
 		c.releaseSentLocked()
@@ -208,7 +208,7 @@ func (c *Conn) silentLocked() error {
 	by := c.in.partBy
 	switch {
 	case !by.IsZero() && !time.Now().Before(by):
-		c.out.buf = http2codec.AppendGoAway(c.out.buf, c.lastID, h2.ErrCodeNo, "a frame did not arrive in time")
+		c.out.Frames = http2codec.AppendGoAway(c.out.Frames, c.lastID, h2.ErrCodeNo, "a frame did not arrive in time")
 		return errDone
 	case by.IsZero() && !c.idleAt.IsZero() && c.isIdleLocked() && !c.drain.announced: // a drain has a deadline of its own
 		return ErrIdle
@@ -224,7 +224,8 @@ func (c *Conn) freeLocked() {
 	c.in.Decoder.Shrink()
 	c.encoder.Forget()
 	c.stopWorkersLocked()
-	c.out.buf, c.out.spare, c.out.release = nil, nil, nil
+	c.out.Free()
+	c.out.release = nil
 	c.streams = table{forgotten: c.lastID}
 	c.ready, c.fresh = nil, nil
 	c.alarm.Stop()

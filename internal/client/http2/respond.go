@@ -44,20 +44,20 @@ func (c *Conn) servedLocked(s *Stream, r *Response) {
 // appendHeaderLocked appends a response's header. It returns false if it closed the connection
 // because of a malformed field, which is a bug.
 func (c *Conn) appendHeaderLocked(s *Stream, status int, lines []byte, flags h2.Flags) bool {
-	start := len(c.out.buf)
-	c.out.buf = append(c.out.buf, frameHeader[:]...)
+	start := len(c.out.Frames)
+	c.out.Frames = append(c.out.Frames, frameHeader[:]...)
 	var ok bool
 	if status == 0 {
-		c.out.buf, ok = c.encoder.AppendTrailers(c.out.buf, lines)
+		c.out.Frames, ok = c.encoder.AppendTrailers(c.out.Frames, lines)
 	} else {
-		c.out.buf, ok = c.encoder.AppendResponse(c.out.buf, status, lines)
+		c.out.Frames, ok = c.encoder.AppendResponse(c.out.Frames, status, lines)
 	}
 	if !ok {
-		c.out.buf = c.out.buf[:start]
+		c.out.Frames = c.out.Frames[:start]
 		c.violatedLocked(&http2codec.Error{Code: h2.ErrCodeInternal, Text: "a response is malformed"})
 		return false
 	}
-	c.out.buf = http2codec.EndHeaders(c.out.buf, start, http2codec.MaxFrameSize, flags, s.id)
+	c.out.Frames = http2codec.EndHeaders(c.out.Frames, start, http2codec.MaxFrameSize, flags, s.id)
 	return true
 }
 
@@ -82,7 +82,7 @@ func (c *Conn) hasWindowLocked() bool {
 // window, or queues for the connection's window.
 func (c *Conn) bodyLocked(s *Stream) {
 	if s.status != 0 {
-		if len(c.out.buf) >= maxBuffered {
+		if len(c.out.Frames) >= maxBuffered {
 			c.stalledLocked(s)
 			return
 		}
@@ -100,7 +100,7 @@ func (c *Conn) bodyLocked(s *Stream) {
 		}
 	}
 	for len(s.toSend) > 0 {
-		n := int(min(int64(len(s.toSend)), c.windows.Of(s.credit), c.windows.Conn, http2codec.MaxFrameSize, int64(maxBuffered-len(c.out.buf))))
+		n := int(min(int64(len(s.toSend)), c.windows.Of(s.credit), c.windows.Conn, http2codec.MaxFrameSize, int64(maxBuffered-len(c.out.Frames))))
 		if n <= 0 || !c.hasWindowLocked() {
 			c.stalledLocked(s)
 			return
@@ -109,14 +109,14 @@ func (c *Conn) bodyLocked(s *Stream) {
 		if n == len(s.toSend) && len(s.trailers) == 0 {
 			flags = h2.FlagDataEndStream
 		}
-		c.out.buf = http2codec.AppendFrameHeader(c.out.buf, n, h2.FrameData, flags, s.id)
-		c.out.buf = append(c.out.buf, s.toSend[:n]...)
+		c.out.Frames = http2codec.AppendFrameHeader(c.out.Frames, n, h2.FrameData, flags, s.id)
+		c.out.Frames = append(c.out.Frames, s.toSend[:n]...)
 		s.toSend = s.toSend[n:]
 		c.windows.Sent(&s.credit, n)
 		c.flood.Sent(n, len(s.toSend) == 0)
 	}
 	if len(s.trailers) > 0 {
-		if len(c.out.buf) >= maxBuffered {
+		if len(c.out.Frames) >= maxBuffered {
 			c.stalledLocked(s)
 			return
 		}
@@ -237,7 +237,7 @@ func (c *Conn) WriteWaits() {
 
 // pumpLocked sends bodies that wait for the connection's window or for room in the buffer.
 func (c *Conn) pumpLocked() {
-	for len(c.out.buf) < maxBuffered && c.waiting.first() != nil {
+	for len(c.out.Frames) < maxBuffered && c.waiting.first() != nil {
 		s := c.waiting.take(c.hasWindowLocked())
 		if s == nil {
 			return
@@ -254,7 +254,7 @@ func (c *Conn) sentLocked(s *Stream) {
 		// The client can send the rest of a body that fits the window. A reset before that is an
 		// error for curl, which then loses the response.
 		if rest := s.length - s.body; s.length < 0 || rest > s.window.Left() {
-			c.out.buf = http2codec.AppendReset(c.out.buf, s.id, h2.ErrCodeNo)
+			c.out.Frames = http2codec.AppendReset(c.out.Frames, s.id, h2.ErrCodeNo)
 		}
 		c.flood.Expect(s.window.Left())
 	}
@@ -263,5 +263,5 @@ func (c *Conn) sentLocked(s *Stream) {
 	c.streams.remove(s)
 	s.toSend, s.trailers = nil, nil
 	s.holds++
-	c.out.release = append(c.out.release, sent{c.out.handed + uint64(len(c.out.buf)), s})
+	c.out.release = append(c.out.release, sent{c.out.End(), s})
 }

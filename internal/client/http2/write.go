@@ -1,24 +1,23 @@
 package http2
 
-import "time"
+import (
+	"time"
 
-// writer is the buffer for frames, and the state of its writing. Conn.mu guards it.
+	"adbuffer/internal/wire/http2codec"
+)
+
+// writer holds the frames to write, and what their writing concerns. Conn.mu guards it.
 type writer struct {
-	buf    []byte
-	spare  []byte // replaces buf while buf's bytes are being written
-	busy   bool   // a goroutine writes, or is about to write
-	handed uint64 // bytes that were passed to the socket, or are being written
-	sent   uint64 // bytes that were written
-	failed bool   // a write has failed: no more bytes are written
+	http2codec.WriteBuffer
 	// waitsSince is when the current write began to wait for the client. It is zero while none waits.
 	waitsSince time.Time
-	writing    int // capacity of the buffer that is being written
+	writingCap int // capacity of the buffer that is being written
 	unsent     int // the sum of n over all calls of Owner.Unsent
 
 	release []sent // streams whose responses are in the buffer, in their order
 }
 
-// sent is a stream whose response ends with the byte at offset at.
+// sent is a stream whose response ends with the byte at offset at, counted as Handed is.
 type sent struct {
 	at     uint64
 	stream *Stream
@@ -31,20 +30,18 @@ const (
 	// readPause is the buffer size at which the reader stops handling frames, since the client does
 	// not read. Beyond maxBuffered only responses to the client's frames add to the buffer.
 	readPause = maxBuffered + 16<<10
-	// maxKeptBuffer is the largest buffer that is reused.
-	maxKeptBuffer = 64 << 10
 )
 
 // startWritingLocked reports whether the caller must write the buffer, because the buffer holds bytes and no
 // goroutine is writing. If so, the caller must unlock mu and call write.
 func (c *Conn) startWritingLocked() bool {
-	if c.out.busy {
+	if c.out.Writing {
 		c.countUnsentLocked()
 	}
-	if len(c.out.buf) == 0 || c.out.busy || c.out.failed {
+	if c.out.Writing || !c.out.Waits() {
 		return false
 	}
-	c.out.busy = true
+	c.out.Writing = true
 	return true
 }
 
@@ -61,29 +58,24 @@ func (c *Conn) sendLocked() {
 func (c *Conn) write() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for len(c.out.buf) > 0 && !c.out.failed {
-		b := c.out.buf
-		c.out.buf, c.out.spare = c.out.spare[:0], nil
-		c.out.handed += uint64(len(b))
-		c.out.writing = cap(b)
+	for c.out.Waits() {
+		b := c.out.Take()
+		c.out.writingCap = cap(b)
 		c.mu.Unlock()
-		_, err := c.rw.Write(b)
+		n, err := c.rw.Write(b)
 		c.mu.Lock()
-		c.out.waitsSince, c.out.writing = time.Time{}, 0
+		c.out.waitsSince, c.out.writingCap = time.Time{}, 0
 		c.countUnsentLocked()
-		if cap(b) <= maxKeptBuffer {
-			c.out.spare = b[:0]
-		}
+		c.out.Written(b, n, err)
 		if err != nil {
 			c.writeFailedLocked(err)
 			break
 		}
-		c.out.sent += uint64(len(b))
 		c.writtenLocked()
 		c.pumpLocked()
 		c.written.Broadcast()
 	}
-	c.out.busy = false
+	c.out.Writing = false
 	c.written.Broadcast()
 	c.drainedLocked()
 }
@@ -93,7 +85,7 @@ func (c *Conn) write() {
 func (c *Conn) countUnsentLocked() {
 	n := 0
 	if !c.out.waitsSince.IsZero() {
-		n = cap(c.out.buf) + c.out.writing
+		n = cap(c.out.Frames) + c.out.writingCap
 	}
 	if n != c.out.unsent {
 		c.owner.Unsent(n - c.out.unsent)
@@ -101,10 +93,10 @@ func (c *Conn) countUnsentLocked() {
 	}
 }
 
-// writtenLocked releases the streams whose responses have been written.
+// writtenLocked releases the streams whose responses have been written. No write is under way.
 func (c *Conn) writtenLocked() {
 	n := 0
-	for n < len(c.out.release) && c.out.release[n].at <= c.out.sent {
+	for n < len(c.out.release) && c.out.release[n].at <= c.out.Handed {
 		c.unholdLocked(c.out.release[n].stream)
 		c.out.release[n] = sent{}
 		n++
@@ -114,7 +106,6 @@ func (c *Conn) writtenLocked() {
 
 // writeFailedLocked closes the connection: its client has closed it, or does not read.
 func (c *Conn) writeFailedLocked(err error) {
-	c.out.failed, c.out.buf = true, nil
 	c.closeLocked(err)
 	c.releaseSentLocked()
 	c.owner.HangUp()

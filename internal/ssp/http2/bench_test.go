@@ -58,16 +58,16 @@ func adRequest() exchange.Request {
 func BenchmarkCodec(b *testing.B) {
 	request := adRequest()
 	b.Run("write", func(b *testing.B) {
-		c := &Conn{encoder: http2codec.NewEncoder(), peer: defaultPeerSettings}
+		c := &Conn{encoder: http2codec.NewEncoder(), peer: http2codec.NewPeerSettings()}
 		s := new(stream)
 		b.ReportAllocs()
 		for b.Loop() {
-			c.out.buf = c.out.buf[:0]
+			c.out.Frames = c.out.Frames[:0]
 			if err := c.appendHeaderLocked(s, &request); err != nil {
 				b.Fatal(err)
 			}
 		}
-		b.ReportMetric(float64(len(c.out.buf)), "bytes")
+		b.ReportMetric(float64(len(c.out.Frames)), "bytes")
 	})
 	b.Run("read", func(b *testing.B) {
 		wire := responseFrames()

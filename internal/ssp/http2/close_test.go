@@ -19,7 +19,7 @@ func TestCloseSendsGoAwayAndFailsOpenExchanges(t *testing.T) {
 	done := p.start(get("/"))
 	p.request()
 	// Close does not wait for a writing goroutine.
-	p.eventually("no goroutine writes to the peer", func() bool { return !p.conn.out.writing })
+	p.eventually("no goroutine writes to the peer", func() bool { return !p.conn.out.Writing })
 	p.conn.Close(exchange.ClosedMaxAge)
 	wait(t, done).wantError(t, want{outcome: exchange.ConnLost, progress: exchange.MaybeProcessed, detail: "max_age"})
 	p.wantGoAway(h2.ErrCodeNo)
@@ -62,7 +62,7 @@ func TestTLSConnectionEndsWithCloseNotify(t *testing.T) {
 	testsupport.Eventually(t, "the preface is written", func() bool {
 		conn.mu.Lock()
 		defer conn.mu.Unlock()
-		return conn.out.handed > 0 && !conn.out.writing
+		return conn.out.Handed > 0 && !conn.out.Writing
 	})
 	conn.Close(exchange.ClosedIdle)
 	_, err := io.ReadAll(ts)

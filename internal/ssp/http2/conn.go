@@ -51,10 +51,9 @@ type Conn struct {
 	sendBuffer sendBuffer
 	uploads    uploads
 
-	peer      peerSettings
-	windows   http2codec.SendWindows
-	maxCredit http2codec.Credit // the largest stream.credit since it was last computed
-	received  http2codec.ReceiveWindow
+	peer     http2codec.PeerSettings
+	windows  http2codec.SendWindows
+	received http2codec.ReceiveWindow
 
 	// lastProcessed is the last stream in the peer's GOAWAY, NoLimit before the first GOAWAY.
 	lastProcessed uint32
@@ -92,7 +91,7 @@ func newConn(conn net.Conn, sock kernelSocket, owner exchange.Owner, opts Option
 		streamWindow:  streamWindow(opts.MaxResponseBytes),
 		streams:       newTable(opts.MaxStreams),
 		encoder:       http2codec.NewEncoder(),
-		peer:          defaultPeerSettings,
+		peer:          http2codec.NewPeerSettings(),
 		windows:       http2codec.NewSendWindows(),
 		received:      http2codec.NewReceiveWindow(connWindow),
 		lastProcessed: http2codec.NoLimit,
@@ -102,7 +101,7 @@ func newConn(conn net.Conn, sock kernelSocket, owner exchange.Owner, opts Option
 	sock.OnWait(nil, c.writeBy)
 	c.in.init(opts)
 	c.places.Store(int32(c.placesLocked()))
-	c.out.buf = c.appendPreface(c.out.buf)
+	c.out.Frames = c.appendPreface(c.out.Frames)
 	return c
 }
 
@@ -140,9 +139,9 @@ func (c *Conn) Close(r exchange.CloseReason) {
 	}
 	c.closeLocked(r, exchange.Errorf(exchange.ConnLost, exchange.MaybeProcessed, "the HTTP/2 connection was closed: %v", r))
 	c.changed = false
-	if !c.out.writing && c.sendBuffer.fits(len(c.out.buf)) {
+	if !c.out.Writing && c.sendBuffer.fits(len(c.out.Frames)) {
 		// The write cannot block, so GOAWAY is sent.
-		c.out.buf = http2codec.AppendGoAway(c.out.buf, 0, h2.ErrCodeNo, "")
+		c.out.Frames = http2codec.AppendGoAway(c.out.Frames, 0, h2.ErrCodeNo, "")
 		c.unlockAndWrite(nil, nil)
 		return
 	}
@@ -155,7 +154,7 @@ func (c *Conn) placesLocked() int {
 	if c.CloseReason() != exchange.NotClosed {
 		return 0
 	}
-	return int(min(uint32(c.opts.MaxStreams), c.peer.maxStreams))
+	return int(min(uint32(c.opts.MaxStreams), c.peer.MaxStreams))
 }
 
 // updatePlacesLocked stores the value of Places.
@@ -183,7 +182,7 @@ func (c *Conn) closeIfDrainedLocked() {
 		return
 	}
 	c.closeLocked(c.CloseReason(), errDraining)
-	c.out.buf = http2codec.AppendGoAway(c.out.buf, 0, h2.ErrCodeNo, "")
+	c.out.Frames = http2codec.AppendGoAway(c.out.Frames, 0, h2.ErrCodeNo, "")
 }
 
 // closeLocked closes the connection for r; its exchanges fail with cause. The socket stays open until unlockAndWrite
@@ -201,7 +200,7 @@ func (c *Conn) closeLocked(r exchange.CloseReason, cause *exchange.Error) {
 	c.deadlines.alarm.Stop()
 	// Requests whose bytes were not passed to the socket count as not sent below, so their bytes must never be
 	// written. Only a GOAWAY may still be written.
-	c.out.buf = c.out.buf[:0]
+	c.out.Frames = c.out.Frames[:0]
 	stands := c.standsForEndLocked()
 	for i := range c.streams.slots {
 		s := c.streams.slots[i].stream
@@ -209,7 +208,7 @@ func (c *Conn) closeLocked(r exchange.CloseReason, cause *exchange.Error) {
 			continue
 		}
 		err := cause
-		if s.start >= c.out.handed && cause.Progress == exchange.MaybeProcessed {
+		if s.start >= c.out.Handed && cause.Progress == exchange.MaybeProcessed {
 			unsent := *cause
 			unsent.Progress = exchange.NotSent
 			err = &unsent
@@ -240,7 +239,7 @@ func (c *Conn) standsForEndLocked() *stream {
 		if newest == nil || s.id > newest.id {
 			newest = s
 		}
-		if s.start < c.out.handed && (sent == nil || s.id > sent.id) {
+		if s.start < c.out.Handed && (sent == nil || s.id > sent.id) {
 			sent = s
 		}
 	}
@@ -251,7 +250,7 @@ func (c *Conn) standsForEndLocked() *stream {
 // closeSocketLocked makes unlock close the socket, even if bytes are in the buffer.
 func (c *Conn) closeSocketLocked() {
 	if !c.socketClosed {
-		c.socketClosed, c.mustCloseSocket, c.out.buf = true, true, nil
+		c.socketClosed, c.mustCloseSocket, c.out.Frames = true, true, nil
 	}
 }
 

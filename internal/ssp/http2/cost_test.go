@@ -49,7 +49,7 @@ func (f *fed) open(n, body int) (first uint32) {
 			first = s.id
 		}
 	}
-	c.out.buf = c.out.buf[:0]
+	c.out.Frames = c.out.Frames[:0]
 	return first
 }
 
@@ -76,7 +76,7 @@ func (f *fed) clear() {
 func (f *fed) feed(b []byte) (took time.Duration, out int, err error) {
 	c := f.conn
 	c.flood = http2codec.Flood{Left: 1 << 30, Late: http2codec.MaxLate} // this test measures the cost of a frame
-	c.out.buf = c.out.buf[:0]
+	c.out.Frames = c.out.Frames[:0]
 	took = testsupport.ThreadTime(func() {
 		for len(b) > 0 && err == nil {
 			fr, n, violation := c.in.Next(b)
@@ -91,7 +91,7 @@ func (f *fed) feed(b []byte) (took time.Duration, out int, err error) {
 			b = b[n:]
 		}
 	})
-	return took, len(c.out.buf), err
+	return took, len(c.out.Frames), err
 }
 
 // response has the fields of a usual response of an SSP.

@@ -17,7 +17,7 @@ func (c *Conn) onDataLocked(f http2codec.Frame) *http2codec.Error {
 	// The window counts every DATA frame, even of abandoned exchanges. Otherwise each such frame
 	// would reduce the window for good.
 	c.received.Take(len(f.Payload))
-	c.out.buf = c.received.AppendRefill(c.out.buf, 0)
+	c.out.Frames = c.received.AppendRefill(c.out.Frames, 0)
 	c.resets.onResponse()
 	s := c.streams.get(f.ID)
 	if s == nil {
@@ -25,7 +25,7 @@ func (c *Conn) onDataLocked(f http2codec.Frame) *http2codec.Error {
 	}
 	if !last {
 		s.window.Take(len(f.Payload))
-		c.out.buf = s.window.AppendRefill(c.out.buf, s.id)
+		c.out.Frames = s.window.AppendRefill(c.out.Frames, s.id)
 	}
 	c.takeDataLocked(s, p, last)
 	if len(p) == 0 && !last {

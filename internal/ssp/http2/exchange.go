@@ -70,12 +70,12 @@ func (c *Conn) openLocked(ex *exchange.Exchange) (*stream, error) {
 		return nil, errClosed
 	case c.CloseReason() != exchange.NotClosed:
 		return nil, errDraining
-	case c.out.writing && len(c.out.buf) > maxUnwritten:
+	case c.out.Writing && len(c.out.Frames) > maxUnwritten:
 		return nil, errUnwrittenFull
 	case c.streams.active+c.resets.pending() >= c.placesLocked():
 		return nil, errNoStream
 	}
-	if limit := c.peer.maxHeaderList; limit != http2codec.NoLimit { // RFC 9113, section 10.5.1
+	if limit := c.peer.MaxHeaderList; limit != http2codec.NoLimit { // RFC 9113, section 10.5.1
 		if size := headerListSize(&ex.Request); size > uint64(limit) {
 			return nil, headerListTooLarge(size, limit)
 		}
@@ -90,7 +90,7 @@ func (c *Conn) openLocked(ex *exchange.Exchange) (*stream, error) {
 		return nil, errDraining
 	}
 	s.ex = ex
-	s.start = c.out.handed + uint64(len(c.out.buf))
+	s.start = c.out.End()
 	s.spent = c.sendBuffer.spent
 	if err := c.appendHeaderLocked(s, &ex.Request); err != nil {
 		c.streams.remove(s)
@@ -145,7 +145,7 @@ func (c *Conn) failLocked(s *stream, err *exchange.Error) {
 
 // resetLocked sends RST_STREAM with code for s, and ends its exchange with err.
 func (c *Conn) resetLocked(s *stream, code h2.ErrCode, err *exchange.Error) {
-	c.out.buf = http2codec.AppendReset(c.out.buf, s.id, code)
+	c.out.Frames = http2codec.AppendReset(c.out.Frames, s.id, code)
 	c.flood.Earn()
 	c.flood.Expect(c.streamWindow)
 	c.failLocked(s, err)

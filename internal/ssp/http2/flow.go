@@ -20,7 +20,6 @@ func (c *Conn) onWindowUpdateLocked(f http2codec.Frame) *http2codec.Error {
 		return c.onClosedStreamLocked(f)
 	}
 	err := c.windows.GrowStream(&s.credit, n)
-	c.maxCredit = max(c.maxCredit, s.credit)
 	switch {
 	case err != nil:
 		c.resetLocked(s, err.Code, badResponse(err.Text, true))

@@ -55,7 +55,7 @@ func (c *Conn) onGoAwayLocked(f http2codec.Frame) *http2codec.Error {
 			c.failLocked(s, others)
 		}
 	}
-	return c.flood.Spend(1 + len(c.streams.slots)/slotsPerFrame)
+	return c.flood.Spend(1 + len(c.streams.slots)/http2codec.StreamsPerFrame)
 }
 
 // firstAfterLocked returns the first open stream after last, or nil.

@@ -259,7 +259,7 @@ func played(t *testing.T, wr writes, history []event, end func(*Conn, *wire)) [2
 	synctest.Wait() // until the first request is being written
 	c.mu.Lock()
 	sizeOfA := int(c.streams.get(1).start) // offset of its start
-	sizeOfA = int(c.out.handed) - sizeOfA
+	sizeOfA = int(c.out.Handed) - sizeOfA
 	c.mu.Unlock()
 	if wr.a < 0 && wr.b >= 0 {
 		w.take(sizeOfA)

@@ -18,10 +18,9 @@ import (
 // reader holds the fields that only the reader's goroutine uses.
 type reader struct {
 	http2codec.Reader
-	buf         []byte // buf[r:w] was read and not handled yet
-	r, w        int
-	gotSettings bool
-	block       http2codec.ResponseBlock
+	buf   []byte // buf[r:w] was read and not handled yet
+	r, w  int
+	block http2codec.ResponseBlock
 }
 
 // reads counts the reads of the socket. The reader's goroutine counts; all goroutines may read the
@@ -63,7 +62,7 @@ func (c *Conn) readFrames() error {
 	for {
 		for {
 			b := in.buf[in.r:in.w]
-			if !in.gotSettings && bytes.HasPrefix(b, []byte("HTTP/1")) {
+			if !in.Settled() && bytes.HasPrefix(b, []byte("HTTP/1")) {
 				return http2codec.ProtocolError("the peer responded in HTTP/1; see protocol")
 			}
 			f, n, err := in.Next(b)
@@ -146,7 +145,7 @@ func (c *Conn) onClosedStreamLocked(f http2codec.Frame) *http2codec.Error {
 	}
 	switch ended := c.streams.slot(f.ID).completed == f.ID; {
 	case ended && (f.Kind == h2.FrameHeaders || f.Kind == h2.FrameData):
-		c.out.buf = http2codec.AppendReset(c.out.buf, f.ID, h2.ErrCodeStreamClosed)
+		c.out.Frames = http2codec.AppendReset(c.out.Frames, f.ID, h2.ErrCodeStreamClosed)
 	case f.Kind == h2.FrameData && len(f.Payload) > 0:
 		return c.flood.Waste(len(f.Payload))
 	}
@@ -160,7 +159,7 @@ func (c *Conn) violationLocked(violation *http2codec.Error) {
 	}
 	c.closeLocked(exchange.ClosedError, &exchange.Error{Outcome: exchange.BadResponse, Progress: exchange.MaybeProcessed,
 		Demote: true, Err: violation})
-	c.out.buf = http2codec.AppendGoAway(c.out.buf, 0, violation.Code, violation.Text)
+	c.out.Frames = http2codec.AppendGoAway(c.out.Frames, 0, violation.Code, violation.Text)
 }
 
 // socketEndedLocked closes the connection after its socket was closed or failed.

@@ -13,12 +13,12 @@ import (
 // frames if the header is larger than the peer's frame limit. If it returns an error, the buffer is
 // unchanged.
 func (c *Conn) appendHeaderLocked(s *stream, r *exchange.Request) error {
-	start := len(c.out.buf)
-	c.out.buf = append(c.out.buf, make([]byte, http2codec.FrameHeaderLen)...)
+	start := len(c.out.Frames)
+	c.out.Frames = append(c.out.Frames, make([]byte, http2codec.FrameHeaderLen)...)
 	var ok, synced bool
-	c.out.buf, ok, synced = c.encoder.AppendRequest(c.out.buf, r)
+	c.out.Frames, ok, synced = c.encoder.AppendRequest(c.out.Frames, r)
 	if !ok {
-		c.out.buf = c.out.buf[:start]
+		c.out.Frames = c.out.Frames[:start]
 		if !synced {
 			c.drainLocked(exchange.ClosedError)
 		}
@@ -28,7 +28,7 @@ func (c *Conn) appendHeaderLocked(s *stream, r *exchange.Request) error {
 	if len(r.Body) == 0 {
 		flags, s.sentEnd = h2.FlagHeadersEndStream, true
 	}
-	c.out.buf = http2codec.EndHeaders(c.out.buf, start, int(c.peer.maxFrame), flags, s.id)
+	c.out.Frames = http2codec.EndHeaders(c.out.Frames, start, int(c.peer.MaxFrame), flags, s.id)
 	return nil
 }
 

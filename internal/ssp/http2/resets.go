@@ -56,7 +56,7 @@ func (r *resets) add(c *Conn, p place) (kept bool) {
 }
 
 func (r *resets) ping(c *Conn) {
-	c.out.buf = http2codec.AppendPing(c.out.buf, 0, resetPing[:])
+	c.out.Frames = http2codec.AppendPing(c.out.Frames, 0, resetPing[:])
 	r.responded = false
 	r.reads = c.reads.done.Load()
 	if r.timer == nil {
@@ -123,7 +123,7 @@ func (c *Conn) resetPingTimeout() {
 // onPingLocked acknowledges a PING, or handles an acknowledgement. RFC 9113, section 6.7.
 func (c *Conn) onPingLocked(f http2codec.Frame) *http2codec.Error {
 	if !f.Flags.Has(h2.FlagPingAck) {
-		c.out.buf = http2codec.AppendPing(c.out.buf, h2.FlagPingAck, f.Payload)
+		c.out.Frames = http2codec.AppendPing(c.out.Frames, h2.FlagPingAck, f.Payload)
 		return c.flood.Idle()
 	}
 	if [8]byte(f.Payload) != resetPing {

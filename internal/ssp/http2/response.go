@@ -104,7 +104,7 @@ func (c *Conn) responseDoneLocked(s *stream) {
 	c.streams.slot(s.id).completed = s.id
 	if !s.sentEnd {
 		// The peer does not need the remaining request: RFC 9113, section 8.1.
-		c.out.buf = http2codec.AppendReset(c.out.buf, s.id, h2.ErrCodeNo)
+		c.out.Frames = http2codec.AppendReset(c.out.Frames, s.id, h2.ErrCodeNo)
 	}
 	c.flood.Earn()
 	c.completeLocked(s, nil)

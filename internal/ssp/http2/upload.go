@@ -32,7 +32,7 @@ func (u *uploads) push(s *stream) {
 // of which more remains goes to the end of the queue.
 func (c *Conn) sendBodiesLocked() {
 	u := &c.uploads
-	for len(u.queue) > 0 && c.windows.Conn > 0 && len(c.out.buf) < maxBuffered {
+	for len(u.queue) > 0 && c.windows.Conn > 0 && len(c.out.Frames) < maxBuffered {
 		s := c.streams.get(u.queue[0])
 		u.queue = u.queue[1:]
 		if s == nil {
@@ -51,8 +51,8 @@ func (c *Conn) sendBodiesLocked() {
 // appendBodyLocked appends as much of the body of s to the buffer as the windows and the buffer allow.
 func (c *Conn) appendBodyLocked(s *stream) {
 	for len(s.body) > 0 {
-		n := min(int64(len(s.body)), c.windows.Conn, c.windows.Of(s.credit), int64(c.peer.maxFrame), maxDataFrame,
-			int64(maxBuffered-len(c.out.buf)))
+		n := min(int64(len(s.body)), c.windows.Conn, c.windows.Of(s.credit), int64(c.peer.MaxFrame), maxDataFrame,
+			int64(maxBuffered-len(c.out.Frames)))
 		if n <= 0 {
 			return
 		}
@@ -60,8 +60,8 @@ func (c *Conn) appendBodyLocked(s *stream) {
 		if int(n) == len(s.body) {
 			flags, s.sentEnd = h2.FlagDataEndStream, true
 		}
-		c.out.buf = http2codec.AppendFrameHeader(c.out.buf, int(n), h2.FrameData, flags, s.id)
-		c.out.buf = append(c.out.buf, s.body[:n]...)
+		c.out.Frames = http2codec.AppendFrameHeader(c.out.Frames, int(n), h2.FrameData, flags, s.id)
+		c.out.Frames = append(c.out.Frames, s.body[:n]...)
 		s.body = s.body[n:]
 		c.windows.Sent(&s.credit, int(n))
 	}

@@ -202,7 +202,7 @@ func TestLargeBodyDoesNotFillTheBufferBeyondItsBound(t *testing.T) {
 	body := strings.Repeat("x", 6<<20) // more than the sockets hold
 	done, id := p.begin(post("/", body))
 	p.eventually("the buffer fills up", func() bool {
-		n := len(p.conn.out.buf)
+		n := len(p.conn.out.Frames)
 		testsupport.MustTrue(t, n <= maxBuffered+maxDataFrame, "%d bytes are buffered", n)
 		return n > maxBuffered/2
 	})

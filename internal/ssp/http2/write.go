@@ -7,16 +7,12 @@ import (
 	"time"
 
 	"adbuffer/internal/wire/exchange"
+	"adbuffer/internal/wire/http2codec"
 )
 
-// writer is the buffer to which all goroutines append their frames, and the state of writing it.
-// Conn.mu guards it.
+// writer holds the frames to write. Conn.mu guards it.
 type writer struct {
-	buf     []byte
-	spare   []byte // replaces buf while the bytes of buf are being written
-	writing bool   // a goroutine is writing; it also writes frames appended during its writes
-	handed  uint64 // bytes passed to the socket
-	failed  bool   // a write has failed: no more writes
+	http2codec.WriteBuffer
 	// until is when the current write must end; zero until writeBy sets it.
 	until time.Time
 }
@@ -40,17 +36,17 @@ const maxRounds = 64
 // response is outstanding, it also writes frames that are appended later. All other callers, mainly
 // the reader, write once.
 func (c *Conn) unlockAndWrite(s *stream, ex *exchange.Exchange) {
-	if c.out.failed {
-		c.out.buf = c.out.buf[:0]
+	if c.out.Failed {
+		c.out.Frames = c.out.Frames[:0]
 		if c.closed {
 			c.closeSocketLocked()
 		}
 	}
-	if c.out.writing || c.socketClosed || c.out.failed || len(c.out.buf) == 0 && !c.closed {
+	if c.out.Writing || c.socketClosed || c.out.Failed || len(c.out.Frames) == 0 && !c.closed {
 		c.unlock()
 		return
 	}
-	c.out.writing = true
+	c.out.Writing = true
 	var until time.Time
 	if s != nil {
 		until = ex.Deadline
@@ -60,7 +56,7 @@ func (c *Conn) unlockAndWrite(s *stream, ex *exchange.Exchange) {
 	}
 	for n := 0; c.hasToWriteLocked(); n++ {
 		writeMore := n == 0 || s != nil && s.ex == ex && n < maxRounds
-		if !writeMore || !c.sendBuffer.fits(len(c.out.buf)) {
+		if !writeMore || !c.sendBuffer.fits(len(c.out.Frames)) {
 			c.unlock()
 			go c.writeAll()
 			return
@@ -100,15 +96,13 @@ func (c *Conn) writeBy() time.Time {
 }
 
 func (c *Conn) hasToWriteLocked() bool {
-	return len(c.out.buf) > 0 && !c.socketClosed && !c.out.failed
+	return c.out.Waits() && !c.socketClosed
 }
 
 // takeLocked takes the buffer for one write, which ends at until; zero means after WriteTimeout.
 func (c *Conn) takeLocked(until time.Time) []byte {
-	b := c.out.buf
+	b := c.out.Take()
 	c.out.until = until
-	c.out.buf, c.out.spare = c.out.spare[:0], nil
-	c.out.handed += uint64(len(b))
 	c.sendBuffer.spent += cost(len(b))
 	c.sendBodiesLocked() // the buffer has space again
 	return b
@@ -116,11 +110,8 @@ func (c *Conn) takeLocked(until time.Time) []byte {
 
 // writtenLocked records the result of a write of b.
 func (c *Conn) writtenLocked(b []byte, n int, err error) {
-	if cap(b) <= exchange.MaxKeptBuffer {
-		c.out.spare = b[:0]
-	}
+	c.out.Written(b, n, err)
 	if err != nil {
-		c.out.handed -= uint64(len(b) - n)
 		c.writeFailedLocked(err)
 	}
 }
@@ -128,7 +119,7 @@ func (c *Conn) writtenLocked(b []byte, n int, err error) {
 // unlockAndEndWriting unlocks mu after a goroutine's last write. If the connection was closed
 // meanwhile, and its last frames are written, it closes the socket.
 func (c *Conn) unlockAndEndWriting() {
-	c.out.writing = false
+	c.out.Writing = false
 	last := c.closed && !c.socketClosed
 	c.socketClosed = c.socketClosed || last
 	c.unlock()
@@ -141,7 +132,6 @@ func (c *Conn) unlockAndEndWriting() {
 // its earlier frames, perhaps a GOAWAY, are still unread: the reader reads them and then the end.
 // Unwritten requests do not wait for that.
 func (c *Conn) writeFailedLocked(err error) {
-	c.out.failed, c.out.buf = true, nil
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		c.closeLocked(exchange.ClosedTimeout, &exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.MaybeProcessed,
 			Detail: "the SSP has stopped reading from the HTTP/2 connection", Err: err})
@@ -151,12 +141,12 @@ func (c *Conn) writeFailedLocked(err error) {
 	c.net.SetReadDeadline(time.Now().Add(c.opts.WriteTimeout))
 	c.drainLocked(exchange.ClosedByPeer)
 	stands := c.standsForEndLocked()
-	if stands != nil && stands.start < c.out.handed {
+	if stands != nil && stands.start < c.out.Handed {
 		c.endCounted = false // its failure follows, when the reader meets the end
 	}
 	for i := range c.streams.slots {
 		switch s := c.streams.slots[i].stream; {
-		case s == nil || s.start < c.out.handed:
+		case s == nil || s.start < c.out.Handed:
 		case s == stands:
 			c.failLocked(s, errClosed)
 		default:

@@ -86,10 +86,10 @@ func (p *peer) awaitFullSocket() {
 	var handed uint64
 	var since time.Time
 	p.eventually("the socket is full", func() bool {
-		if handed != p.conn.out.handed {
-			handed, since = p.conn.out.handed, time.Now()
+		if handed != p.conn.out.Handed {
+			handed, since = p.conn.out.Handed, time.Now()
 		}
-		return p.conn.out.writing && len(p.conn.out.buf) >= maxBuffered && time.Since(since) > 200*time.Millisecond
+		return p.conn.out.Writing && len(p.conn.out.Frames) >= maxBuffered && time.Since(since) > 200*time.Millisecond
 	})
 }
 
@@ -131,7 +131,7 @@ func TestRequestsThatCannotBeWrittenAreRefused(t *testing.T) {
 			synctest.Wait() // the first write waits, and all later requests wait behind it
 		}
 		c.mu.Lock()
-		testsupport.AtMost(t, len(c.out.buf), maxUnwritten+2*size, "%d bytes wait to be written")
+		testsupport.AtMost(t, len(c.out.Frames), maxUnwritten+2*size, "%d bytes wait to be written")
 		c.mu.Unlock()
 		refused := 0
 		for _, ch := range done {
@@ -226,7 +226,7 @@ func halfWritten(t *testing.T) (p *peer, first, behind <-chan result) {
 	p.handshake()
 	p.ping()
 	first = p.start(get("/first"))
-	p.eventually("the first request is being written", func() bool { return p.conn.streams.active == 1 && p.conn.out.writing && len(p.conn.out.buf) == 0 })
+	p.eventually("the first request is being written", func() bool { return p.conn.streams.active == 1 && p.conn.out.Writing && len(p.conn.out.Frames) == 0 })
 	behind = p.start(get("/behind"))
 	p.eventually("the second request is queued", func() bool { return p.conn.streams.active == 2 })
 	return p, first, behind

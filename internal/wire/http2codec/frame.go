@@ -121,16 +121,7 @@ func AppendGoAway(b []byte, last uint32, code h2.ErrCode, text string) []byte {
 	return append(b, text...)
 }
 
-// AppendSettings appends SETTINGS with these settings, and a WINDOW_UPDATE that enlarges the connection's window from
-// its initial size to window. They are the first frames of a connection: RFC 9113, section 3.4.
-func AppendSettings(b []byte, window uint32, settings ...h2.Setting) []byte {
-	b = AppendFrameHeader(b, 6*len(settings), h2.FrameSettings, 0, 0)
-	for _, s := range settings {
-		b = AppendSetting(b, s.ID, s.Val)
-	}
-	return AppendWindowUpdate(b, 0, window-InitialWindow)
-}
-
+// AppendSetting appends one setting of a SETTINGS frame.
 func AppendSetting(b []byte, id h2.SettingID, value uint32) []byte {
 	b = binary.BigEndian.AppendUint16(b, uint16(id))
 	return binary.BigEndian.AppendUint32(b, value)

@@ -36,6 +36,9 @@ func (r *Reader) Next(b []byte) (f Frame, n int, err *Error) {
 	return f, n, r.Fragments.check(f)
 }
 
+// Settled reports whether the peer's first SETTINGS have arrived.
+func (r *Reader) Settled() bool { return r.settled }
+
 // Arrived must be called when a read has returned.
 func (r *Reader) Arrived() { r.now = time.Time{} }
 
