@@ -1,4 +1,6 @@
-// Package http1 implements HTTP/1.1 connections to SSPs, exclusive and pipelined.
+// Package http1 implements HTTP/1.1 connections to SSPs. Conn, in conn.go and exchange.go, carries one exchange at a
+// time; Pipelined, in the files pipelined*.go, carries several. Both read responses with a responseReader, in
+// response.go, head.go and headparser.go.
 //
 // It has a parser of response heads of its own instead of fasthttp's, for three reasons. The parser that decides
 // where a response ends must also report the fields of the response. It must see what fasthttp hides: obs-fold, a

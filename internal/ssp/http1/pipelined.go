@@ -36,7 +36,7 @@ import (
 //	  └──────────EOF, violation, unsolicited bytes, Close──────────────────────────────▶
 //
 // Open means that CloseReason is NotClosed. A closing connection takes no more requests; its current requests still
-// get the responses that arrive. overdue.go says when an open connection temporarily takes no requests.
+// get the responses that arrive. pipelinedoverdue.go says when an open connection temporarily takes no requests.
 type Pipelined struct {
 	net   net.Conn     // sock itself, or TLS on top of it
 	sock  *socket.Conn // the socket below net
