@@ -26,6 +26,7 @@ const (
 	noPlace
 	paused
 	unresolved
+	rejecting
 )
 
 // conditionMessages are the messages that are logged when a condition begins and when it ends.
@@ -34,6 +35,7 @@ var conditionMessages = [...]struct{ began, ended string }{
 	unreachable: {"no connection to an endpoint can be opened", "connections to an endpoint can be opened again"},
 	noPlace:     {"requests found no place on a connection", "requests find places again"},
 	unresolved:  {"the name of an endpoint cannot be looked up", "the name of an endpoint can be looked up again"},
+	rejecting:   {"the SSP rejects most requests", "the SSP accepts requests again"},
 	paused:      {"the SSP asked for a pause with Retry-After; see qps.limit", "the pause that the SSP asked for is over"},
 }
 
@@ -61,14 +63,13 @@ func (c condition) String() string {
 	return text + ": " + c.why
 }
 
-// conditionsOf returns the current conditions of an SSP. recent counts its requests of the last looks, by
-// outcome.
-func conditionsOf(p *pool.Snapshot, s *ssp.Snapshot, lookups []dial.FailedLookup, recent map[string]uint64) (all []condition) {
+// conditionsOf returns the current conditions of an SSP.
+func conditionsOf(p *pool.Snapshot, s *ssp.Snapshot, lookups []dial.FailedLookup, last recent) (all []condition) {
 	add := func(kind conditionKind, endpoint, format string, args ...any) {
 		all = append(all, condition{conditionID{kind, endpoint}, fmt.Sprintf(format, args...)})
 	}
 	if s.BreakerShedRatio > 0 {
-		outcome := commonestFailure(recent, blamesSSP)
+		outcome := commonestFailure(last.outcomes, blamesSSP)
 		if outcome != "" {
 			outcome = ", most of them as " + outcome
 		}
@@ -89,7 +90,7 @@ func conditionsOf(p *pool.Snapshot, s *ssp.Snapshot, lookups []dial.FailedLookup
 	}
 	var refused []string
 	for _, o := range []exchange.Outcome{exchange.PendingFull, exchange.PendingTimeout} {
-		if n := recent[o.String()]; n > 0 {
+		if n := last.outcomes[o.String()]; n > 0 {
 			refused = append(refused, fmt.Sprintf("%d as %s", n, o))
 		}
 	}
@@ -98,6 +99,9 @@ func conditionsOf(p *pool.Snapshot, s *ssp.Snapshot, lookups []dial.FailedLookup
 	}
 	if s.BackoffSeconds > 0 {
 		add(paused, "", "for %.1f s more; see retry_after_max and retry_after_share", s.BackoffSeconds)
+	}
+	if last.rejects() {
+		add(rejecting, "", "of the last %d responses, %d have a status of 4xx, and the last one %d; adbuffer explain shows what the SSP gets, and what is dropped", last.responses, last.rejected, s.Last4xx)
 	}
 	return all
 }
@@ -147,7 +151,7 @@ func (id conditionID) line(log *zap.Logger) *zap.Logger {
 func (h *histories) stateOf(part *reload.Part) []string {
 	s, all := part.SSP, []string{}
 	p, r := s.Pool().Snapshot(), s.Snapshot()
-	_, _, recent := h.ofSSP(s, r.Outcomes)
+	_, _, last := h.ofSSP(s, r.Outcomes)
 	if p.State != balancer.Enabled.String() {
 		all = append(all, fmt.Sprintf("an operator has set it to %s; see adbuffer ssp enable", p.State))
 	}
@@ -159,7 +163,7 @@ func (h *histories) stateOf(part *reload.Part) []string {
 	if p.PlacesInUse >= p.PlacesLimit && p.PlacesLimit > 0 {
 		all = append(all, fmt.Sprintf("all %d places are in use, and %d requests wait; see pool.max_conns and pool.max_pending", p.PlacesLimit, p.Pending))
 	}
-	for _, c := range conditionsOf(&p, &r, part.FailedLookups(), recent) {
+	for _, c := range conditionsOf(&p, &r, part.FailedLookups(), last) {
 		all = append(all, c.String())
 	}
 	return all

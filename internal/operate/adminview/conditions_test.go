@@ -26,23 +26,24 @@ func TestConditionsSayWhyRequestsFail(t *testing.T) {
 		{Endpoint: "b:80", LastDialError: "connect_failed: refused", Connections: 1}, // another address works
 		{Endpoint: "c:80"},
 	}}
-	s := &ssp.Snapshot{BreakerShedRatio: 0.9, BreakerRequests: 20, BreakerFailures: 19, BackoffSeconds: 1.5}
+	s := &ssp.Snapshot{BreakerShedRatio: 0.9, BreakerRequests: 20, BreakerFailures: 19, BackoffSeconds: 1.5, Last4xx: 401}
 	since := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	lookups := []dial.FailedLookup{{Host: "a.example", Since: since, Err: errors.New("no such host"), Kept: true}}
-	recent := map[string]uint64{"deadline": 3, "conn_lost": 7, "fill": 50, "pending_full": 4, "pending_timeout": 2}
+	last := recent{map[string]uint64{"deadline": 3, "conn_lost": 7, "fill": 50, "pending_full": 4, "pending_timeout": 2}, 60, 31}
 	want := []string{
 		"the breaker sheds requests because the SSP fails; see breaker: 90 % of the requests are shed; of the last 20 that were sent, 19 failed, most of them as conn_lost",
 		"no connection to an endpoint can be opened, a:80: connect_failed: refused",
 		"the name of an endpoint cannot be looked up, a.example: since 2026-01-02T03:04:05Z: no such host; the addresses of the last successful look-up stay in use",
 		"requests found no place on a connection: in the last seconds 4 as pending_full, 2 as pending_timeout; see adbuffer plan --admin",
 		"the SSP asked for a pause with Retry-After; see qps.limit: for 1.5 s more; see retry_after_max and retry_after_share",
+		"the SSP rejects most requests: of the last 60 responses, 31 have a status of 4xx, and the last one 401; adbuffer explain shows what the SSP gets, and what is dropped",
 	}
-	got := conditionsOf(p, s, lookups, recent)
+	got := conditionsOf(p, s, lookups, last)
 	testsupport.MustTrue(t, len(got) == len(want), "the conditions are %v", got)
 	for i := range want {
 		testsupport.True(t, strings.HasPrefix(got[i].String(), want[i]), "condition %d is\n%s\nwant\n%s", i, got[i], want[i])
 	}
-	if got := conditionsOf(&pool.Snapshot{}, &ssp.Snapshot{}, nil, map[string]uint64{"fill": 9, "server_error": 9}); len(got) != 0 {
+	if got := conditionsOf(&pool.Snapshot{}, &ssp.Snapshot{}, nil, recent{map[string]uint64{"fill": 9, "server_error": 9}, 18, 9}); len(got) != 0 {
 		t.Errorf("a healthy SSP has the conditions %v", got)
 	}
 }

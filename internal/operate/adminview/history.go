@@ -3,6 +3,7 @@ package adminview
 import (
 	"maps"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"adbuffer/internal/setup/reload"
 	"adbuffer/internal/ssp/pool"
 	"adbuffer/internal/ssp/ssp"
+	"adbuffer/internal/wire/exchange"
 )
 
 // The page's charts show five minutes: historyPoints points, one every historyStep.
@@ -81,9 +83,11 @@ func (h *histories) look(now time.Time, parts []*reload.Part, routes []proxy.Rou
 		charts.addPoint(now, &snap)
 		h.adviseLocked(s.Name(), &snap, &opts)
 		state := s.Snapshot()
-		charts.minute.look(s.Latency(), state.Outcomes, 0)
+		charts.minute.look(s.Latency(), counts{outcomes: state.Outcomes})
 		charts.trend.look(snap.Saturation, state.Outcomes)
-		charts.conditions.look(h.log.With(zap.String("ssp", s.Name())), now, conditionsOf(&snap, &state, p.FailedLookups(), charts.recent(state.Outcomes)))
+		last := charts.recent(state.Outcomes)
+		s.SetRejecting(last.rejects())
+		charts.conditions.look(h.log.With(zap.String("ssp", s.Name())), now, conditionsOf(&snap, &state, p.FailedLookups(), last))
 		charts.outcomes = push(charts.outcomes, recentLooks, state.Outcomes)
 	}
 	for name := range h.bySSP {
@@ -133,19 +137,18 @@ func (h *histories) lookAtRoutesLocked(routes []proxy.RouteCounts) {
 		if one := h.byRoute[r.Name]; one == nil || !one.describes(r.Latency) {
 			h.byRoute[r.Name] = new(minute)
 		}
-		h.byRoute[r.Name].look(r.Latency, r.Outcomes, r.Masked)
+		h.byRoute[r.Name].look(r.Latency, countsOf(r))
 	}
 	maps.DeleteFunc(h.byRoute, func(name string, _ *minute) bool { return !present[name] })
 }
 
 // ofSSP returns the results of the SSP's requests in the last minute, or since the SSP was added if that
-// is more recent; the trend; and the number of recent requests by outcome. outcomes counts all requests
-// since start.
-func (h *histories) ofSSP(s *ssp.SSP, outcomes map[string]uint64) (m lastMinute, t trend, recent map[string]uint64) {
+// is more recent; the trend; and what its recent requests show. outcomes counts all requests since start.
+func (h *histories) ofSSP(s *ssp.SSP, outcomes map[string]uint64) (m lastMinute, t trend, last recent) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	one := h.historyLocked(s.Name())
-	return one.minute.last(s.Latency(), outcomes, 0), one.trend, one.recent(outcomes)
+	return one.minute.last(s.Latency(), counts{outcomes: outcomes}), one.trend, one.recent(outcomes)
 }
 
 func (h *histories) lastMinuteOfRoute(r *proxy.RouteCounts) lastMinute {
@@ -155,16 +158,53 @@ func (h *histories) lastMinuteOfRoute(r *proxy.RouteCounts) lastMinute {
 	if one == nil {
 		one = new(minute)
 	}
-	return one.last(r.Latency, r.Outcomes, r.Masked)
+	return one.last(r.Latency, countsOf(r))
 }
 
-// recent returns the number of requests in the last recentLooks looks, by outcome. outcomes counts all
-// requests since start.
-func (h *history) recent(outcomes map[string]uint64) map[string]uint64 {
-	if len(h.outcomes) == 0 {
-		return outcomes
+func countsOf(r *proxy.RouteCounts) counts { return counts{r.Outcomes, r.Masked, r.Merged} }
+
+// recent is what the last requests to an SSP show.
+type recent struct {
+	outcomes map[string]uint64 // the requests of the last recentLooks looks, by outcome
+	// responses counts the SSP's responses in the shortest time with enough of them, from recentLooks looks to a minute,
+	// and rejected those of them with a status of 4xx. Both are 0 if there were too few in the last minute.
+	responses, rejected uint64
+}
+
+// rejectResponses is how many responses are enough to see that an SSP rejects most requests.
+const rejectResponses = 20
+
+// rejects reports whether the SSP rejects most requests. A few seconds show it if they have enough responses, so that it
+// shows soon, and ends soon.
+func (r *recent) rejects() bool { return 2*r.rejected > r.responses }
+
+// recent returns what the last requests show. outcomes counts all requests since start.
+func (h *history) recent(outcomes map[string]uint64) (r recent) {
+	var earlier []map[string]uint64 // the counts at earlier looks, the latest first
+	if len(h.outcomes) > 0 {
+		earlier = append(earlier, h.outcomes[0])
 	}
-	return since(h.outcomes[0], outcomes)
+	for _, m := range slices.Backward(h.minute.marks) {
+		earlier = append(earlier, m.outcomes)
+	}
+	if len(earlier) == 0 {
+		earlier = append(earlier, nil)
+	}
+	r.outcomes = since(earlier[0], outcomes)
+	for _, then := range earlier {
+		var responses uint64
+		for o := range exchange.Outcomes {
+			if o.HasResponse() {
+				responses += outcomes[o.String()] - min(outcomes[o.String()], then[o.String()])
+			}
+		}
+		if responses >= rejectResponses {
+			name := exchange.ClientError.String()
+			r.responses, r.rejected = responses, outcomes[name]-min(outcomes[name], then[name])
+			break
+		}
+	}
+	return r
 }
 
 // push appends p to points, and keeps the last limit points. It overwrites no point, so readers need no

@@ -2,6 +2,7 @@ package adminview
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -146,8 +147,8 @@ func TestOutcomesAreRecentUntilFiveLooksHavePassed(t *testing.T) {
 	look := func() (recent uint64) {
 		h.look(now, versions.Current().Parts, nil)
 		now = now.Add(historyStep)
-		_, _, outcomes := h.ofSSP(s, s.Snapshot().Outcomes)
-		return outcomes["pending_full"]
+		_, _, last := h.ofSSP(s, s.Snapshot().Outcomes)
+		return last.outcomes["pending_full"]
 	}
 	look()
 	s.Refused(exchange.PendingFull)
@@ -155,6 +156,74 @@ func TestOutcomesAreRecentUntilFiveLooksHavePassed(t *testing.T) {
 		testsupport.Equal(t, look(), 1, "after %[2]d looks %[1]d are recent", n+1)
 	}
 	testsupport.Equal(t, look(), 0, "after five looks %d are recent")
+}
+
+// A look is two seconds. An SSP is trouble from the first look after which most of its responses in the last ten seconds,
+// or in a longer time with 20 responses, have a status of 4xx.
+func TestAnSSPThatRejectsMostRequestsIsTroubleUntilItAcceptsThem(t *testing.T) {
+	for _, test := range []struct {
+		name            string
+		fills, rejected int // of each look, for a minute
+		begins, ends    int // the first look that finds the trouble, and the first after the minute that does not
+		quietFills      int // of each look after the minute
+		healthyBefore   bool
+	}{
+		{name: "it rejects everything", rejected: 100, begins: 1, ends: 3, quietFills: 100},
+		{name: "it rejects everything after a good minute", rejected: 100, begins: 3, ends: 3, quietFills: 100, healthyBefore: true},
+		{name: "one request in two seconds", rejected: 1, begins: 20, ends: 10, quietFills: 1},
+		{name: "its traffic stops", rejected: 100, begins: 1, ends: 30},
+		{name: "most", fills: 9, rejected: 11, begins: 1, ends: 1, quietFills: 20},
+		{name: "half", fills: 10, rejected: 10},
+		{name: "nineteen in all", rejected: 19, begins: 2, ends: 3, quietFills: 19},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			versions := versionsOf(t, oneSSP(startSSP(t), "a"))
+			core, lines := observer.New(zap.InfoLevel)
+			v, now := New(versions, zap.New(core)), time.Now()
+			s := versions.Current().SSPs[0]
+			look := func(fills, rejected int) bool {
+				for range fills {
+					s.Refused(exchange.Fill)
+				}
+				for range rejected {
+					s.Refused(exchange.ClientError)
+				}
+				now = now.Add(historyStep)
+				v.history.look(now, versions.Current().Parts, nil)
+				return s.Failed(exchange.ClientError)
+			}
+			look(0, 0)
+			if test.healthyBefore {
+				for range 35 {
+					look(100, 0)
+				}
+			}
+			begins, ends := 0, 0
+			for i := range 30 {
+				if look(test.fills, test.rejected) && begins == 0 {
+					begins = i + 1
+				}
+			}
+			if row := v.rowOf(versions.Current().Parts[0]); begins > 0 {
+				testsupport.True(t, row.Trouble == "rejects" && row.LastMinute.Failed == 0 && row.LastMinute.Rejected >= 20, "the row is %+v", row)
+			}
+			for i := range 50 {
+				if !look(test.quietFills, 0) && ends == 0 {
+					ends = i + 1
+				}
+			}
+			if begins != test.begins || test.begins > 0 && ends != test.ends {
+				t.Errorf("the trouble begins with look %d, and ends with look %d after the minute; want %d and %d", begins, ends, test.begins, test.ends)
+			}
+			var logged []string
+			for _, l := range lines.All() {
+				logged = append(logged, l.Message)
+			}
+			if want := []string{"the SSP rejects most requests", "the SSP accepts requests again"}; test.begins > 0 && !slices.Equal(logged, want) || test.begins == 0 && logged != nil {
+				t.Errorf("the log has %v", logged)
+			}
+		})
+	}
 }
 
 // The counts of the new SSP are not compared with those of the removed SSP: differences would be

@@ -2,6 +2,7 @@ package adminview
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	"adbuffer/internal/machine/metrics"
@@ -19,8 +20,9 @@ type lastMinute struct {
 	// Seconds is the length of the covered time.
 	Seconds    float64 `json:"seconds"`
 	Fills      uint64  `json:"fills"`
-	Failed     uint64  `json:"failed"`      // failures of the SSP or of adbuffer, without cancelled requests
-	P50Seconds float64 `json:"p50_seconds"` // 0 without requests
+	Rejected   uint64  `json:"rejected,omitempty"` // responses of SSPs with a status of 4xx
+	Failed     uint64  `json:"failed"`             // failures of the SSP or of adbuffer, without cancelled requests
+	P50Seconds float64 `json:"p50_seconds"`        // 0 without requests
 	P99Seconds float64 `json:"p99_seconds"`
 
 	byHand    uint64 // how many of Failed were refused because an operator disabled the SSP
@@ -42,37 +44,45 @@ type minute struct {
 }
 
 type mark struct {
-	latency  metrics.Counts
-	outcomes map[string]uint64
-	masked   uint64
+	latency metrics.Counts
+	counts
+}
+
+// counts are the requests to an SSP or on a route, since start. masked and merged are those of proxy.RouteCounts, 0 for
+// an SSP.
+type counts struct {
+	outcomes       map[string]uint64
+	masked, merged uint64
 }
 
 // describes reports whether the marks were read from h, or there are no marks yet.
 func (m *minute) describes(h *metrics.Histogram) bool { return m.latency == nil || m.latency == h }
 
-// look is called every historyStep. outcomes and masked are since start.
-func (m *minute) look(h *metrics.Histogram, outcomes map[string]uint64, masked uint64) {
+// look is called every historyStep.
+func (m *minute) look(h *metrics.Histogram, now counts) {
 	m.latency = h
 	if m.looks%markEvery == 0 {
-		m.marks = push(m.marks, minuteMarks, mark{h.Counts(), outcomes, masked})
+		m.marks = push(m.marks, minuteMarks, mark{h.Counts(), now})
 	}
 	m.looks++
 }
 
 // last returns the results of the requests since the oldest mark, or since start while there are fewer
-// than minuteMarks marks. outcomes and masked are since start.
-func (m *minute) last(h *metrics.Histogram, outcomes map[string]uint64, masked uint64) lastMinute {
-	counts, before := h.Counts(), mark{}
+// than minuteMarks marks.
+func (m *minute) last(h *metrics.Histogram, now counts) lastMinute {
+	latency, before := h.Counts(), mark{}
 	l := lastMinute{Seconds: float64(m.looks) * historyStep.Seconds()}
 	if m.describes(h) && len(m.marks) == minuteMarks {
 		before = m.marks[0]
-		counts = counts.Sub(before.latency)
+		latency = latency.Sub(before.latency)
 		l.Seconds = float64((minuteMarks-1)*markEvery+(m.looks-1)%markEvery) * historyStep.Seconds()
 	}
-	recent := since(before.outcomes, outcomes)
-	l.P50Seconds, l.P99Seconds = h.QuantileOf(0.5, counts), h.QuantileOf(0.99, counts)
-	l.Filtered, l.Masked = recent[filtered], masked-min(masked, before.masked)
-	l.Requests, l.Fills, l.Failed, l.byHand = askedOf(recent), recent[exchange.Fill.String()], countFailed(recent), recent[exchange.SSPDisabled.String()]
+	recent := since(before.outcomes, now.outcomes)
+	l.P50Seconds, l.P99Seconds = h.QuantileOf(0.5, latency), h.QuantileOf(0.99, latency)
+	l.Filtered, l.Masked = recent[filtered], now.masked-min(now.masked, before.masked)
+	l.Requests, l.Failed, l.byHand = askedOf(recent), countFailed(recent), recent[exchange.SSPDisabled.String()]
+	l.Fills = recent[exchange.Fill.String()] + now.merged - min(now.merged, before.merged)
+	l.Rejected = recent[exchange.ClientError.String()]
 	l.howFailed = howFailed(recent)
 	return l
 }
@@ -98,13 +108,19 @@ func commonestFailure(outcomes map[string]uint64, pick func(exchange.Outcome) bo
 	return commonest
 }
 
-// howFailed names the commonest failure of the SSP, and then the commonest refusal by adbuffer, such as
-// one by the breaker, since refusals are often the effect of the SSP's failures.
+// howFailed names the failures of the SSP, and then the refusals by adbuffer, such as those by the breaker, since refusals
+// are often the effect of the SSP's failures. Of both it names the commonest outcome, and each outcome with a tenth of
+// all failures.
 func howFailed(outcomes map[string]uint64) string {
 	var all []string
+	tenth := (countFailed(outcomes) - outcomes[exchange.SSPDisabled.String()] + 9) / 10
 	for _, pick := range []func(exchange.Outcome) bool{blamesSSP, func(o exchange.Outcome) bool { return !blamesSSP(o) }} {
-		if name := commonestFailure(outcomes, pick); name != "" {
-			all = append(all, fmt.Sprintf("%d as %s", outcomes[name], name))
+		rest := maps.Clone(outcomes)
+		least := uint64(1)
+		for name := commonestFailure(rest, pick); name != "" && rest[name] >= least; name = commonestFailure(rest, pick) {
+			all = append(all, fmt.Sprintf("%d as %s", rest[name], name))
+			delete(rest, name)
+			least = tenth
 		}
 	}
 	return strings.Join(all, ", ")

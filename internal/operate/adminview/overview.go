@@ -24,11 +24,12 @@ const (
 	late             // some of its requests fail or end at their deadline
 	waits            // requests wait for a place, or found no place
 	degraded         // an endpoint gets no requests, a look-up fails, or the SSP asked for a pause
+	rejects          // most of its responses have a status of 4xx
 	failing          // most of its requests fail
 	down             // no request can be sent to the SSP
 )
 
-var urgencyNames = [...]string{calm: "", byHand: "by hand", late: "late", waits: "waiting", degraded: "degraded", failing: "failing", down: "down"}
+var urgencyNames = [...]string{calm: "", byHand: "by hand", late: "late", waits: "waiting", degraded: "degraded", rejects: "rejects", failing: "failing", down: "down"}
 
 // trouble is one reason why an SSP needs attention.
 type trouble struct {
@@ -85,14 +86,14 @@ func (v *Views) Overview(service Service, routes []proxy.RouteCounts, notices []
 
 func (v *Views) rowOf(part *reload.Part) sspRow {
 	p, s := part.SSP.Pool().Snapshot(), part.SSP.Snapshot()
-	minute, trend, recent := v.history.ofSSP(part.SSP, s.Outcomes)
+	minute, trend, last := v.history.ofSSP(part.SSP, s.Outcomes)
 	row := sspRow{
 		SSP: part.Config.Name, Saturation: round(p.Saturation), SaturationMax: round(p.SaturationMax),
 		PlacesInUse: p.PlacesInUse, PlacesLimit: p.PlacesLimit, Waiting: p.Pending,
 		LastMinute: minute, Trend: trend,
 	}
 	all := troublesOf(&p, &s, &row.LastMinute)
-	for _, c := range conditionsOf(&p, &s, part.FailedLookups(), recent) {
+	for _, c := range conditionsOf(&p, &s, part.FailedLookups(), last) {
 		if c.kind != unreachable { // troublesOf reports unreachable endpoints
 			all = append(all, trouble{conditionUrgency[c.kind], c.String()})
 		}
@@ -106,7 +107,7 @@ func (v *Views) rowOf(part *reload.Part) sspRow {
 	return row
 }
 
-var conditionUrgency = [...]urgency{shedding: failing, unreachable: degraded, noPlace: waits, unresolved: degraded, paused: degraded}
+var conditionUrgency = [...]urgency{shedding: failing, unreachable: degraded, noPlace: waits, unresolved: degraded, paused: degraded, rejecting: rejects}
 
 // The shares of failed requests in the last minute from which an SSP is failing, and late.
 const (

@@ -37,9 +37,20 @@ func (p *Proxy) ended(w *response, r *request, e *end) {
 	r.endTrace(w, e)
 }
 
+// failed says what of the request failed.
+func (e *end) failed() logs.Failed {
+	switch {
+	case e.outcome.IsFailure(), e.ssp != nil && e.ssp.Failed(e.outcome):
+		return logs.RequestFailed
+	case slices.ContainsFunc(e.legs, func(l logs.Leg) bool { return l.Failed }):
+		return logs.LegFailed
+	}
+	return logs.NotFailed
+}
+
 // report adds a request, whose response is w, to the request log.
 func (p *Proxy) report(w *response, r *request, e *end) {
-	wants := p.requests.Wants(&r.opts.Access, e.outcome.IsFailure(), e.took, e.at)
+	wants := p.requests.Wants(&r.opts.Access, e.failed(), e.took, e.at)
 	if wants.None() {
 		return
 	}
@@ -82,7 +93,11 @@ func (p *Proxy) endedUnread(v *configVersion, peer netip.Addr, id []byte, f *ref
 	rs, now := v.stats(nil), time.Now()
 	rs.outcomes[f.Outcome].Add(1)
 	rs.duration.ObserveDuration(0)
-	w := p.requests.Wants(&v.opts.Access, f.Outcome.IsFailure(), 0, now)
+	failed := logs.NotFailed
+	if f.Outcome.IsFailure() {
+		failed = logs.RequestFailed
+	}
+	w := p.requests.Wants(&v.opts.Access, failed, 0, now)
 	if w.None() {
 		return
 	}

@@ -83,8 +83,13 @@ func TestTheAccessLogHasEachLeg(t *testing.T) {
 	} {
 		m := newModeProxy(t, mode, trustsLoopback, respondsWith("a", 503), bids("b", `{}`))
 		m.do("GET", "/fill", "X-Request-Id: one")
-		legs, _ := m.line(t, "one")["legs"].([]any)
+		line := m.line(t, "one")
+		legs, _ := line["legs"].([]any)
 		testsupport.MustTrue(t, len(legs) == 2, "mode %v: legs %v", mode, legs)
+		if want != nil {
+			kept := m.requests.Failures()
+			testsupport.True(t, len(kept) == 1 && kept[0].ID == "one" && kept[0].Legs[0].Failed && !kept[0].Legs[1].Failed && line["logged_for"] == "sample", "mode %v: the failures are %v", mode, kept)
+		}
 		for i, name := range []string{"a", "b"} {
 			leg := legs[i].(map[string]any)
 			testsupport.True(t, leg["ssp"] == name && (want == nil || leg["outcome"] == want[i]), "mode %v: leg %v", mode, leg)
@@ -124,6 +129,11 @@ func TestFailuresAreLoggedThoughTheSampleIsZero(t *testing.T) {
 		all := m.lines(id)
 		testsupport.True(t, len(all) == 0, "%s: no failure, but logged: %v", id, all)
 	}
+
+	m.route.Targets[4].SSP.SetRejecting(true)
+	m.do("GET", "/fill/e", "X-Request-Id: rejected")
+	wantFields(t, m.line(t, "rejected"), map[string]any{"outcome": "client_error", "ssp": "e", "logged_for": "failure"})
+	testsupport.Equal(t, m.requests.Failures()[0].ID, "rejected", "the last failure is %s")
 
 	m.await(0, openClients, "")
 	o := m.options

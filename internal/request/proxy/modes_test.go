@@ -256,6 +256,7 @@ func TestParallelAllRespondsWithAnEnvelope(t *testing.T) {
 		t.Errorf("envelope: %s", body)
 	}
 	testsupport.Equal(t, m.series("adbuffer_requests_total", "merged"), 1, "%v requests are merged")
+	testsupport.True(t, m.p.Snapshot().Fills == 1 && m.p.Routes()[0].Merged == 1, "%d fills", m.p.Snapshot().Fills)
 	testsupport.Equal(t, m.series("adbuffer_no_ad_total", "ssp")+m.series("adbuffer_no_ad_total", "proxy"), 0, "%v responses counted as without an ad: the reader of the envelope decides that")
 	testsupport.Equal(t, m.p.InFlight(), 0, "%d are in flight")
 }

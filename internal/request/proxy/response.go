@@ -98,6 +98,9 @@ func (p *Proxy) writeResponse(w *response, r *request, res *route.Result) {
 	if res.Err != nil {
 		e.detail = res.Err.Text()
 	}
+	if res.Filled {
+		r.stats(r.route).merged.Add(1)
+	}
 	p.writeResult(w, r, res, now)
 	p.finish(w, r, &e)
 }

@@ -10,6 +10,7 @@ import (
 type Snapshot struct {
 	Requests           uint64            `json:"requests"`
 	Outcomes           map[string]uint64 `json:"outcomes"` // outcomes that occurred, by name
+	Fills              uint64            `json:"fills"`    // merged responses with a bid or fill included
 	NoAds              map[string]uint64 `json:"no_ads"`   // by origin
 	InFlight           int               `json:"in_flight"`
 	InFlightLimit      int               `json:"in_flight_limit"`
@@ -45,6 +46,7 @@ func (p *Proxy) Snapshot() Snapshot {
 				s.Requests += n
 			}
 		}
+		s.Fills += rs.outcomes[exchange.Fill].Load() + rs.merged.Load()
 		for o, name := range originNames {
 			s.NoAds[name] += rs.noAds[o].Load()
 		}
@@ -58,6 +60,7 @@ type RouteCounts struct {
 	Name     string
 	Outcomes map[string]uint64 // outcomes that occurred, by name
 	Masked   uint64            // errors of SSPs that on_error replaced
+	Merged   uint64            // merged responses with a bid, or with the fill of an SSP
 	Latency  *metrics.Histogram
 }
 
@@ -65,7 +68,7 @@ type RouteCounts struct {
 func (p *Proxy) Routes() []RouteCounts {
 	var all []RouteCounts
 	for _, rs := range p.current().routes {
-		r := RouteCounts{Name: rs.name, Outcomes: make(map[string]uint64), Masked: rs.masked.Load(), Latency: rs.duration}
+		r := RouteCounts{Name: rs.name, Outcomes: make(map[string]uint64), Masked: rs.masked.Load(), Merged: rs.merged.Load(), Latency: rs.duration}
 		for o := range exchange.Outcomes {
 			if n := rs.outcomes[o].Load(); n > 0 {
 				r.Outcomes[o.String()] = n

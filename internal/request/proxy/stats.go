@@ -26,6 +26,7 @@ type routeStats struct {
 	duration *metrics.Histogram
 	noAds    [origins]atomic.Uint64
 	masked   atomic.Uint64 // errors of SSPs that on_error replaced
+	merged   atomic.Uint64 // merged responses with a bid, or with the fill of an SSP
 }
 
 // noRoute is the value of the label `route` if no route matched.

@@ -287,9 +287,9 @@ func (f *fanout) legLog() *legLog {
 	for i := range f.legs {
 		l := &f.legs[i]
 		if l.received {
-			log.add(l.target.SSP, l.outcome, l.took(), l.ex)
+			log.add(l.target.SSP, l.outcome, l.took(), l.ex, l.err)
 		} else {
-			log.add(l.target.SSP, exchange.Cancelled, time.Since(f.request.Received), nil)
+			log.add(l.target.SSP, exchange.Cancelled, time.Since(f.request.Received), nil, nil)
 		}
 	}
 	return log

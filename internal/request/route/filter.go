@@ -38,7 +38,7 @@ func (t *Target) skip(legs **legLog) {
 	if *legs == nil {
 		*legs = newLegLog()
 	}
-	(*legs).add(t.SSP, exchange.Filtered, 0, nil)
+	(*legs).add(t.SSP, exchange.Filtered, 0, nil, nil)
 }
 
 // first returns the first eligible target, or nil.

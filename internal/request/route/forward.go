@@ -85,7 +85,7 @@ func sendToOne(r *ssp.Request, t *Target, legs *legLog) Result {
 		res.At = res.Exchange.Times.Done // otherwise another goroutine read the clock, and this one may have waited for CPU
 	}
 	if legs != nil {
-		legs.add(t.SSP, res.Outcome, res.Exchange.Times.Done.Sub(r.Received), res.Exchange)
+		legs.add(t.SSP, res.Outcome, res.Exchange.Times.Done.Sub(r.Received), res.Exchange, res.Err)
 		res.legs = legs
 	}
 	return res

@@ -102,7 +102,7 @@ func (f *fanout) merged(r *ssp.Request) Result {
 		res.Outcome, res.Err = err.Outcome, err
 		return res
 	}
-	ex.Response.Body, res.Exchange = m.append(ex.Response.Body, f), ex
+	ex.Response.Body, res.Exchange, res.Filled = m.append(ex.Response.Body, f), ex, true
 	return res
 }
 

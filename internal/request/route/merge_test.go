@@ -98,7 +98,7 @@ func TestResponsesAreMergedIntoOneBidResponse(t *testing.T) {
 				nonBids = fmt.Sprintf(`{"seat":"b","nonbid":[{"impid":"i1","statuscode":%[1]d},{"impid":"i\"2","statuscode":%[1]d}]}`, tt.status)
 			}
 			want(t, name, ended(&res), `merged: 200 {"id":"r\u0031","seatbid":[`+seats+`],"cur":"EUR","ext":{"seatnonbid":[`+nonBids+`]}}`)
-			testsupport.True(t, json.Valid(res.Exchange.Response.Body), "%s: no valid JSON", name)
+			testsupport.True(t, json.Valid(res.Exchange.Response.Body) && res.Filled, "%s: no valid JSON, or no fill", name)
 			res.Release()
 			wantEmpty(t, r.Budget)
 		})
@@ -164,7 +164,7 @@ func TestMergeWithoutABidIsANoAd(t *testing.T) {
 		testsupport.Bubble(t, func(t *testing.T) {
 			r := newClient(t, exchange.POST, "", bidRequest)
 			res := merging(newFake(t, "a", tt.a), newFake(t, "b", tt.b)).Do(&r.Request, nil, newProcess(t))
-			testsupport.True(t, res.NoAd && res.NoAdFor == tt.want && res.NBR == tt.nbr && res.Outcome == exchange.Merged && res.Err == nil, "no-ad %v for %v, nbr %d; want for %v, nbr %d", res.NoAd, res.NoAdFor, res.NBR, tt.want, tt.nbr)
+			testsupport.True(t, res.NoAd && !res.Filled && res.NoAdFor == tt.want && res.NBR == tt.nbr && res.Outcome == exchange.Merged && res.Err == nil, "no-ad %v for %v, nbr %d; want for %v, nbr %d", res.NoAd, res.NoAdFor, res.NBR, tt.want, tt.nbr)
 			res.Release()
 			wantEmpty(t, r.Budget)
 		})

@@ -58,19 +58,20 @@ func (f *fanout) envelope(b *exchange.Budget) Result {
 	if err != nil {
 		return Result{Outcome: err.Outcome, Err: err, legs: log}
 	}
-	body := append(ex.Response.Body, envelopeStart...)
+	body, filled := append(ex.Response.Body, envelopeStart...), false
 	for i := range f.legs {
 		if i > 0 {
 			body = append(body, ',')
 		}
 		l := &f.legs[i]
+		filled = filled || l.received && l.outcome == exchange.Fill
 		body = l.entry.append(body)
 		if l.received {
 			l.releaseExchange()
 		}
 	}
 	ex.Response.Body = append(body, envelopeEnd...)
-	return Result{Exchange: ex, Outcome: exchange.Merged, legs: log}
+	return Result{Exchange: ex, Outcome: exchange.Merged, Filled: filled, legs: log}
 }
 
 // newCombined returns an exchange for a response of up to n bytes that adbuffer makes of several responses. It fails if

@@ -66,6 +66,17 @@ func TestChosenSSPIsAskedAlone(t *testing.T) {
 	}
 }
 
+func TestAnEnvelopeIsFilledIfALegIs(t *testing.T) {
+	for filled, b := range map[bool]reply{true: fills(ms, "b"), false: responses(ms, 204)} {
+		testsupport.Bubble(t, func(t *testing.T) {
+			r := get(t)
+			res := all([]*fakeSSP{newFake(t, "a", responses(ms, 503)), newFake(t, "b", b)}).Do(&r.Request, nil, newProcess(t))
+			defer res.Release()
+			testsupport.True(t, res.Outcome == exchange.Merged && res.Filled == filled, "%v, filled is %v", res.Outcome, res.Filled)
+		})
+	}
+}
+
 func TestEnvelopeThatDoesNotFitIsOverloaded(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		body := strings.Repeat(`"`, 500) // twice as large in the envelope

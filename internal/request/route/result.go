@@ -22,6 +22,8 @@ type Result struct {
 	// a merged response without a bid.
 	NoAd    bool
 	NoAdFor exchange.Outcome
+	// Filled says that a Merged response has a bid, or the fill of an SSP.
+	Filled bool
 	// NBR is the no-bid reason that an OpenRTB no_ad response states.
 	NBR int
 	// Err says why there is no response; nil if there is a response.
@@ -74,9 +76,9 @@ func newLegLog() *legLog {
 	return l
 }
 
-// add records a leg; ex is its exchange, or nil.
-func (l *legLog) add(s *ssp.SSP, o exchange.Outcome, took time.Duration, ex *exchange.Exchange) {
-	leg := logs.Leg{SSP: s.Name(), Outcome: o, Took: took}
+// add records a leg; ex is its exchange, or nil, and err says why there is no response.
+func (l *legLog) add(s *ssp.SSP, o exchange.Outcome, took time.Duration, ex *exchange.Exchange, err *exchange.Error) {
+	leg := logs.Leg{SSP: s.Name(), Outcome: o, Took: took, Failed: s.Failed(o) && o != exchange.SSPDisabled, Err: err}
 	if ex != nil {
 		leg.Exchange = ex.Summary()
 	}

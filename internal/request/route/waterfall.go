@@ -38,7 +38,7 @@ func (rt *Route) waterfall(r *ssp.Request) Result {
 			}
 		}
 		tier := sendTo(r, t, now)
-		legs.add(tier.SSP, tier.Outcome, tier.Exchange.Times.Done.Sub(now), tier.Exchange)
+		legs.add(tier.SSP, tier.Outcome, tier.Exchange.Times.Done.Sub(now), tier.Exchange, tier.Err)
 		if asked && !isFinal(tier.Outcome) && rank(tier.Outcome) <= rank(best.Outcome) {
 			tier.Release()
 			continue

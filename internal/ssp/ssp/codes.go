@@ -20,8 +20,9 @@ var usualCodes = [...]int{200, 204, 429, 500, 503}
 // codes counts responses by their status. If an SSP sends more than maxCodes different statuses,
 // the further ones count together.
 type codes struct {
-	counts [maxCode - minCode + 1]atomic.Uint64
-	beyond atomic.Uint64 // of statuses that have no count
+	counts  [maxCode - minCode + 1]atomic.Uint64
+	beyond  atomic.Uint64 // of statuses that have no count
+	last4xx atomic.Int64  // the last status from 400 to 499; 0 = none
 
 	mu        sync.Mutex // guards hasSeries
 	hasSeries map[int]bool
@@ -40,6 +41,9 @@ func (c *codes) add(status int) {
 		c.beyond.Add(1)
 	} else {
 		c.counts[status-minCode].Add(1)
+	}
+	if status/100 == 4 {
+		c.last4xx.Store(int64(status))
 	}
 }
 

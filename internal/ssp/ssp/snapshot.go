@@ -9,9 +9,10 @@ import (
 
 // Snapshot is an SSP at one moment, for the admin page. Counts cover the time since start.
 type Snapshot struct {
-	Outcomes map[string]uint64 `json:"outcomes"` // only outcomes that occurred, by name
-	Sent     uint64            `json:"sent"`     // requests sent, including retries and hedges
-	Retries  map[string]uint64 `json:"retries"`  // part of Sent, by reason
+	Outcomes map[string]uint64 `json:"outcomes"`           // only outcomes that occurred, by name
+	Last4xx  int               `json:"last_4xx,omitempty"` // the last status from 400 to 499
+	Sent     uint64            `json:"sent"`               // requests sent, including retries and hedges
+	Retries  map[string]uint64 `json:"retries"`            // part of Sent, by reason
 
 	// P50Seconds and P99Seconds are upper bounds of the median and the 99th percentile of request
 	// durations since start. They are 0 before the first request.
@@ -58,7 +59,7 @@ func (s *SSP) HoldsBack(at time.Time) bool {
 func (s *SSP) Snapshot() Snapshot {
 	now := s.since(time.Now())
 	snap := Snapshot{
-		Outcomes: make(map[string]uint64), Sent: s.stats.sent.Load(), Retries: make(map[string]uint64),
+		Outcomes: make(map[string]uint64), Last4xx: int(s.stats.codes.last4xx.Load()), Sent: s.stats.sent.Load(), Retries: make(map[string]uint64),
 		P50Seconds: s.stats.duration.Quantile(0.5), P99Seconds: s.stats.duration.Quantile(0.99),
 		InFlight: s.inFlight.Now(), ConcurrencyLimit: s.inFlight.Limit(),
 		BufferedBytes: s.buffered.Used(), BufferedBytesLimit: s.buffered.Limit(),

@@ -78,6 +78,15 @@ func (s *SSP) MaxResponseBytes() int { return s.opts.MaxResponseBytes }
 // endpoints. Its requests end as ssp_disabled then.
 func (s *SSP) Refusing() bool { return s.lender.Refusing() }
 
+// SetRejecting says whether the SSP rejects most requests, by responses with a status of 4xx. Then they are failures for
+// logs, but not for the breaker or an endpoint: the cause may be in the requests.
+func (s *SSP) SetRejecting(rejects bool) { s.rejecting.Store(rejects) }
+
+// Failed reports whether a request that ended with o is a failure for logs.
+func (s *SSP) Failed(o exchange.Outcome) bool {
+	return o.IsFailure() || o == exchange.ClientError && s.rejecting.Load()
+}
+
 // Policy returns the policy that decides which header fields are forwarded.
 func (s *SSP) Policy() *header.Policy { return s.opts.Policy }
 

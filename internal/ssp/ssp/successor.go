@@ -21,6 +21,7 @@ type counters struct {
 	observer    atomic.Pointer[Observer]
 	shed        shedCounts
 	retryAfters retryAfters
+	rejecting   atomic.Bool // see SSP.SetRejecting
 }
 
 func newCounters() *counters {

@@ -1,18 +1,29 @@
 package logs
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
 
+// Failed says what of a request failed.
+type Failed uint8
+
+// Nothing failed, or only legs of a request that succeeded, or the request.
 const (
-	// keptFailures is how many failures are kept.
+	NotFailed Failed = iota
+	LegFailed
+	RequestFailed
+)
+
+const (
+	// keptFailures is how many failures of each kind are kept.
 	keptFailures = 50
 	// failuresPerSecond bounds the cost of keeping failures while all requests fail.
 	failuresPerSecond = 20
 )
 
-// failures keeps the last requests that failed, even while the access log is off.
+// failures keeps the last requests that failed in one way, even while the access log is off.
 type failures struct {
 	second secondCounter
 
@@ -30,12 +41,14 @@ func (f *failures) add(r *Record) {
 	f.total++
 }
 
-func (f *failures) last() []*Record {
+func (f *failures) appendAll(to []*Record) []*Record {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all := make([]*Record, 0, min(f.total, keptFailures))
-	for i := range cap(all) {
-		all = append(all, f.ring[(f.total-1-i)%keptFailures])
-	}
+	return append(to, f.ring[:min(f.total, keptFailures)]...)
+}
+
+// newestFirst sorts records by the time at which their requests ended.
+func newestFirst(all []*Record) []*Record {
+	slices.SortStableFunc(all, func(a, b *Record) int { return b.At.Compare(a.At) })
 	return all
 }

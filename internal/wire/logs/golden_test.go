@@ -54,7 +54,7 @@ func records() []*Record {
 			ID: "edge-3", Method: "GET", Path: "/all", Route: "auction", Client: "203.0.113.9", Status: 200, Outcome: exchange.Merged, Source: "proxy/merged", BytesOut: 99,
 			Total: 60_000 * us, Reason: Sampled, Legs: []Leg{
 				{SSP: "a", Outcome: exchange.Fill, Exchange: reused, Took: 31_000 * us},
-				{SSP: "b", Outcome: exchange.Deadline, Exchange: summary(0), Took: 60_000 * us},
+				{SSP: "b", Outcome: exchange.Deadline, Exchange: summary(0), Took: 60_000 * us, Failed: true, Err: exchange.Errorf(exchange.Deadline, exchange.MaybeProcessed, "the deadline was 60ms")},
 				{SSP: "c", Outcome: exchange.Cancelled, Took: 60_001 * us},
 			},
 		},

@@ -49,6 +49,10 @@ type Leg struct {
 	Exchange exchange.Summary
 	// Took is the time until the leg ended, or was abandoned.
 	Took time.Duration
+	// Failed says that adbuffer or the SSP is to blame for the outcome.
+	Failed bool
+	// Err says why there is no response; nil if there is one, or if the leg was abandoned.
+	Err *exchange.Error
 }
 
 // Reason is the reason for a line in the access log.
@@ -123,7 +127,7 @@ func (r *Record) Fields() []zap.Field {
 
 // MarshalLogObject implements zapcore.ObjectMarshaler.
 func (l *Leg) MarshalLogObject(e zapcore.ObjectEncoder) error {
-	f := make(fields, 0, 14)
+	f := make(fields, 0, 15)
 	f.text("ssp", l.SSP)
 	f = append(f, zap.Stringer("outcome", l.Outcome))
 	if l.Outcome.HasResponse() {
@@ -131,6 +135,9 @@ func (l *Leg) MarshalLogObject(e zapcore.ObjectEncoder) error {
 	}
 	f.exchange(&l.Exchange)
 	f = append(f, zap.Float64("total_ms", milliseconds(l.Took)))
+	if l.Failed && l.Err != nil {
+		f.text("error", Cut(l.Err.Text()))
+	}
 	for i := range f {
 		f[i].AddTo(e)
 	}

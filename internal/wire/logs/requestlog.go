@@ -23,9 +23,9 @@ const linesPerSecond = 100
 // RequestLog receives records of requests. A nil RequestLog wants no records.
 type RequestLog struct {
 	to       *zap.Logger
-	limiter  *Limiter      // counts lines that are suppressed
-	lines    secondCounter // lines because of Failures or Slow
-	failures failures
+	limiter  *Limiter                // counts lines that are suppressed
+	lines    secondCounter           // lines because of Failures or Slow
+	failures [RequestFailed]failures // by Failed, without NotFailed
 	watchers watchers
 }
 
@@ -39,26 +39,28 @@ const message = "request"
 
 // outputs says which outputs need the record of a request.
 type outputs struct {
-	reason            Reason
-	watched, remember bool
+	reason   Reason
+	watched  bool
+	remember Failed // NotFailed = the request is not kept
 }
 
 // None reports whether no output needs a record.
 func (w outputs) None() bool { return w == outputs{} }
 
-// Wants returns the outputs that need the record of a request that ended now. failed says that it ended with a 5xx
-// status of adbuffer or of an SSP. If no output needs the record, Wants takes no lock.
-func (l *RequestLog) Wants(o *AccessOptions, failed bool, took time.Duration, now time.Time) (w outputs) {
+// Wants returns the outputs that need the record of a request that ended now. If no output needs the record, Wants takes no lock.
+func (l *RequestLog) Wants(o *AccessOptions, failed Failed, took time.Duration, now time.Time) (w outputs) {
 	if l == nil {
 		return w
 	}
 	w.watched = l.watchers.any()
-	w.remember = failed && l.failures.wants(now)
+	if failed != NotFailed && l.failures[failed-1].wants(now) {
+		w.remember = failed
+	}
 	if !o.Enabled {
 		return w
 	}
 	switch {
-	case failed && o.Failures:
+	case failed == RequestFailed && o.Failures:
 		w.reason = Failure
 	case o.Slow > 0 && took > o.Slow:
 		w.reason = Slow
@@ -81,17 +83,23 @@ func (l *RequestLog) Write(r *Record, w outputs) {
 	if w.reason != NoReason {
 		l.to.Info(message, r.Fields()...)
 	}
-	if w.remember {
-		l.failures.add(r)
+	if w.remember != NotFailed {
+		l.failures[w.remember-1].add(r)
 	}
 	if w.watched {
 		l.watchers.send(r)
 	}
 }
 
-// Failures returns the requests that failed last, the latest first. At most failuresPerSecond failures of a second
-// are kept.
-func (l *RequestLog) Failures() []*Record { return l.failures.last() }
+// Failures returns the requests that failed last, and the last ones of which only legs failed, the latest first. Of both
+// kinds, at most keptFailures are kept, and at most failuresPerSecond of a second: failed legs displace no failed request.
+func (l *RequestLog) Failures() []*Record {
+	all := make([]*Record, 0, len(l.failures)*keptFailures)
+	for i := range l.failures {
+		all = l.failures[i].appendAll(all)
+	}
+	return newestFirst(all)
+}
 
 // secondCounter counts events of the current second.
 type secondCounter struct {

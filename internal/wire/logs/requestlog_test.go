@@ -29,13 +29,21 @@ func newLogged() *logged {
 
 // end is a request that ended.
 func (l *logged) end(o *AccessOptions, failed bool, took time.Duration) {
+	if failed {
+		l.endAs(o, RequestFailed, took)
+	} else {
+		l.endAs(o, NotFailed, took)
+	}
+}
+
+func (l *logged) endAs(o *AccessOptions, failed Failed, took time.Duration) {
 	now := time.Now()
 	w := l.Wants(o, failed, took, now)
 	if w.None() {
 		return
 	}
 	outcome := exchange.Fill
-	if failed {
+	if failed == RequestFailed {
 		outcome = exchange.Deadline
 	}
 	l.Write(&Record{At: now, Outcome: outcome, Total: took, SSP: "a"}, w)
@@ -100,7 +108,7 @@ func TestUnwantedRequestsAllocateNothing(t *testing.T) {
 	l := newLogged()
 	now := time.Now()
 	for _, o := range []*AccessOptions{{}, {Enabled: true, Failures: true, Slow: time.Second}} {
-		testsupport.Equal(t, testing.AllocsPerRun(100, func() { l.Wants(o, false, time.Millisecond, now) }), 0, "%v allocations")
+		testsupport.Equal(t, testing.AllocsPerRun(100, func() { l.Wants(o, NotFailed, time.Millisecond, now) }), 0, "%v allocations")
 	}
 }
 
@@ -127,6 +135,24 @@ func TestTheLastFailuresAreRememberedThoughTheLogIsOff(t *testing.T) {
 	})
 }
 
+func TestFailedLegsAreRememberedAndDisplaceNoFailedRequest(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		l := newLogged()
+		o := &AccessOptions{Enabled: true, Failures: true}
+		l.endAs(o, RequestFailed, time.Hour)
+		for i := range 200 {
+			time.Sleep(time.Second)
+			l.endAs(o, LegFailed, time.Duration(i))
+		}
+		time.Sleep(time.Second)
+		l.endAs(o, RequestFailed, time.Minute)
+		all := l.Failures()
+		testsupport.MustTrue(t, len(all) == 52, "%d records are kept", len(all))
+		testsupport.True(t, all[51].Total == time.Hour && all[50].Total == 150 && all[1].Total == 199, "the records end with %v, %v", all[50].Total, all[51].Total)
+		testsupport.Equal(t, l.count(Failure), 2, "%d lines are logged for failures")
+	})
+}
+
 func TestAWatcherGetsWhatItsFilterSelectsAndNoMoreThanItsShare(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		l := newLogged()
@@ -143,7 +169,7 @@ func TestAWatcherGetsWhatItsFilterSelectsAndNoMoreThanItsShare(t *testing.T) {
 		testsupport.True(t, n == 0 && other.Skipped() == 0, "a watcher of another SSP received %d requests", n)
 		w.Stop()
 		other.Stop()
-		testsupport.True(t, l.Wants(&AccessOptions{}, false, 0, time.Now()).None(), "requests have a cost for watchers that have stopped")
+		testsupport.True(t, l.Wants(&AccessOptions{}, NotFailed, 0, time.Now()).None(), "requests have a cost for watchers that have stopped")
 	})
 }
 
