@@ -274,8 +274,8 @@ func TestARefusedRequestIsSentAFewTimes(t *testing.T) {
 	wantBroken(t, r, sentFew)
 }
 
-// The spare has ten seconds to take over. Requests that the working primaries carry, and one probe of each
-// failing one, say nothing about it.
+// The spare has ten seconds to take over. Requests that working primaries carry, and one probe of each failing
+// primary, are not held against the spare.
 func TestTheSpareIsJudgedWhilePrimariesFail(t *testing.T) {
 	r := quiet("a")
 	bySpare := &response{status: 200, header: http.Header{"X-Adbuffer-Source": {"ssp/group"}}}

@@ -131,7 +131,8 @@ func TestInterruptedRunReturnsWhatItHas(t *testing.T) {
 	}
 }
 
-// A client that waits for a due request must get it at once. A client that was busy is the server's fault.
+// A client that waits for a due request must get it at once. If all clients are busy, the server is too slow, and
+// not the generator.
 func TestIdleClientsThatGetRequestsLateAreALag(t *testing.T) {
 	for _, idle := range []bool{false, true} {
 		p := at("127.0.0.1:1", 1, time.Second)

@@ -125,7 +125,7 @@ func TestBrokenResponsesAreErrors(t *testing.T) {
 			t.Errorf("%.120q: %d responses, errors %v, want %q", raw, r.Whole.Answered, r.Whole.Errors, kind)
 		}
 	}
-	// Bytes that belong to no request.
+	// These bytes belong to no request.
 	r := run(t, closedPlan(serveRaw(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK", 1000), 3, 1))
 	if r.Whole.Errors[unsolicited]+r.Whole.Errors[badResponse] == 0 {
 		t.Errorf("%d responses, errors %v", r.Whole.Answered, r.Whole.Errors)

@@ -34,7 +34,7 @@ func TestProgramsForwardOnEachRoute(t *testing.T) {
 	})
 }
 
-// What every template says of a route with everything.
+// The text of every template for a route that uses all fields.
 func TestEachTemplateHasEveryRoute(t *testing.T) {
 	cert := &Certificate{CA: "/ca.pem", Cert: "/cert.pem", Key: "/cert.pem.key"}
 	routes := []*Route{{Name: "one", Upstreams: []string{"https://127.0.0.1:7001", "https://127.0.0.1:7002"}, CAFile: "/upstream.pem", HTTP2: true, TLS: cert, Adaptive: true, Addr: "127.0.0.1:7003"},

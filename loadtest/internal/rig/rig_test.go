@@ -71,7 +71,7 @@ func TestGeneratorInAProcessOfItsOwnReportsItsProgress(t *testing.T) {
 	})
 }
 
-// Each measurement of a calm load has its attempts, also after measurements that needed them.
+// Each measurement of a calm load has all its attempts, also after measurements that needed theirs.
 func TestDoubtfulMeasurementIsMadeUpToThreeTimes(t *testing.T) {
 	succeed(t, func(r *Rig) {
 		again := 0

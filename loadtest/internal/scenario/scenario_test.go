@@ -84,7 +84,7 @@ func TestEveryScenarioShippedIsValid(t *testing.T) {
 	}
 }
 
-// FuzzParse holds that a text is refused, or makes a plan that can be built.
+// FuzzParse checks that a text is refused, or becomes a plan that can be built.
 func FuzzParse(f *testing.F) {
 	for _, name := range []string{"testdata/good.yaml", "testdata/wrong-types.yaml", "testdata/wrong-values.yaml"} {
 		b, err := os.ReadFile(name)
