@@ -46,8 +46,8 @@ func writtenByFasthttp(t *testing.T, w *Response, head int) string {
 	return c.out.String()
 }
 
-// The memory of a response's header is kept for the next response. Once, it grew with the number of
-// fields, and with the largest field so far at each position.
+// The memory of a response's header is kept for the next response. It must not grow with the number of fields, or
+// with the largest field so far at each position.
 func TestMemoryOfAResponseHeaderFollowsItsBytes(t *testing.T) {
 	const size = 16 << 10
 	for name, lines := range map[string]func(i int) string{

@@ -13,8 +13,8 @@ import (
 	"adbuffer/internal/test/testsupport"
 )
 
-// A burst of streams needs as many goroutines. Before, the connection kept them as long as it was not
-// idle: 240 goroutines for ten requests a second, or for 240 responses that the client does not read.
+// A burst of streams needs as many goroutines. The connection must not keep 240 goroutines for ten requests a
+// second, or for 240 responses that the client does not read.
 func TestGoroutinesOfABurstEndWhileItsResponsesAreUnread(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		const burst = 240
@@ -54,8 +54,8 @@ func TestGoroutinesOfABurstEndWhileItsResponsesAreUnread(t *testing.T) {
 	})
 }
 
-// A client that reads nothing makes adbuffer hold only what fits the buffer, however long the headers
-// of its responses are. Before, headers and control frames had no such bound.
+// A client that reads nothing makes adbuffer hold only what fits the buffer, however long the headers of its
+// responses are. The bound includes headers and control frames.
 func TestHeadersOfResponsesWaitForRoomInTheBuffer(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		const streams = 200
