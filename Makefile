@@ -52,7 +52,7 @@ picture: ## the picture of the admin page in README.md: three minutes of the dem
 profile: ## the CPU profile with which the compiler optimizes the binary, anew: in five minutes
 	$(GO) run ./loadtest peers --only adbuffer --rounds 1 --rate 0 --idle 0 --profile cmd/adbuffer/default.pgo
 
-test: deps ## all tests: with the race detector, those that it would distort without it, and some on 64-bit ARM
+test: deps ## all tests: with the race detector, those that it would distort or slow down without it, and some on 64-bit ARM
 	scripts/gotest ./... -race -shuffle=on -vet=off -timeout 14m -p $(AT_ONCE)
 	scripts/test-without-race
 	scripts/test-arm64

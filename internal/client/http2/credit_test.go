@@ -23,7 +23,7 @@ func TestAClientMayReturnTheCreditOfEachFrame(t *testing.T) {
 	for _, sizes := range []struct{ least, spread int }{{3 << 10, 1}, {50_000, 1}, {3000, 47_000}} {
 		for name, late := range map[string]bool{"at once": false, "when the streams have ended": true} {
 			testsupport.RunBubble(t, fmt.Sprintf("%+v, %s", sizes, name), func(t *testing.T) {
-				const atOnce, streams = 100, 2000
+				const atOnce, streams = 100, 700
 				opts := wireOptions
 				opts.MaxStreams, opts.MaxUnread = atOnce, 2*atOnce*50_000
 				w := newWire(t, opts)
@@ -123,10 +123,11 @@ func TestTheConnectionsWindowIsReturned(t *testing.T) {
 func TestAClientMayCancelTheResponsesThatItHasReadInPart(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		w := newWire(t, wireOptions)
+		w.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 2048})
 		w.framer.WriteWindowUpdate(0, 1<<30)
-		for id := uint32(1); id < 4000; id += 2 {
+		for id := uint32(1); id < 2400; id += 2 { // more than a flood
 			w.get(id)
-			w.respond(id, &Response{Status: 200, Body: make([]byte, 100_000)})
+			w.respond(id, &Response{Status: 200, Body: make([]byte, 5000)})
 			w.framer.WriteRSTStream(id, http2.ErrCodeCancel)
 			w.send()
 			code, ended := w.goAway()

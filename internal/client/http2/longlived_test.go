@@ -36,7 +36,7 @@ func TestAFrameInTwoPartsEndsNoLaterWait(t *testing.T) {
 func TestClientMayPingWithEachRequest(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
 		w := newWire(t, wireOptions)
-		for id := uint32(1); id < 5000; id += 2 {
+		for id := uint32(1); id < 2400; id += 2 {
 			w.framer.WritePing(false, [8]byte{})
 			w.get(id)
 			testsupport.MustTrue(t, w.owner().requests[id] != nil, "the connection ended before stream %d", id)

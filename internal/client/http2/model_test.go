@@ -1,3 +1,7 @@
+//go:build !race
+
+// The race detector would make the histories of the model take six times as long. Other tests look for races.
+
 package http2
 
 import (

@@ -122,7 +122,7 @@ func TestBothProtocolsLeadToTheSame(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	f := m.frames(t)
 	statuses := make(map[string]int)
-	for i := range uint32(150) {
+	for i := range uint32(80) {
 		r := randomRequest(random)
 		one := m.measure(ssp, func() response { return m.overHTTP1(t, r) })
 		two := m.measure(ssp, func() response { return f.send(2*i+1, r) })

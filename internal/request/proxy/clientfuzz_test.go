@@ -1,3 +1,7 @@
+//go:build !race
+
+// The race detector would make the comparisons take six times as long. Other tests look for races.
+
 package proxy_test
 
 import (

@@ -7,14 +7,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -248,14 +246,17 @@ func (c *simClient) exchange(request string, want simResponse) {
 	testsupport.MustTrue(c.t, len(got) == 1 && got[0].status == want.status && strings.HasPrefix(got[0].body, want.body), "responses %+v, want %+v", got, want)
 }
 
+// firstConnection makes a connection outside all bubbles, since fasthttp starts a goroutine with its first one that
+// never ends.
+var firstConnection sync.Once
+
 // simBubble runs test in a synctest bubble, in which connections over TLS are possible.
 func simBubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	outside := time.Now()
 	simTLSTime = func() time.Time { return outside }
 	newIdentity()
-	// With its first connection, fasthttp starts a goroutine that never ends.
-	newModeProxy(t, route.Single, nil, bids("a", "{}")).do("GET", "/fill")
+	firstConnection.Do(func() { newModeProxy(t, route.Single, nil, bids("a", "{}")).do("GET", "/fill") })
 	testsupport.Bubble(t, func(t *testing.T) {
 		test(t)
 		time.Sleep(time.Minute) // a goroutine of fasthttp's server sleeps for ten seconds
@@ -431,81 +432,4 @@ func (s *simProxy) run(sc simCase) {
 	case v.status == 0 && len(got) != 0, v.status != 0 && (len(got) != 1 || got[0].status != v.status):
 		fail("%+v %q, want %d", got, c.got, v.status)
 	}
-}
-
-// A connection has any history, and its request is cut at any byte. Bytes that arrive before their
-// deadline are never refused for their time. If they have not arrived by then, the request is
-// refused at that moment.
-func TestRequestsAreHeldToTheirOwnDeadlinesAlone(t *testing.T) {
-	simBubble(t, func(t *testing.T) {
-		s := newSimProxy(t, nil)
-		defer s.close()
-		s.runAll(83)
-	})
-	t.Run("TLS", func(t *testing.T) {
-		simBubble(t, func(t *testing.T) {
-			s := newSimProxy(t, func(o *proxy.Options) { overTLS(o, nil) })
-			defer s.close()
-			s.runAll(863)
-		})
-	})
-}
-
-// runAll runs every n-th case: each history, each request cut anywhere, with each
-// pause. With -full it runs them all.
-func (s *simProxy) runAll(n int) {
-	pauses := []time.Duration{0, tick}
-	for _, timeout := range []time.Duration{simPark, simWrite, simRead, simIdle} {
-		pauses = append(pauses, timeout-tick, timeout, timeout+tick)
-	}
-	i, ran := 0, 0
-	for _, history := range slices.Sorted(maps.Keys(simHistories)) {
-		for _, m := range simMessages {
-			length := len(m.head + m.body)
-			if s.overTLS {
-				length += recordOverhead
-			}
-			for cut := range length {
-				for _, pause := range pauses {
-					if i++; !*full && i%n != 0 {
-						continue
-					}
-					parts := []arrival{{cut, 0}, {length - cut, pause}}
-					if cut == 0 {
-						parts = parts[1:]
-					}
-					ran++
-					s.run(simCase{history, m.head, m.body, m.want, parts, ran%2 == 0})
-				}
-			}
-		}
-	}
-	s.t.Logf("%d of %d cases", ran, i)
-}
-
-// The same holds for requests in many parts, at random.
-func TestRequestsInManyPartsAreHeldToTheirOwnDeadlinesAlone(t *testing.T) {
-	cases := 500
-	if *full {
-		cases = 200_000
-	}
-	simBubble(t, func(t *testing.T) {
-		s := newSimProxy(t, nil)
-		defer s.close()
-		r := rand.New(rand.NewPCG(1, 2))
-		for range cases {
-			m := simMessages[r.IntN(len(simMessages))]
-			var parts []arrival
-			for left := len(m.head + m.body); left > 0; {
-				n := 1 + r.IntN(left)
-				if r.IntN(3) == 0 {
-					n = left
-				}
-				pause := []time.Duration{0, 0, tick, simPark, simRead / 2, simRead - tick, simRead, simRead + tick, simIdle - tick}[r.IntN(9)]
-				parts = append(parts, arrival{n, pause})
-				left -= n
-			}
-			s.run(simCase{"kept", m.head, m.body, m.want, parts, false})
-		}
-	})
 }

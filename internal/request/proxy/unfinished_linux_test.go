@@ -436,7 +436,7 @@ func TestUnfinishedConnectionsAtRandomLoseNoPlace(t *testing.T) {
 			for i := range 40 {
 				clients.Go(func() {
 					dice := rand.New(rand.NewPCG(1, uint64(i)))
-					for range 30 {
+					for range 10 {
 						c, err := net.Dial("tcp", m.addr())
 						if err != nil {
 							t.Error(err)

@@ -57,7 +57,7 @@ func hostileStep(r *rand.Rand, ids []uint32) (b []byte) {
 // memory is at most twice that, plus 4 KB for each response that has begun. At the end no byte is
 // reserved.
 func TestReservedBytesFollowTheBytesThatArrived(t *testing.T) {
-	const scripts = 150
+	const scripts = 60
 	testsupport.Bubble(t, func(t *testing.T) {
 		for seed := range uint64(scripts) {
 			r := rand.New(rand.NewPCG(seed, 11))
@@ -126,7 +126,7 @@ func TestStuckStreamsDelayNoOtherStream(t *testing.T) {
 		c, w, _ := onWire(t, with(func(o *Options) { o.MaxResponseBytes = 1 << 20 }))
 		share, all := exchange.NewBudget(64<<20), exchange.NewBudget(256<<20)
 		var stuck []<-chan result
-		const n = 40
+		const n = 10
 		for i := range uint32(n) {
 			stuck = append(stuck, startWithin(c, share, all, time.Minute))
 			synctest.Wait()

@@ -1,3 +1,7 @@
+//go:build !race
+
+// The race detector would distort the costs.
+
 package http2
 
 import (

@@ -165,7 +165,7 @@ func TestNghttpdWithSmallWindowsFailsOnlyUploadsBeforeItsSettings(t *testing.T) 
 func TestNghttpdThatAllowsOneStreamIsAskedForOneAtATime(t *testing.T) {
 	conn, _ := open(t, dialTLS(t, startNghttpd(t, "-m", "1")), testOptions())
 	var all sync.WaitGroup
-	for i := range 20 {
+	for i := range 8 {
 		all.Go(func() {
 			for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 				body := nghttpdBody(1000 + i)

@@ -1,0 +1,170 @@
+//go:build !race
+
+package proxy_test
+
+// These campaigns compare what clients get with what they must get, in hundreds of histories. The race detector would
+// make them take six times as long, and find no more than in the other tests of simulated clients.
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"adbuffer/internal/request/proxy"
+	"adbuffer/internal/test/testsupport"
+)
+
+// A connection has any history, and its request is cut at any byte. Bytes that arrive before their
+// deadline are never refused for their time. If they have not arrived by then, the request is
+// refused at that moment.
+func TestRequestsAreHeldToTheirOwnDeadlinesAlone(t *testing.T) {
+	simBubble(t, func(t *testing.T) {
+		s := newSimProxy(t, nil)
+		defer s.close()
+		s.runAll(83)
+	})
+	t.Run("TLS", func(t *testing.T) {
+		simBubble(t, func(t *testing.T) {
+			s := newSimProxy(t, func(o *proxy.Options) { overTLS(o, nil) })
+			defer s.close()
+			s.runAll(863)
+		})
+	})
+}
+
+// runAll runs every n-th case: each history, each request cut anywhere, with each
+// pause. With -full it runs them all.
+func (s *simProxy) runAll(n int) {
+	pauses := []time.Duration{0, tick}
+	for _, timeout := range []time.Duration{simPark, simWrite, simRead, simIdle} {
+		pauses = append(pauses, timeout-tick, timeout, timeout+tick)
+	}
+	i, ran := 0, 0
+	for _, history := range slices.Sorted(maps.Keys(simHistories)) {
+		for _, m := range simMessages {
+			length := len(m.head + m.body)
+			if s.overTLS {
+				length += recordOverhead
+			}
+			for cut := range length {
+				for _, pause := range pauses {
+					if i++; !*full && i%n != 0 {
+						continue
+					}
+					parts := []arrival{{cut, 0}, {length - cut, pause}}
+					if cut == 0 {
+						parts = parts[1:]
+					}
+					ran++
+					s.run(simCase{history, m.head, m.body, m.want, parts, ran%2 == 0})
+				}
+			}
+		}
+	}
+	s.t.Logf("%d of %d cases", ran, i)
+}
+
+// The same holds for requests in many parts, at random.
+func TestRequestsInManyPartsAreHeldToTheirOwnDeadlinesAlone(t *testing.T) {
+	cases := 500
+	if *full {
+		cases = 200_000
+	}
+	simBubble(t, func(t *testing.T) {
+		s := newSimProxy(t, nil)
+		defer s.close()
+		r := rand.New(rand.NewPCG(1, 2))
+		for range cases {
+			m := simMessages[r.IntN(len(simMessages))]
+			var parts []arrival
+			for left := len(m.head + m.body); left > 0; {
+				n := 1 + r.IntN(left)
+				if r.IntN(3) == 0 {
+					n = left
+				}
+				pause := []time.Duration{0, 0, tick, simPark, simRead / 2, simRead - tick, simRead, simRead + tick, simIdle - tick}[r.IntN(9)]
+				parts = append(parts, arrival{n, pause})
+				left -= n
+			}
+			s.run(simCase{"kept", m.head, m.body, m.want, parts, false})
+		}
+	})
+}
+
+// Pipelined requests get responses in their order, wherever they are cut, and however slow their
+// SSPs are.
+func TestPipelinedRequestsGetResponsesHoweverTheyArrive(t *testing.T) {
+	cases := 500
+	if *full {
+		cases = 50_000
+	}
+	simBubble(t, func(t *testing.T) {
+		s := newSimProxy(t, nil)
+		defer s.close()
+		r := rand.New(rand.NewPCG(3, 4))
+		for range cases {
+			var all string
+			var want []simResponse
+			for range 2 + r.IntN(4) {
+				m := simMessages[r.IntN(len(simMessages))]
+				if r.IntN(3) == 0 {
+					all += strings.Replace(m.head, "/fill", "/fill?delay=900", 1) + m.body
+				} else {
+					all += m.head + m.body
+				}
+				want = append(want, simResponse{200, m.want, false})
+			}
+			pause := []time.Duration{0, tick, simPark - tick, simPark, simPark + tick, simWrite, simRead - tick}[r.IntN(7)]
+			c := s.dial()
+			cuts := []int{0, r.IntN(len(all)), r.IntN(len(all)), len(all)}
+			slices.Sort(cuts)
+			c.Arrive(all[:cuts[1]])
+			synctest.Wait()
+			c.Arrive(all[cuts[1]:cuts[2]])
+			time.Sleep(pause)
+			c.Arrive(all[cuts[2]:])
+			time.Sleep(5 * time.Second) // the time that the SSPs take
+			got := c.responses()
+			testsupport.MustTrue(t, slices.Equal(got, want), "%q cut at %v, with %v behind the second: %+v, want %+v", all, cuts, pause, got, want)
+			c.exchange(simGet, simResponse{status: 200})
+			c.Release()
+		}
+	})
+}
+
+// A client has write_timeout to read each response, for any history.
+func TestResponsesAreHeldToTheirOwnDeadlinesAlone(t *testing.T) {
+	simBubble(t, func(t *testing.T) {
+		for _, change := range []func(*proxy.Options){nil, func(o *proxy.Options) { overTLS(o, nil) }} {
+			s := newSimProxy(t, change)
+			for name, history := range simHistories {
+				for _, request := range []string{simGet, strings.Replace(simGet, "/fill", "/fill?big=50000", 1)} {
+					for _, pause := range []time.Duration{tick, simPark, simWrite - tick, simWrite + tick, simRead} {
+						c := s.dial()
+						synctest.Wait()
+						history(c)
+						for range 2 {
+							c.Stall(true)
+							c.say(request)
+							time.Sleep(pause)
+							c.Stall(false)
+							time.Sleep(tick)
+							got := c.responses()
+							if pause > simWrite {
+								testsupport.MustTrue(t, len(got) == 0 && c.Closed(), "%s: %+v to a client that took nothing for %v, closed %v", name, got, pause, c.Closed())
+								break
+							}
+							testsupport.MustTrue(t, len(got) == 1 && got[0].status == 200, "%s: %+v to a client that took nothing for %v", name, got, pause)
+						}
+						c.Release()
+					}
+				}
+			}
+			s.close()
+		}
+	})
+}
