@@ -28,14 +28,15 @@ type Explained struct {
 	Route  string   `json:"route,omitempty"`
 	Why    []string `json:"why"` // why this route was chosen
 	// Passed are earlier routes that would match if their conditions on the body held.
-	Passed     []passedRoute `json:"passed,omitempty"`
-	Mode       string        `json:"mode,omitempty"`
-	BudgetMs   float64       `json:"budget_ms,omitempty"`   // the time that SSPs have, after deadline.reserve
-	BudgetFrom string        `json:"budget_from,omitempty"` // the field or setting that sets this time
-	Fairness   string        `json:"fairness,omitempty"`    // the party whose share of the places the request uses
-	Priority   string        `json:"priority,omitempty"`    // the route's priority
-	Refused    *refused      `json:"refused,omitempty"`     // adbuffer's own response, without asking an SSP
-	Machine    []string      `json:"machine"`               // settings that this machine lowers, and why
+	Passed      []passedRoute `json:"passed,omitempty"`
+	Mode        string        `json:"mode,omitempty"`
+	BudgetMs    float64       `json:"budget_ms,omitempty"`    // the time that SSPs have, after deadline.reserve
+	BudgetFrom  string        `json:"budget_from,omitempty"`  // the field or setting that sets this time
+	TmaxIgnored string        `json:"tmax_ignored,omitempty"` // why this is not the body's tmax; "it" is tmax
+	Fairness    string        `json:"fairness,omitempty"`     // the party whose share of the places the request uses
+	Priority    string        `json:"priority,omitempty"`     // the route's priority
+	Refused     *refused      `json:"refused,omitempty"`      // adbuffer's own response, without asking an SSP
+	Machine     []string      `json:"machine"`                // settings that this machine lowers, and why
 	// Now says why a running adbuffer may refuse the request at this moment, whatever the SSPs do.
 	Now  []string       `json:"now"`
 	SSPs []explainedSSP `json:"ssps"` // the route's SSPs, in their order
@@ -49,14 +50,17 @@ type refused struct {
 
 // explainedSSP is an SSP that would or might be asked.
 type explainedSSP struct {
-	SSP       string       `json:"ssp"`
-	Weight    int          `json:"weight,omitempty"`
-	TimeoutMs float64      `json:"timeout_ms,omitempty"`
-	Secondary bool         `json:"secondary,omitempty"`
-	Request   *capturedMsg `json:"request,omitempty"`  // the request as its first endpoint would get it
-	Error     string       `json:"error,omitempty"`    // why there is no request
-	Filtered  []string     `json:"filtered,omitempty"` // the conditions on the body that do not hold
-	Limits    []string     `json:"limits"`
+	SSP       string  `json:"ssp"`
+	Weight    int     `json:"weight,omitempty"`
+	TimeoutMs float64 `json:"timeout_ms,omitempty"`
+	Secondary bool    `json:"secondary,omitempty"`
+	// BudgetMs and BudgetFrom are the SSP's own limit, if it is shorter than the request's.
+	BudgetMs   float64      `json:"budget_ms,omitempty"`
+	BudgetFrom string       `json:"budget_from,omitempty"`
+	Request    *capturedMsg `json:"request,omitempty"`  // the request as its first endpoint would get it
+	Error      string       `json:"error,omitempty"`    // why there is no request
+	Filtered   []string     `json:"filtered,omitempty"` // the conditions on the body that do not hold
+	Limits     []string     `json:"limits"`
 	// Now says why a running adbuffer may refuse or delay the request at this moment.
 	Now []string `json:"now"`
 	// Spares says why each endpoint of a later priority gets no requests.
@@ -67,7 +71,7 @@ type explainedSSP struct {
 // client at peer.
 func (v *Views) Explain(p *proxy.Proxy, current *reload.Version, message []byte, peer netip.Addr) *Explained {
 	e := p.Explain(message, peer, func(name string) string { return current.Part(name).Host() })
-	x := &Explained{ID: e.ID, BudgetMs: milliseconds(e.Budget), BudgetFrom: e.BudgetFrom, Why: []string{}, Machine: lowered(current.Config), Now: []string{}, SSPs: []explainedSSP{}}
+	x := &Explained{ID: e.ID, BudgetMs: milliseconds(e.Budget), BudgetFrom: e.BudgetFrom, TmaxIgnored: e.IgnoredTmax, Why: []string{}, Machine: lowered(current.Config), Now: []string{}, SSPs: []explainedSSP{}}
 	if e.Client.IsValid() {
 		x.Client = e.Client.String()
 	}
@@ -92,6 +96,9 @@ func (v *Views) Explain(p *proxy.Proxy, current *reload.Version, message []byte,
 		s := explainedSSP{
 			SSP: part.Config.Name, Weight: q.Target.Weight, TimeoutMs: milliseconds(q.Target.Timeout), Secondary: q.Target.Secondary, Limits: limitsOf(part.Config),
 			Now: append(v.history.stateOf(part), adviceOf(part.SSP)...), Spares: sparesOf(part.SSP),
+		}
+		if q.BudgetFrom != e.BudgetFrom {
+			s.BudgetMs, s.BudgetFrom = milliseconds(q.Budget), q.BudgetFrom
 		}
 		switch {
 		case q.Filtered:
@@ -337,6 +344,9 @@ func (x *Explained) String() string {
 	if x.BudgetFrom != "" {
 		line("deadline", "%v ms from %s, less deadline.reserve", x.BudgetMs, x.BudgetFrom)
 	}
+	if x.TmaxIgnored != "" {
+		line("", "tmax does not count: %s", x.TmaxIgnored)
+	}
 	if x.Fairness != "" {
 		line("fairness", "%s", x.Fairness)
 	}
@@ -359,6 +369,9 @@ func (x *Explained) String() string {
 			name += ", secondary: not waited for"
 		}
 		line("ssp", "%s", name)
+		if s.BudgetFrom != "" {
+			line("deadline", "%v ms from %s", s.BudgetMs, s.BudgetFrom)
+		}
 		line("limits", "%s", strings.Join(s.Limits, ", "))
 		lines("now", s.Now)
 		lines("spare", s.Spares)

@@ -52,3 +52,22 @@ func TestExplainNamesTheSettingsThatTheMachineLowers(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+func TestExplainSaysWhereTheDeadlineComesFrom(t *testing.T) {
+	x := &Explained{BudgetMs: 295, BudgetFrom: "deadline.default", TmaxIgnored: "the body is protobuf", SSPs: []explainedSSP{
+		{SSP: "a", BudgetMs: 120, BudgetFrom: "routes[].ssps[].timeout"}, {SSP: "b"},
+	}}
+	const want = `deadline  295 ms from deadline.default, less deadline.reserve
+          tmax does not count: the body is protobuf
+
+ssp       a
+deadline  120 ms from routes[].ssps[].timeout
+limits    
+request   none: 
+
+ssp       b
+limits    
+request   none: 
+`
+	testsupport.Equal(t, x.String(), want, "%s")
+}

@@ -61,6 +61,9 @@ func (p *Proxy) report(w *response, r *request, e *end) {
 	if facts := r.search.Facts(); facts != nil {
 		rec.Unreadable = facts.Reason.String()
 	}
+	if !r.ssp.Deadline.IsZero() {
+		rec.Deadline, rec.DeadlineFrom, rec.IgnoredTmax = r.ssp.Deadline.Sub(r.started), r.ssp.DeadlineFrom, r.ignoredTmax.String()
+	}
 	rec.Source = string(w.source)
 	if !w.head {
 		rec.BytesOut = len(w.Body)

@@ -52,6 +52,7 @@ func TestTheAccessLogHasALineForEachRequest(t *testing.T) {
 	wantFields(t, line, map[string]any{
 		"method": "POST", "path": "/fill", "route": "r", "client": "203.0.113.0", "status": int64(200), "outcome": "fill", "source": "ssp/a", "ssp": "a",
 		"protocol": "http1", "attempts": int64(1), "bytes_in": int64(3), "bytes_out": int64(10), "reused": false, "logged_for": "sample",
+		"deadline_from": "deadline.default", "deadline_ms": 30_000.0, "tmax_ignored": "off",
 	})
 	if e := line["endpoint"]; e == nil || e != line["peer"] { // the test uses the address as its name
 		t.Errorf("endpoint %v, peer %v", e, line["peer"])

@@ -61,13 +61,19 @@ func (r *request) setDeadline() *refusal {
 		return f
 	}
 	if (o.OpenRTBTmax || o.RewriteTmax) && len(r.body) > 0 {
-		ms, ok, f := tmax(r)
-		if f != nil {
+		limit, why, f := tmax(r)
+		switch r.ignoredTmax = why; {
+		case f != nil:
 			return f
+		case why != 0 || !o.OpenRTBTmax:
+		case limit > budget:
+			r.ignoredTmax, stated = tmaxLonger, true
+		default:
+			budget, stated = r.smaller(budget, limit, "tmax"), true
 		}
-		if ok && o.OpenRTBTmax {
-			budget, stated = r.smaller(budget, ms, "tmax"), true
-		}
+	}
+	if !o.OpenRTBTmax && len(r.body) > 0 {
+		r.ignoredTmax = tmaxOff
 	}
 	if !stated {
 		budget = r.smaller(budget, o.Default, "deadline.default")

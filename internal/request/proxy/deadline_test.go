@@ -152,6 +152,50 @@ func TestThePositionOfTmaxIsFoundThoughItIsNoDeadline(t *testing.T) {
 	testsupport.Equal(t, string(r.body[r.ssp.TmaxStart:r.ssp.TmaxEnd]), "100", "tmax is at %q")
 }
 
+func TestTheSourceOfTheDeadlineAndWhyItIsNotTmax(t *testing.T) {
+	const gzipped = "Content-Encoding: gzip\r\n"
+	long := strings.Repeat("x", 300<<10)
+	for _, c := range []struct {
+		name, head, body string
+		with             func(o *DeadlineOptions)
+		from, ignored    string
+	}{
+		{"it counts", "", `{"tmax":100}`, nil, "tmax", ""},
+		{"it counts, in gzip", gzipped, zipped(`{"tmax":100}`), nil, "tmax", ""},
+		{"it counts, in gzip that is cut behind it", gzipped, zipped(`{"tmax":100,"id":"1"}`)[:40], nil, "tmax", ""},
+		{"it is as long as the header", "X-Adbuffer-Timeout-Ms: 100\r\n", `{"tmax":100}`, nil, "tmax", ""},
+		{"no body", "", "", nil, "deadline.default", ""},
+		{"no member", "", `{"id":"1"}`, nil, "deadline.default", "absent"},
+		{"a nested member", "", `{"ext":{"tmax":100}}`, nil, "deadline.default", "absent"},
+		{"openrtb_tmax is off", "", `{"tmax":100}`, func(o *DeadlineOptions) { o.OpenRTBTmax = false }, "deadline.default", "off"},
+		{"openrtb_tmax is off, rewrite_tmax is on", "", `{"tmax":100}`, func(o *DeadlineOptions) { o.OpenRTBTmax, o.RewriteTmax = false, true }, "deadline.default", "off"},
+		{"the header is shorter", "X-Adbuffer-Timeout-Ms: 50\r\n", `{"tmax":100}`, nil, "X-Adbuffer-Timeout-Ms", "longer"},
+		{"the longest deadline is shorter", "", `{"tmax":6000}`, nil, "deadline.max", "longer"},
+		{"brotli", "Content-Encoding: br\r\n", `{"tmax":100}`, nil, "deadline.default", "encoding"},
+		{"gzip twice", "Content-Encoding: gzip\r\n" + gzipped, zipped(zipped(`{"tmax":100}`)), nil, "deadline.default", "encoding"},
+		{"no gzip", gzipped, `{"tmax":100}`, nil, "deadline.default", "gzip"},
+		{"gzip that is cut before it", gzipped, zipped(`{"id":"` + strings.Repeat("id", 99) + `","tmax":100}`)[:24], nil, "deadline.default", "gzip"},
+		{"gzip of no JSON", gzipped, zipped(`"tmax"=100`), nil, "deadline.default", "syntax"},
+		{"protobuf", "Content-Type: application/x-protobuf\r\n", "\x0a\x01a", nil, "deadline.default", "media_type"},
+		{"beyond 256 KiB", "", `{"id":"` + long + `","tmax":100}`, nil, "deadline.default", "beyond"},
+		{"beyond max_body_bytes of a gzip body", gzipped, zipped(`{"id":"` + strings.Repeat("x", 5000) + `","tmax":100}`), nil, "deadline.default", "beyond"},
+		{"no JSON", "", `{"id":1,,"tmax":100}`, nil, "deadline.default", "syntax"},
+		{"an array", "", `[{"tmax":100}]`, nil, "deadline.default", "syntax"},
+		{"a string", "", `{"tmax":"100"}`, nil, "deadline.default", "value"},
+		{"zero", "", `{"tmax":0}`, nil, "deadline.default", "value"},
+		{"too large", "", `{"tmax":600001}`, nil, "deadline.default", "value"},
+	} {
+		o := deadlineDefaults
+		if c.with != nil {
+			c.with(&o)
+		}
+		_, f, r := budgetOf(t, o, c.head, c.body)
+		if got := r.ignoredTmax; f != nil || r.ssp.DeadlineFrom != c.from || got.String() != c.ignored || (got.text() == "") != (c.ignored == "") {
+			t.Errorf("%s: from %s, tmax ignored: %q (%s), %+v; want %s, %q", c.name, r.ssp.DeadlineFrom, got, got.text(), f, c.from, c.ignored)
+		}
+	}
+}
+
 // A body in gzip that needs turns and gets none until its deadline is refused for adbuffer's lack of CPU.
 func TestARequestWhoseBodyGetsNoTurnIsRefused(t *testing.T) {
 	share := cpushare.New(0.25, time.Hour)

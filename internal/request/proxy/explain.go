@@ -26,6 +26,8 @@ type Explanation struct {
 	// Budget is the time that SSPs would have, and BudgetFrom the field or setting that determines it.
 	Budget     time.Duration
 	BudgetFrom string
+	// IgnoredTmax says why BudgetFrom is not the body's tmax, as a clause in which "it" is tmax; empty without a body.
+	IgnoredTmax string
 	// FairValue is the request's value of server.fairness.key; empty if it has none.
 	FairValue string
 	// Refusal is adbuffer's response if no SSP would get the request, and nil otherwise.
@@ -39,6 +41,9 @@ type ExplainedRequest struct {
 	Query   []byte // the client's part of the request target
 	Request exchange.Request
 	Err     *exchange.Error // why Request is empty, or nil
+	// Budget and BudgetFrom are those of the SSP, like the request's.
+	Budget     time.Duration
+	BudgetFrom string
 	// Filtered says that the SSP is not asked, since its conditions on the body do not hold.
 	Filtered bool
 }
@@ -69,7 +74,7 @@ func (p *Proxy) explain(e *Explanation, c *http1.Conn, hostOf func(ssp string) s
 	if r.ssp.Identity != nil {
 		e.Client = r.identity.Client()
 		if !r.ssp.Deadline.IsZero() {
-			e.Budget, e.BudgetFrom = r.ssp.Deadline.Sub(r.started), r.ssp.DeadlineFrom
+			e.Budget, e.BudgetFrom, e.IgnoredTmax = r.ssp.Deadline.Sub(r.started), r.ssp.DeadlineFrom, r.ignoredTmax.text()
 		}
 	}
 	if f != nil {
@@ -98,8 +103,10 @@ func (p *Proxy) explain(e *Explanation, c *http1.Conn, hostOf func(ssp string) s
 			continue
 		}
 		asked = true
-		q, err := t.SSP.Preview(&r.ssp, hostOf(t.SSP.Name()))
-		e.Requests = append(e.Requests, ExplainedRequest{Target: t, Query: bytes.Clone(r.ssp.Query), Request: q, Err: err})
+		q, err := t.SSP.Preview(&r.ssp, hostOf(t.SSP.Name()), t.Timeout)
+		x := ExplainedRequest{Target: t, Query: bytes.Clone(r.ssp.Query), Request: q, Err: err}
+		x.Budget, x.BudgetFrom = t.SSP.Limit(&r.ssp, t.Timeout)
+		e.Requests = append(e.Requests, x)
 	}
 	if !asked {
 		e.Refusal = &refusal{Outcome: exchange.Filtered, Detail: "the conditions of no SSP on the body hold; the response is the route's no_ad"}

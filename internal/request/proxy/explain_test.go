@@ -127,7 +127,8 @@ func (m *modeProxy) exchange(t *testing.T, message []byte) (*http.Response, stri
 }
 
 func TestExplainNamesTheSourceOfTheDeadline(t *testing.T) {
-	m := newModeProxy(t, route.Waterfall, func(o *proxy.Options, _ *route.Route) {
+	m := newModeProxy(t, route.Waterfall, func(o *proxy.Options, rt *route.Route) {
+		rt.Targets[0].Timeout = 60 * time.Millisecond
 		o.Deadline = proxy.DeadlineOptions{Default: 300 * time.Millisecond, Max: time.Second, Header: "X-Adbuffer-Timeout-Ms", OpenRTBTmax: true, Reserve: 5 * time.Millisecond}
 	}, respondsWith("a", 204), respondsWith("b", 204))
 	for _, c := range []struct {
@@ -142,8 +143,11 @@ func TestExplainNamesTheSourceOfTheDeadline(t *testing.T) {
 	} {
 		message := fmt.Sprintf("POST /fill HTTP/1.1\r\nHost: a\r\n%sContent-Length: %d\r\n\r\n%s", c.field, len(c.body), c.body)
 		e := m.p.Explain([]byte(message), netip.Addr{}, func(string) string { return "h" })
-		if e.BudgetFrom != c.from || e.Budget != time.Duration(c.ms)*time.Millisecond || len(e.Requests) != 2 {
-			t.Errorf("%q: %v from %s, %d requests", message, e.Budget, e.BudgetFrom, len(e.Requests))
+		if e.BudgetFrom != c.from || e.Budget != time.Duration(c.ms)*time.Millisecond || len(e.Requests) != 2 || (e.IgnoredTmax == "") != (c.from == "tmax") {
+			t.Fatalf("%q: %v from %s, %d requests, tmax ignored: %s", message, e.Budget, e.BudgetFrom, len(e.Requests), e.IgnoredTmax)
+		}
+		if a, b := &e.Requests[0], &e.Requests[1]; a.BudgetFrom != "routes[].ssps[].timeout" || a.Budget != 60*time.Millisecond || b.BudgetFrom != c.from || b.Budget != e.Budget {
+			t.Errorf("%q: %v from %s, then %v from %s", message, a.Budget, a.BudgetFrom, b.Budget, b.BudgetFrom)
 		}
 	}
 }

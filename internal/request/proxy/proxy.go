@@ -96,6 +96,7 @@ type request struct {
 	query          []byte    // memory for a query without the parameter that chose an SSP
 	started        time.Time // when the whole request had been read; zero before that
 	traceDecided   bool      // whether it has been decided if the request is traced
+	ignoredTmax    ignoredTmax
 	http1.Client
 	source *http1.Body // the body to read; nil if there is no body, and for a body that client/http2 reads
 	block  []byte      // memory of the header, method and path of an HTTP/2 request
@@ -112,7 +113,7 @@ func (p *Proxy) acquireRequest(from http1.Client) *request {
 
 func (p *Proxy) releaseRequest(r *request) {
 	p.freeBody(r)
-	r.source, r.started, r.traceDecided = nil, time.Time{}, false
+	r.source, r.started, r.traceDecided, r.ignoredTmax = nil, time.Time{}, false, 0
 	r.fields.Reset()
 	r.method, r.rawTarget = nil, nil
 	r.ssp, r.route, r.target, r.Client, r.configVersion = ssp.Request{}, nil, nil, http1.Client{}, nil

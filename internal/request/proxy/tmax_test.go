@@ -32,8 +32,8 @@ func TestNoTmaxIsFoundInABodyThatIsNoJSON(t *testing.T) {
 		"not JSON":              `tmax=300`,
 		"compressed":            "\x1f\x8b{\"tmax\":300}",
 	} {
-		got, start, end := scanTmax([]byte(body))
-		testsupport.True(t, got == 0 && start == end, "%s: %s: %v, from %d to %d", name, body, got, start, end)
+		got, start, end, why := scanTmax([]byte(body))
+		testsupport.True(t, got == 0 && start == end && why != 0, "%s: %s: %v, from %d to %d, %v", name, body, got, start, end, why)
 	}
 }
 
@@ -42,11 +42,11 @@ func TestTmaxIsFoundWithinABoundedPartOfTheBody(t *testing.T) {
 		head, tail := `{"x":"`, `","tmax":300}`
 		return []byte(head + strings.Repeat("x", at-len(head)-len(tail)) + tail)
 	}
-	if got, _, _ := scanTmax(body(maxTmaxScan)); got != 300*time.Millisecond {
+	if got, _, _, _ := scanTmax(body(maxTmaxScan)); got != 300*time.Millisecond {
 		t.Errorf("is %v in a body of %d bytes", got, maxTmaxScan)
 	}
-	got, _, _ := scanTmax(body(maxTmaxScan + 1))
-	testsupport.True(t, got == 0, "is %v though it ends one byte behind what is searched", got)
+	got, _, _, why := scanTmax(body(maxTmaxScan + 1))
+	testsupport.True(t, got == 0 && why == tmaxBeyond, "is %v (%v) though it ends one byte behind what is searched", got, why)
 }
 
 // FuzzTmax compares the scan with encoding/json. In JSON both find the same value, if the parser
@@ -66,9 +66,9 @@ func FuzzTmax(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		before := bytes.Clone(body)
-		got, start, end := scanTmax(body)
+		got, start, end, why := scanTmax(body)
 		testsupport.MustTrue(t, bytes.Equal(body, before), "the body was changed")
-		testsupport.MustTrue(t, start <= end && end <= len(body) && (got > 0) == (start < end), "%v from %d to %d of %d bytes", got, start, end, len(body))
+		testsupport.MustTrue(t, start <= end && end <= len(body) && (got > 0) == (start < end) && (got > 0) == (why == 0), "%v from %d to %d of %d bytes", got, start, end, len(body))
 		if got > 0 {
 			n, ok := floorOf(string(body[start:end]))
 			if !ok || time.Duration(n)*time.Millisecond != got || !bytes.Contains(body, tmaxKey) {
@@ -123,7 +123,7 @@ func TestTmaxIsRoundedDownToMilliseconds(t *testing.T) {
 		"0": 0, "0.99": 0, "0e9": 0, "1e-1": 0, "-1": 0, "-937.5": 0, "600001": 0, "6.00001e5": 0, "1e999999": 0, "1e-999999": 0, "1e9999999": 0, "1" + strings.Repeat("0", 64): 0,
 		"null": 0, "true": 0, `"937"`: 0, "[937]": 0, "{}": 0,
 	} {
-		got, start, end := scanTmax([]byte(`{"tmax": ` + number + ` }`))
+		got, start, end, _ := scanTmax([]byte(`{"tmax": ` + number + ` }`))
 		testsupport.True(t, got == time.Duration(want)*time.Millisecond && (want == 0) == (start == end), "%s: %v, want %d ms", number, got, want)
 	}
 }

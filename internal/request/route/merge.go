@@ -302,7 +302,7 @@ var findID = openrtb.NewFinder(openrtb.Path{"id"})
 func impressionIDs(imp []byte) []byte {
 	ids := []byte{'['}
 	for i := range openrtb.Elements(imp) {
-		start, end := findID.Find(i)
+		start, end, _ := findID.Find(i)
 		if openrtb.IsText(i[start:end]) {
 			ids = appendElement(ids, i[start:end])
 		}

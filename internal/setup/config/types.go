@@ -226,7 +226,8 @@ type Settings struct {
 	MaxBufferedBytes       int                 `yaml:"max_buffered_bytes" min:"0" max:"1099511627776"` // of requests and responses held at once; see BufferedBytesLimit
 	NoBidBody              ssp.NoBidBody       `yaml:"no_bid_body" default:"none" words:"none vast openrtb"`
 	RewriteTmax            bool                `yaml:"rewrite_tmax"`
-	Remove                 []Removal           `yaml:"remove"` // members of the body that the SSP does not get
+	TmaxMargin             time.Duration       `yaml:"tmax_margin" min:"0s" max:"10m" needs:"rewrite_tmax"` // of what RewriteTmax writes; below Timeouts.Request
+	Remove                 []Removal           `yaml:"remove"`                                              // members of the body that the SSP does not get
 	GzipRequest            ssp.GzipOptions     `yaml:"gzip_request"`
 	QPS                    QPS                 `yaml:"qps"`
 	Retry                  Retry               `yaml:"retry"`

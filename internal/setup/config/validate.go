@@ -17,7 +17,7 @@ func validate(doc *document, r *report) {
 	checkFleet(cfg, r)
 	doc.SSPDefaults.TLS.check("ssp_defaults.tls", r)
 	for i := range cfg.SSPs {
-		checkSSP(&cfg.SSPs[i], at("ssps", i), r)
+		checkSSP(&cfg.SSPs[i], &cfg.Deadline, at("ssps", i), r)
 	}
 	checkRoutes(cfg, r)
 }

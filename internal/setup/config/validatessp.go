@@ -11,7 +11,7 @@ import (
 	"adbuffer/internal/wire/header"
 )
 
-func checkSSP(ssp *SSP, path string, r *report) {
+func checkSSP(ssp *SSP, d *Deadline, path string, r *report) {
 	switch scheme := checkEndpoints(ssp, join(path, "endpoints"), r); {
 	case ssp.Protocol == dial.HTTP2 && scheme == "http":
 		r.add(join(path, "protocol"), ssp.Protocol, "needs https endpoints; h2c is HTTP/2 over cleartext")
@@ -19,6 +19,13 @@ func checkSSP(ssp *SSP, path string, r *report) {
 		r.add(join(path, "protocol"), ssp.Protocol, "needs http endpoints; http2 is HTTP/2 over TLS")
 	}
 	ssp.TLS.check(join(path, "tls"), r)
+	longest, from := d.Max-d.Reserve, "deadline.max less deadline.reserve"
+	if t := ssp.Timeouts.Request; t > 0 && t < longest {
+		longest, from = t, "timeouts.request"
+	}
+	if m := ssp.TmaxMargin; m > 0 && m >= longest {
+		r.add(join(path, "tmax_margin"), formatDuration(m), fmt.Sprintf("must be below %s, %s: the SSP would have no time", from, formatDuration(longest)), "deadline.max", "deadline.reserve", join(path, "timeouts.request"))
+	}
 	for i, removal := range ssp.Remove {
 		checkConditions(removal.When, join(at(join(path, "remove"), i), "when"), r)
 	}

@@ -59,10 +59,14 @@ func TestWarnings(t *testing.T) {
 		"too old to be idle":       {withSSP("pool: {max_age: 10s}"), []string{"ssps[0].pool.max_age: 10s is below idle_timeout, 55s, which then has no effect"}},
 		"few streams": {withTLS("pool: {max_http2_conns: 1, max_streams_per_conn: 10}"), []string{
 			"ssps[0].pool.max_http2_conns: 1 connections of 10 streams are 10 places over HTTP/2, fewer than max_conns, 256, over HTTP/1"}},
-		"few streams, never used": {withSSP("pool: {max_http2_conns: 1, max_streams_per_conn: 10}"), nil},
-		"request above max":       {withSSP("timeouts: {request: 6s}"), []string{"ssps[0].timeouts.request: 6s is above deadline.max, 5s, and has no effect"}},
-		"slow connect":            {withSSP("timeouts: {connect: 1s}"), []string{"ssps[0].timeouts.connect: 1s is not below deadline.default, 300ms; a request that waits for a dial may have no time left for the response"}},
-		"unverified":              {withTLS("tls: {insecure_skip_verify: true}"), []string{"ssps[0].tls.insecure_skip_verify: a machine between adbuffer and the SSP can read and change requests and responses"}},
+		"few streams, never used":             {withSSP("pool: {max_http2_conns: 1, max_streams_per_conn: 10}"), nil},
+		"request above max":                   {withSSP("timeouts: {request: 6s}"), []string{"ssps[0].timeouts.request: 6s is above deadline.max, 5s, and has no effect"}},
+		"a margin that is never taken off":    {withSSP("rewrite_tmax: true, tmax_margin: 20ms, remove: [{path: tmax}]"), []string{"ssps[0].tmax_margin: has no effect, since remove takes tmax out of the body"}},
+		"a margin with a conditional removal": {withSSP("rewrite_tmax: true, tmax_margin: 20ms, remove: [{path: tmax, when: [{path: app, exists: true}]}]"), nil},
+		"a margin of the whole default":       {withSSP("rewrite_tmax: true, tmax_margin: 295ms"), []string{"ssps[0].tmax_margin: 295ms is not below deadline.default less deadline.reserve, 295ms; a request with that deadline would tell the SSP a tmax of 1"}},
+		"a margin of almost the default":      {withSSP("rewrite_tmax: true, tmax_margin: 294ms"), nil},
+		"slow connect":                        {withSSP("timeouts: {connect: 1s}"), []string{"ssps[0].timeouts.connect: 1s is not below deadline.default, 300ms; a request that waits for a dial may have no time left for the response"}},
+		"unverified":                          {withTLS("tls: {insecure_skip_verify: true}"), []string{"ssps[0].tls.insecure_skip_verify: a machine between adbuffer and the SSP can read and change requests and responses"}},
 		"TLS of an http endpoint": {withSSP("tls: {ca_file: \"\", server_name: ssp.example, insecure_skip_verify: true}"), []string{
 			"ssps[0].tls: is not used: the endpoints are http, so requests and responses cross the network in cleartext"}},
 		"a PROXY header, and no trusted peer": {"server: {proxy_protocol: true, trusted_proxies: []}\n" + ssp + route, []string{

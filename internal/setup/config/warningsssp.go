@@ -63,6 +63,13 @@ func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
 		w.add(join(path, "timeouts.connect"), "%s is not below deadline.default, %s; a request that waits for a dial may have no time left for the response",
 			formatDuration(dial), formatDuration(deadline.Default))
 	}
+	if m := ssp.TmaxMargin; m > 0 {
+		if slices.ContainsFunc(ssp.Remove, func(r Removal) bool { return r.Path == "tmax" && len(r.When) == 0 }) {
+			w.add(join(path, "tmax_margin"), "has no effect, since remove takes tmax out of the body")
+		} else if usual := deadline.Default - deadline.Reserve; m >= usual {
+			w.add(join(path, "tmax_margin"), "%s is not below deadline.default less deadline.reserve, %s; a request with that deadline would tell the SSP a tmax of 1", formatDuration(m), formatDuration(usual))
+		}
+	}
 	w.qps(&cfg.Fleet, &ssp.QPS, join(path, "qps"))
 	switch t := &ssp.TLS.ClientTLS; {
 	case ssp.Parsed.Scheme == "http" && *t != ClientTLS{}:

@@ -25,7 +25,7 @@ func (s *preparedSSP) sspOptions(common common, f *fleet.Fleet) ssp.Options {
 		QPS:              ssp.QPSOptions{Limit: c.QPS.Limit, Burst: c.QPS.Burst, DryRun: c.QPS.DryRun},
 		Breaker:          c.Breaker, RetryAfterMax: c.RetryAfterMax, RetryAfterShare: c.RetryAfterShare,
 		RetryMax: c.Retry.Max, RetryStale: c.Retry.Stale, Hedge: c.Hedge,
-		RewriteTmax: c.RewriteTmax, Remove: removals(c.Remove), Gzip: c.GzipRequest, NoBidBody: c.NoBidBody, MaxResponseBytes: c.MaxResponseBytes,
+		RewriteTmax: c.RewriteTmax, TmaxMargin: c.TmaxMargin, Remove: removals(c.Remove), Gzip: c.GzipRequest, NoBidBody: c.NoBidBody, MaxResponseBytes: c.MaxResponseBytes,
 		PipelineAll: c.Pool.PipelineMethods == config.PipelineAll, Lag: s.lag,
 	}
 	if c.SharesLimit() {

@@ -3,6 +3,7 @@ package ssp
 import (
 	"slices"
 	"strconv"
+	"time"
 
 	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/openrtb"
@@ -51,13 +52,13 @@ func (s *SSP) makeBody(r *Request, ex *exchange.Exchange, c *bodyCopy) *exchange
 		if err != nil {
 			return err
 		}
-		start, end = findTmax.Find(b)
+		start, end, _ = findTmax.Find(b)
 	} else if rewrite {
 		b = append(b, r.Body...)
 	}
 	if rewrite && start < end {
 		var digits [maxTmaxDigits]byte
-		b = slices.Replace(b, start, end, strconv.AppendInt(digits[:0], remaining(ex), 10)...)
+		b = slices.Replace(b, start, end, strconv.AppendInt(digits[:0], remaining(ex, s.opts.TmaxMargin), 10)...)
 	}
 	if len(b) > 0 {
 		plain = b
@@ -107,9 +108,9 @@ func (s *SSP) reserveCopy(r *Request, c *bodyCopy, copies int) *exchange.Error {
 	return nil
 }
 
-// remaining returns the milliseconds until the deadline, at least 1.
-func remaining(ex *exchange.Exchange) int64 {
-	return min(max(ex.Deadline.Sub(ex.Times.Acquired).Milliseconds(), 1), maxTmax)
+// remaining returns the milliseconds until margin before the deadline, at least 1.
+func remaining(ex *exchange.Exchange, margin time.Duration) int64 {
+	return min(max((ex.Deadline.Sub(ex.Times.Acquired)-margin).Milliseconds(), 1), maxTmax)
 }
 
 func (s *SSP) releaseCopy(r *Request, c *bodyCopy) {

@@ -40,16 +40,20 @@ func TestTmaxBecomesTheRemainingTimeAndNoOtherByteChanges(t *testing.T) {
 	for _, c := range []struct {
 		name, tmax, want string
 		deadline, wait   time.Duration
+		margin           time.Duration
 	}{
-		{"shorter", "300", "285", 295 * msec, 10 * msec},
-		{"with fewer digits", "100000", "95", 95 * msec, 0},
-		{"with more digits", "9", "599990", 599990 * msec, 0},
-		{"at least 1", "300", "1", 10 * msec, 10*msec - 1},
-		{"fractions are cut", "300", "9", 10 * msec, msec / 2},
+		{"shorter", "300", "285", 295 * msec, 10 * msec, 0},
+		{"with fewer digits", "100000", "95", 95 * msec, 0, 0},
+		{"with more digits", "9", "599990", 599990 * msec, 0, 0},
+		{"at least 1", "300", "1", 10 * msec, 10*msec - 1, 0},
+		{"fractions are cut", "300", "9", 10 * msec, msec / 2, 0},
+		{"less the margin", "300", "255", 295 * msec, 10 * msec, 30 * msec},
+		{"less a margin of a fraction", "300", "284", 295 * msec, 10 * msec, msec / 2},
+		{"at least 1, with a margin", "300", "1", 295 * msec, 10 * msec, 285 * msec},
 	} {
 		testsupport.RunBubble(t, c.name, func(t *testing.T) {
 			p := &fakePool{acquire: func(int, *exchange.Exchange) error { time.Sleep(c.wait); return nil }}
-			cl := newClient(t, p, func(o *Options) { o.RewriteTmax = true })
+			cl := newClient(t, p, func(o *Options) { o.RewriteTmax, o.TmaxMargin = true, c.margin })
 			r := cl.withTmax(c.tmax)
 			before := string(r.Body)
 			r.Deadline = r.Received.Add(c.deadline)

@@ -310,7 +310,7 @@ func (s *SSP) write(r *Request, ex *exchange.Exchange, c *call, place place) {
 	}
 	if _, n := r.Fields.GRPCTimeout(); n > 0 && !policy.Drops("Grpc-Timeout") {
 		b = append(b, "Grpc-Timeout: "...)
-		b = append(strconv.AppendInt(b, remaining(ex), 10), "m\r\n"...)
+		b = append(strconv.AppendInt(b, remaining(ex, 0), 10), "m\r\n"...)
 	}
 	if c.attempt != nil {
 		b = appendTrace(b, authority, c.attempt, policy)

@@ -42,7 +42,7 @@ func (k *FairnessKey) Value(r *Request) []byte {
 	case k.query != "":
 		return queryValue(r.Query, k.query)
 	case k.member != nil && r.Fields.ContentEncoding() == nil:
-		start, end := k.member.Find(r.Body)
+		start, end, _ := k.member.Find(r.Body)
 		return r.Body[start:end]
 	default:
 		return nil

@@ -40,6 +40,7 @@ type Options struct {
 	RetryStale      RetryStale
 	Hedge           HedgeOptions
 	RewriteTmax     bool
+	TmaxMargin      time.Duration // RewriteTmax writes this much less than the remaining time
 	Remove          *openrtb.Edit // of members of the body; nil = none
 	Gzip            GzipOptions
 	NoBidBody       NoBidBody

@@ -1,14 +1,25 @@
 package ssp
 
-import "adbuffer/internal/wire/exchange"
+import (
+	"time"
 
-// Preview returns r as adbuffer would send it now on a connection to an endpoint with this host. It
-// uses the code that sends. The result is a copy. Times for rewrite_tmax are computed from
-// r.Received.
-func (s *SSP) Preview(r *Request, host string) (exchange.Request, *exchange.Error) {
+	"adbuffer/internal/wire/exchange"
+)
+
+// Limit returns the time that a call that begins at r.Received has, and the field or setting that this time
+// follows from. timeout is the call's own limit, 0 for none.
+func (s *SSP) Limit(r *Request, timeout time.Duration) (limit time.Duration, from string) {
+	_, limit, from = s.deadline(r, r.Received, timeout)
+	return limit, from
+}
+
+// Preview returns r as adbuffer would send it now, with timeout as the call's own limit, on a connection to an
+// endpoint with this host. It uses the code that sends. The result is a copy. Times for rewrite_tmax are computed
+// from r.Received.
+func (s *SSP) Preview(r *Request, host string, timeout time.Duration) (exchange.Request, *exchange.Error) {
 	ex := exchange.AcquireExchange()
 	defer ex.Release()
-	ex.Deadline, _, _ = s.deadline(r, r.Received, 0)
+	ex.Deadline, _, _ = s.deadline(r, r.Received, timeout)
 	ex.Times.Acquired = r.Received
 	c := call{start: r.Received}
 	defer s.releaseCopy(r, &c.body)

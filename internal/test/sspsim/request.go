@@ -77,7 +77,7 @@ var bidIDFinder = openrtb.NewFinder(openrtb.Path{"id"})
 // bidID returns the content of the first top-level string "id" of an OpenRTB body, with its escapes. It
 // returns nil without one, or if a header field must not have that content.
 func (r *Request) bidID() []byte {
-	start, end := bidIDFinder.Find(r.Body)
+	start, end, _ := bidIDFinder.Find(r.Body)
 	id := r.Body[start:end]
 	if len(id) < 2 || id[0] != '"' || bytes.IndexByte(id, 0x7f) >= 0 {
 		return nil

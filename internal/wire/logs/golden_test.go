@@ -48,6 +48,7 @@ func records() []*Record {
 		},
 		{
 			ID: "edge-2", Method: "GET", Path: "/fillbuffer", Route: "default", Status: 503, Outcome: exchange.PendingFull, Source: "proxy/pending_full", SSP: "openx",
+			Deadline: 95_000 * us, DeadlineFrom: "deadline.default", IgnoredTmax: "encoding",
 			Exchange: none, Total: 40 * us, Reason: Failure, Error: "256 of 256 places in use\n\"forged\":1\u2028\x1b[2J",
 		},
 		{

@@ -37,7 +37,11 @@ type Record struct {
 	Error    string
 	// Unreadable is the reason why OpenRTB conditions could not examine the body; empty if they could.
 	Unreadable string
-	Legs       []Leg // in modes that may ask several SSPs; otherwise nil
+	// Deadline is how long the request may take; 0 if that was not determined. DeadlineFrom is the field or setting that
+	// it follows from, and IgnoredTmax is the reason why that is not the body's tmax.
+	Deadline                  time.Duration
+	DeadlineFrom, IgnoredTmax string
+	Legs                      []Leg // in modes that may ask several SSPs; otherwise nil
 }
 
 // Leg is one SSP's part in a request.
@@ -103,7 +107,7 @@ func Cut(s string) string {
 // Fields returns the fields of r in their order. Their names and units are a contract, which
 // deploy/logs/README.md lists. An event that did not happen has no field.
 func (r *Record) Fields() []zap.Field {
-	f := make(fields, 0, 27)
+	f := make(fields, 0, 30)
 	f.text("id", r.ID)
 	f.text("method", r.Method)
 	f.text("path", r.Path)
@@ -116,6 +120,11 @@ func (r *Record) Fields() []zap.Field {
 		f.exchange(&r.Exchange)
 	}
 	f = append(f, zap.Int("bytes_in", r.BytesIn), zap.Int("bytes_out", r.BytesOut), zap.Float64("total_ms", milliseconds(r.Total)))
+	if r.DeadlineFrom != "" {
+		f.ms("deadline_ms", r.Deadline)
+	}
+	f.text("deadline_from", r.DeadlineFrom)
+	f.text("tmax_ignored", r.IgnoredTmax)
 	f.text("logged_for", r.Reason.String())
 	f.text("openrtb_unreadable", r.Unreadable)
 	f.text("error", r.Error)

@@ -203,7 +203,7 @@ func TestFinderFindsTheFirstMember(t *testing.T) {
 		``:                                                                       ``,
 		`{"site":[{"publisher":{"id":"a"}}],"x":"{\"site\":{\"publisher\":1}}"}`: ``,
 	} {
-		start, end := finder.Find([]byte(body))
+		start, end, _ := finder.Find([]byte(body))
 		testsupport.Equal(t, body[start:end], want, "%[2]s: found %[1]q", body)
 	}
 }

@@ -21,15 +21,16 @@ func NewFinder(path Path) *Finder {
 }
 
 // Find returns the value of the first such member, which is body[start:end] without surrounding blanks.
-// start equals end if Find finds no such member. Find reads no further than the comma or brace after the
-// value, so it neither checks the rest of the body nor detects a second such member.
-func (f *Finder) Find(body []byte) (start, end int) {
+// start equals end if Find finds no such member, and why says whether that is because the body is unreadable. Find
+// reads no further than the comma or brace after the value, so it neither checks the rest of the body nor detects a
+// second such member.
+func (f *Finder) Find(body []byte) (start, end int, why Reason) {
 	facts := AcquireFacts()
 	defer facts.Release()
 	facts.reset(&f.paths)
 	s := scanner{body: body, facts: facts, only: f.node}
 	s.document(&f.paths.root)
-	return s.found.start, s.found.end
+	return s.found.start, s.found.end, s.reason
 }
 
 // AppendText appends the content of a string, without quotes and escapes, or any other value unchanged. So
