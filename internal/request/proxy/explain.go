@@ -117,6 +117,9 @@ func (p *Proxy) explain(e *Explanation, c *http1.Conn, hostOf func(ssp string) s
 func (x *http1Request) untilFirstAttempt() *refusal {
 	p, r := x.proxy, x.request
 	if f := x.checkHead(); f != nil {
+		if f.Outcome == exchange.MethodNotAllowed && r.preflightRoute() != nil {
+			return &refusal{Outcome: exchange.Fill, Status: statusNoContent, Detail: "routes[].cors: adbuffer responds to the preflight"}
+		}
 		return f
 	}
 	if r.opts.HealthPath != "" && string(r.fields.Path) == r.opts.HealthPath {

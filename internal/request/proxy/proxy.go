@@ -125,6 +125,9 @@ func (p *Proxy) releaseRequest(r *request) {
 // admit reports whether a request may be forwarded once its body has arrived. If not, admit has made the
 // response. f is the result of checking the message head.
 func (p *Proxy) admit(w *response, r *request, f *refusal) bool {
+	if f != nil && f.Outcome == exchange.MethodNotAllowed && r.preflight(w) {
+		return false
+	}
 	if f == nil && r.opts.HealthPath != "" && string(r.fields.Path) == r.opts.HealthPath {
 		r.skipBody()
 		p.writeHealth(w)

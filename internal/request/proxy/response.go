@@ -214,11 +214,13 @@ func (p *Proxy) done(w *response, r *request, panicked any) {
 		w.Close = true
 		r.writeOwn(w, exchange.Internal, exchange.Internal.Row().Status, r.requestID(), "", panicDetail)
 		p.ended(w, r, &e)
+		r.addCORS(w, r.route)
 		r.setRequestID(w, r.requestID())
 		// Other goroutines may still use the request's buffers, so r is not reused, but left to the garbage collector.
 		p.budget.Release(int64(r.room))
 		return
 	}
+	r.addCORS(w, r.route)
 	r.setRequestID(w, r.requestID())
 	p.releaseRequest(r)
 }

@@ -46,10 +46,7 @@ func (t *Table) Find(f *header.RequestFields, s *Search) (rt *Route, name []byte
 	var params foundParams
 	for ; s.next < len(t.Routes); s.next++ {
 		rt := t.Routes[s.next]
-		if len(rt.Match.Query) > 0 {
-			params.find(f.Query, t.params)
-		}
-		name, ok := rt.matches(f, &params)
+		name, ok := rt.matches(f, &params, t.params)
 		if !ok {
 			continue
 		}
@@ -69,19 +66,32 @@ func (rt *Route) holdsBack(s *Search) bool {
 	return rt.Match.Holdback > 0 && !s.Explaining && rand.Float64() < rt.Match.Holdback
 }
 
-func (rt *Route) matches(f *header.RequestFields, params *foundParams) (name []byte, ok bool) {
+// matches reports whether all conditions hold but those on the body. names are the parameters that params has to find.
+func (rt *Route) matches(f *header.RequestFields, params *foundParams, names []string) (name []byte, ok bool) {
+	name, ok = rt.matchesTarget(f, params, names)
+	if !ok {
+		return nil, false
+	}
+	for i := range rt.Match.Header {
+		if !rt.Match.Header[i].inFields(f) {
+			return nil, false
+		}
+	}
+	return name, true
+}
+
+// matchesTarget reports whether the conditions on path, host and query hold.
+func (rt *Route) matchesTarget(f *header.RequestFields, params *foundParams, names []string) (name []byte, ok bool) {
 	m := &rt.Match
 	name, ok = m.matchPath(f.Path, rt.ClientChoice)
 	if !ok || !m.matchHost(f.Host()) {
 		return nil, false
 	}
+	if len(m.Query) > 0 {
+		params.find(f.Query, names)
+	}
 	for i := range m.Query {
 		if !m.Query[i].inQuery(params) {
-			return nil, false
-		}
-	}
-	for i := range m.Header {
-		if !m.Header[i].inFields(f) {
 			return nil, false
 		}
 	}

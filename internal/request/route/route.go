@@ -62,6 +62,7 @@ type Route struct {
 	TruncateIP   bool
 	Priority     overload.Priority
 	Mirror       *Mirror // nil = no mirror
+	CORS         CORS
 
 	// Index is the route's place in its table.
 	Index int

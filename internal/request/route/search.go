@@ -44,12 +44,11 @@ func (t *Table) Examine(f *header.RequestFields, body []byte, s *Search) {
 // Passed returns the routes before found (nil: all routes) that match but for their conditions on the body.
 func (t *Table) Passed(f *header.RequestFields, found *Route) (all []*Route) {
 	var params foundParams
-	params.find(f.Query, t.params)
 	for _, rt := range t.Routes {
 		if rt == found {
 			break
 		}
-		if _, ok := rt.matches(f, &params); ok && len(rt.conditions) > 0 {
+		if _, ok := rt.matches(f, &params, t.params); ok && len(rt.conditions) > 0 {
 			all = append(all, rt)
 		}
 	}

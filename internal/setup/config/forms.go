@@ -31,6 +31,7 @@ var forms = map[string]form{
 	"merge":             must(func(s string) bool { return s == MergeOpenRTB }, `be openrtb, or "" for adbuffer's own document`),
 	"name":              must(isName, "be 1 to 64 of a-z, 0-9, _ and -"),
 	"OpenRTB path":      openRTBPathRule,
+	"origin":            must(isOrigin, `be an origin as browsers send it, such as https://www.example.com: in lower case, without a path and without the scheme's own port; or null; or "*" for all`),
 	"passed field":      fieldAnd(forwardedFieldRule, header.CheckPass),
 	"path":              pathRule,
 	"prefix of keys":    must(isKeyPrefix, "be 1 to 64 bytes of printable ASCII without spaces"),
@@ -162,6 +163,16 @@ func pathRule(path string) string {
 		return "must not hold . or .. as a part; such requests are refused"
 	}
 	return ""
+}
+
+// isOrigin reports whether s is "*", or an origin as browsers serialize it.
+func isOrigin(s string) bool {
+	if s == "*" || s == "null" {
+		return true
+	}
+	u, err := url.Parse(s)
+	return err == nil && s == strings.ToLower(u.Scheme+"://"+u.Host) && isAuthority(u.Host) &&
+		(u.Scheme != "https" || u.Port() != "443") && (u.Scheme != "http" || u.Port() != "80")
 }
 
 // isMaskedStatus reports whether s is a status, or a class of statuses, that on_error may replace.

@@ -327,6 +327,8 @@ type Route struct {
 	OnErrorStatus []string `yaml:"on_error_status" default:"4xx 5xx" form:"status" unique:"."` // of the SSP, which OnErrorNoAd replaces
 	Privacy       Privacy  `yaml:"privacy" default:"none" words:"none truncate_ip"`
 	Mirror        Mirror   `yaml:"mirror"`
+
+	CORS route.CORS `yaml:"cors"`
 }
 
 // Mirror sends copies of a route's requests to another SSP. Clients do not see its responses.

@@ -34,6 +34,7 @@ func checkRoutes(cfg *Config, r *report) {
 			r.add(status, nil, "needs on_error: no_ad beside it", join(path, "on_error"))
 		}
 		checkMirror(rt, known, join(path, "mirror.ssp"), r)
+		checkCORS(&rt.CORS, join(path, "cors"), r)
 	}
 }
 
@@ -48,6 +49,21 @@ func checkMirror(rt *Route, known map[string]bool, path string, r *report) {
 		r.add(path, name, unknownSSP(name, known))
 	case slices.ContainsFunc(rt.SSPs, func(leg RouteSSP) bool { return leg.Name == name }):
 		r.add(path, name, "must not be one of the route's ssps, because the copies would add to its load; define another SSP for them")
+	}
+}
+
+func checkCORS(c *route.CORS, path string, r *report) {
+	if c.Credentials && len(c.Origins) == 0 {
+		r.add(join(path, "credentials"), true, "needs origins beside it")
+	}
+	for i, origin := range c.Origins {
+		p := at(join(path, "origins"), i)
+		switch {
+		case origin == "*" && len(c.Origins) > 1:
+			r.add(p, origin, "must be the only origin, since it allows all")
+		case (origin == "*" || origin == "null") && c.Credentials:
+			r.add(p, origin, "must not be allowed with credentials, since pages of any site can have this origin; list origins such as https://www.example.com", join(path, "credentials"))
+		}
 	}
 }
 

@@ -81,10 +81,10 @@ server: {tls: {FILES, client_ca_file: DIR/ca.pem}}
 admin: {tls: {FILES}, client_ca_file: DIR/ca.pem, token_file: DIR/token}
 fleet: {expected_replicas: 3, redis: {address: "127.0.0.1:1", username: u, password_file: DIR/token, tls: {enabled: true, FILES, ca_file: DIR/ca.pem}}}
 ssps:
-  - {name: a, endpoints: ["URL"], tls: {FILES, ca_file: DIR/ca.pem}, max_in_flight: 50}
+  - {name: a, endpoints: ["URL"], tls: {FILES, ca_file: DIR/ca.pem}, max_in_flight: 50, rewrite_tmax: true}
   - {name: b, endpoints: ["URL"], tls: {insecure_skip_verify: true}}
   - {name: c, endpoints: ["URL"], tls: {insecure_skip_verify: true}}
-routes: [{name: r, match: {path: /r}, mode: parallel-all, ssps: [a], mirror: {ssp: b}, on_error: no_ad}]
+routes: [{name: r, match: {path: /r}, mode: parallel-all, ssps: [a], mirror: {ssp: b}, on_error: no_ad, cors: {origins: ["https://a.example"]}}]
 `)), ssp
 }
 
@@ -138,6 +138,7 @@ var another = map[string]string{
 	"ssps[].retry.stale": "all", "ssps[].source_addresses": "[127.0.0.2]", "routes[].mirror.ssp": `""`, "routes[].match.path": "/other", "routes[].match.query": "[{name: q, value: x}]",
 	"routes[].match.header": "[{name: X-Other}]", "routes[].match.openrtb": "[{path: x, in: [1]}]", "routes[].mode": "single", "routes[].ssps": "[{name: c}]",
 	"routes[].on_error": "status", "routes[].on_error_status": `["503"]`, "routes[].no_ad": "vast", "routes[].privacy": "truncate_ip", "routes[].merge": "openrtb", "routes[].priority": "critical",
+	"routes[].cors.origins": `["https://b.example"]`,
 }
 
 // others returns values that may be valid in place of the node's.

@@ -24,7 +24,7 @@ func newTable(cfg *config.Config, ssps map[string]*ssp.SSP, was *route.Table) *r
 			Name: c.Name, Mode: c.Mode, ClientChoice: c.ClientChoice,
 			NoAdOnError: c.OnError == config.OnErrorNoAd, Masked: c.OnErrorStatus, NoAd: c.NoAd,
 			MergeOpenRTB: c.Merge == config.MergeOpenRTB,
-			TruncateIP:   c.Privacy == config.PrivacyTruncateIP, Priority: priorities[c.Priority],
+			TruncateIP:   c.Privacy == config.PrivacyTruncateIP, Priority: priorities[c.Priority], CORS: c.CORS,
 			Match: route.Match{
 				Path: c.Match.Path, Host: c.Match.Host,
 				Query: slices.Clone(c.Match.Query), Header: c.Match.Header, // a clone, since the table modifies Query
