@@ -54,7 +54,7 @@ func (p *Pool) takeHTTP1(ex *exchange.Exchange, now time.Time) (*lease, <-chan s
 	p.mu.Lock()
 	defer p.end(now)
 	switch {
-	case p.closed:
+	case p.conns.closed:
 		return nil, nil, errDraining
 	case p.opts.Protocol != exchange.HTTP2 && (p.opts.Protocol != exchange.Unknown || p.demotion.on(now)):
 		return nil, nil, errUseQueue
@@ -64,14 +64,14 @@ func (p *Pool) takeHTTP1(ex *exchange.Exchange, now time.Time) (*lease, <-chan s
 			continue
 		}
 		for m := p.conns.popIdle(e, true, now); m != nil; m = p.conns.popIdle(e, true, now) {
-			l := p.conns.acquire(choice{m: m}, ex.Alone, now)
+			l := p.lender.acquire(choice{m: m}, ex.Alone, now)
 			if m.conn.Idle() { // a system call, but such requests are rare
 				return l, nil, nil
 			}
 			p.giveBack(m, unused)
 		}
 	}
-	if dialed := p.openBeside(now); dialed != nil {
+	if dialed := p.beside.open(now); dialed != nil {
 		return nil, dialed, nil
 	}
 	return nil, nil, exchange.ErrOnlyHTTP2

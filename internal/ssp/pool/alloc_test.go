@@ -21,7 +21,7 @@ func TestAcquireOfAnIdleConnectionAllocatesNothing(t *testing.T) {
 		p := startFor(t, c, 4)
 		if name == "autosized" {
 			changeOptions(p, func(o *Options) { o.Auto = AutoSize{Enabled: true, MinConns: 4} })
-			p.learned.note(20*sec, 20*sec, 20*sec, 20*sec, 20*sec)
+			learn(p, 5)
 		}
 		ex := newExchange()
 		n := testing.AllocsPerRun(1000, func() { testsupport.NoError(t, acquireAndRelease(p, ex)) })
@@ -67,9 +67,7 @@ func waitWithoutAllocations(t *testing.T, fair bool) {
 	n := testing.AllocsPerRun(1000, func() {
 		ask <- struct{}{}
 		for waiting := 0; waiting == 0; { // until the second request is in the queue
-			p.mu.Lock()
-			waiting = p.queue.n
-			p.mu.Unlock()
+			waiting = queuedIn(p)
 			runtime.Gosched()
 		}
 		held.Release(new(exchange.Exchange))
@@ -77,24 +75,23 @@ func waitWithoutAllocations(t *testing.T, fair bool) {
 	})
 	testsupport.True(t, n < 1, "%v allocations a wait, want none", n) // a garbage collection may empty the pool of waiters
 	held.Release(new(exchange.Exchange))
-	testsupport.AtLeast(t, p.stats.acquire[waited].Count(), 1000, "%d requests waited")
+	testsupport.AtLeast(t, counted(p, "pool_acquire_seconds", "waited"), 1000, "%d requests waited")
 }
 
 func TestErrorWhileAddressesPauseAllocatesNothing(t *testing.T) {
 	s := newFakeSSP(t)
 	s.refuse(0)
 	p := start(t, s, func(o *Options) { o.BackoffMin, o.BackoffMax = 1000*sec, 1000*sec })
-	p.mu.Lock()
-	p.verify = nil // it allocates
-	p.mu.Unlock()
+	unverified(p)
 	ex := newExchange()
 	for range 2 { // the second failure in a row begins the pause
 		if _, err := p.Acquire(ex); err == nil {
 			t.Fatal("the request got a place")
 		}
 	}
+	want := acquireAndRelease(p, ex)
 	n := testing.AllocsPerRun(1000, func() {
-		testsupport.MustTrue(t, acquireAndRelease(p, ex) == p.governor.paused, "the request got another error")
+		testsupport.MustTrue(t, want != nil && acquireAndRelease(p, ex) == want, "the request got another error")
 	})
 	testsupport.True(t, n < 1, "%v allocations, want none", n)
 }

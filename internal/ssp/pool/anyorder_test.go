@@ -56,7 +56,7 @@ type anyOrder struct {
 
 func newAnyOrder(t *testing.T, seed uint64) *anyOrder {
 	a := &anyOrder{t: t, seed: seed, ssp: newFakeSSP(t), rand: rand.New(rand.NewPCG(seed, 1))}
-	a.kinds = append(a.rand.Perm(8)[:1+a.rand.IntN(4)], 7)
+	a.kinds = append(a.rand.Perm(7)[:1+a.rand.IntN(4)], 6)
 	a.ssp.addrs = a.addresses()
 	protocol := exchange.Protocol(a.n(int(exchange.Protocols)))
 	a.ssp.set(func(c dialCall) dialResult { return a.dial(protocol, c) })
@@ -165,10 +165,10 @@ func (a *anyOrder) request() bool {
 	return err == nil
 }
 
-// load makes requests for d, and returns how many failed.
-func (a *anyOrder) load(d time.Duration) (failed int) {
+// load makes a request every interval for d, and returns how many failed.
+func (a *anyOrder) load(every, d time.Duration) (failed int) {
 	var mu sync.Mutex
-	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(5 * msec) {
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(every) {
 		a.wg.Go(func() {
 			if !a.request() {
 				mu.Lock()
@@ -190,19 +190,19 @@ func (a *anyOrder) change() {
 		p.SetState(state)
 	case 1:
 		p.SetEndpointState(name, state)
-	case 3:
+	case 2:
 		p.SetEndpointWeight(name, a.n(5))
-	case 4:
+	case 3:
 		all := a.addresses()
 		a.ssp.locked(func() { a.ssp.addrs = all })
-	case 5:
+	case 4:
 		o.MaxConns = 1 + a.n(8)
 		o.MaxHTTP2Conns, o.MaxIdle = 1+a.n(o.MaxConns), a.n(o.MaxConns+1)
 		o.MinIdle = min(o.MinIdle, o.MaxIdle)
 		o.MaxPending, o.Fair = a.n(40)-1, a.n(2) == 0
 		o.ConnVersion += a.n(2)
 		p.SetOptions(o)
-	case 6:
+	case 5:
 		o.Endpoints = nil
 		for i, e := range a.base.Endpoints {
 			if i == 0 || a.n(2) == 0 {
@@ -213,7 +213,7 @@ func (a *anyOrder) change() {
 		o.Ejection.Enabled, o.Ejection.DryRun = a.n(4) > 0, a.n(4) == 0
 		o.HealthCheck.Paused = a.n(4) == 0
 		p.SetOptions(o)
-	default:
+	case 6:
 		a.mu.Lock()
 		a.sick[a.rand.IntN(len(names))], a.ill = a.rand.IntN(2) == 0, a.rand.IntN(2) == 0
 		a.mu.Unlock()
@@ -225,7 +225,7 @@ func (a *anyOrder) run() {
 	a.changing.Store(true)
 	for range 100 {
 		a.change()
-		a.load(time.Duration(1+a.n(300)) * msec)
+		a.load(5*msec, time.Duration(1+a.n(300))*msec)
 	}
 	a.changing.Store(false)
 	a.mu.Lock()
@@ -240,9 +240,9 @@ func (a *anyOrder) run() {
 		}
 		p.SetEndpointWeight(e.Endpoint, 0)
 	}
-	a.load(90 * sec) // longer than max_age, max_time, and any pause
+	a.load(50*msec, 90*sec) // longer than max_age, max_time, and any pause
 	before := p.Snapshot()
-	testsupport.Equal(t, a.load(4*sec), 0, "%d requests failed")
+	testsupport.Equal(t, a.load(5*msec, 4*sec), 0, "%d requests failed")
 	synctest.Wait()
 	s := p.Snapshot()
 	testsupport.True(t, s.PlacesInUse == 0 && s.Pending+s.WaitingForDials == 0, "%d places are in use, and %d requests wait", s.PlacesInUse, s.Pending+s.WaitingForDials)
@@ -250,7 +250,7 @@ func (a *anyOrder) run() {
 		n := e.Requests["fill"] - before.Endpoints[i].Requests["fill"]
 		testsupport.True(t, n >= 100 && e.State == "enabled" && e.Active && !e.Unreachable, "%s got %d of 800 requests: %+v", e.Endpoint, n, e)
 	}
-	n, most := p.conns.shared.staying(), p.conns.sharedLimit()
+	n, most := multiplexedOf(p)
 	testsupport.True(t, n <= most, "%d multiplexed connections, want at most %d", n, most)
 	wantConsistent(t, p, a.ssp)
 	testsupport.MustTrue(t, !t.Failed(), "seed %d, protocol %v", a.seed, a.base.Protocol)

@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"slices"
 	"sync"
 	"time"
 
@@ -30,23 +29,16 @@ type autosize struct {
 // about its size, if it did.
 func (p *Pool) Tick(now time.Time, heldBack bool) (d sizer.Decision, ok bool) {
 	p.mu.Lock()
-	perConn := max(1, p.conns.perConn())
-	x := sizer.Sample{
-		Arrivals: p.stats.arrivals.Load(), Waits: p.stats.limitWaits.Load(), Successes: p.stats.successes.Load(),
-		InUse:  p.conns.inUse + p.governor.dialing*perConn,
-		Frozen: heldBack || p.conns.allEjected(),
-	}
-	// Each endpoint needs a connection to get its share, and min_idle stays in force.
-	least := max(p.opts.MinIdle, len(p.conns.endpoints.all))
-	auto, limits := p.opts.Auto, sizer.Limits{Min: p.opts.Auto.MinConns, Max: p.conns.limitOf(p.opts.MaxConns) * perConn, DryRun: p.opts.Auto.DryRun}
-	p.mu.Unlock()
+	at := p.sizing(heldBack)
+	p.end(now)
+	x, auto := at.sample, at.auto
 	x.Releases, x.Held = p.stats.hold.Count(), time.Duration(p.stats.hold.Sum()*float64(time.Second))
 
 	a := &p.auto
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	was := a.limits
-	a.limits = limits
+	a.limits = at.limits
 	switch {
 	case !auto.Enabled:
 		if a.sizer != nil {
@@ -55,13 +47,13 @@ func (p *Pool) Tick(now time.Time, heldBack bool) (d sizer.Decision, ok bool) {
 		}
 		return d, false
 	case a.sizer == nil:
-		begin := limits.Min
+		begin := at.limits.Min
 		if auto.DryRun {
-			begin = limits.Max
+			begin = at.limits.Max
 		}
-		a.sizer = sizer.New(limits, begin, nil)
-	case limits != was:
-		a.sizer.SetLimits(limits)
+		a.sizer = sizer.New(at.limits, begin, nil)
+	case at.limits != was:
+		a.sizer.SetLimits(at.limits)
 	}
 	d, ok = a.sizer.Tick(now, x)
 	if ok {
@@ -73,7 +65,7 @@ func (p *Pool) Tick(now time.Time, heldBack bool) (d sizer.Decision, ok bool) {
 		p.resize(0, 0, now) // a reload may have begun the dry run
 		return d, ok
 	}
-	conns := max((a.sizer.Limit()+perConn-1)/perConn, least)
+	conns := max((a.sizer.Limit()+at.perConn-1)/at.perConn, at.least)
 	closeAbove := 0
 	if ok && d.Kind == sizer.Reverted {
 		closeAbove = conns
@@ -96,38 +88,11 @@ func (a *autosize) inherit(before *autosize) {
 	a.sizer, a.limits, a.decisions, a.decided, a.counts = learned, limits, decisions, decided, counts
 }
 
-// resize sets how many connections may be open; 0 means as many as are configured. closeAbove is the
-// number above which open connections close as soon as no place of them is in use; 0 changes nothing.
+// resize tells the machine how many connections may be open; see machine.resize.
 func (p *Pool) resize(conns, closeAbove int, now time.Time) {
 	p.mu.Lock()
 	defer p.end(now)
-	c := &p.conns
-	grown := conns == 0 && c.sized > 0 || conns > c.sized && c.sized > 0
-	if conns == c.sized && closeAbove == 0 || p.closed {
-		return
-	}
-	c.sized = conns
-	switch {
-	case closeAbove > 0:
-		c.closeAbove = closeAbove
-		c.trim()
-	case grown:
-		c.closeAbove = 0
-		p.conns.due |= dueGrow
-	}
-}
-
-// allEjected reports whether all endpoints are ejected.
-func (c *connections) allEjected() bool {
-	return !slices.ContainsFunc(c.endpoints.all, func(e *endpoint) bool { return !e.Ejected() })
-}
-
-// maxConns returns how many connections may be open: pool.max_conns, or fewer if the pool sizes itself.
-func (c *connections) maxConns() int {
-	if c.sized > 0 {
-		return min(c.sized, c.opts.MaxConns)
-	}
-	return c.opts.MaxConns
+	p.machine.resize(conns, closeAbove)
 }
 
 // AutoSnapshot is what a pool has decided about its size.

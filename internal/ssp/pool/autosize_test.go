@@ -51,10 +51,10 @@ func TestPoolSizesItself(t *testing.T) {
 				c.change(o)
 			}
 		}, func(t *testing.T, s *fakeSSP, p *Pool) {
-			s.do = holding(100 * msec)
-			kinds := driveTicking(t, p, 2*msec, 10*sec, c.heldBack)
+			s.do = holding(200 * msec)
+			kinds := driveTicking(t, p, 4*msec, 10*sec, c.heldBack)
 			snap := p.Snapshot()
-			n := p.conns.maxConns()
+			n := maxConnsOf(p)
 			testsupport.True(t, n >= c.least && n <= c.most, "%d connections are allowed, want %d to %d; decisions %v", n, c.least, c.most, kinds)
 			grown := kinds[sizer.Grown] > 0
 			testsupport.True(t, grown == c.grown, "decisions %v", kinds)
@@ -68,7 +68,7 @@ func TestPoolSizesItself(t *testing.T) {
 // A pool that stops sizing itself has its configured size at once, and its history is new after that.
 func TestPoolThatStopsSizingItself(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxConns, o.Auto = 100, AutoSize{Enabled: true, MinConns: 4} }, func(t *testing.T, _ *fakeSSP, p *Pool) {
-		limit := func() string { return fmt.Sprint(p.conns.maxConns()) }
+		limit := func() string { return fmt.Sprint(maxConnsOf(p)) }
 		p.Tick(time.Now(), false)
 		got := limit()
 		changeOptions(p, func(o *Options) { o.Auto.Enabled = false })
@@ -94,7 +94,7 @@ func TestRevertedGrowthClosesConnections(t *testing.T) {
 		snap := p.Snapshot()
 		testsupport.Equal(t, snap.Idle[exchange.HTTP1]+snap.Active[exchange.HTTP1], 12, "%d connections are open")
 		p.resize(15, 0, time.Now())
-		testsupport.True(t, p.conns.surplus() <= 0 && p.conns.maxConns() == 15, "surplus %d, limit %d", p.conns.surplus(), p.conns.maxConns())
+		testsupport.True(t, surplusOf(p) <= 0 && maxConnsOf(p) == 15, "surplus %d, limit %d", surplusOf(p), maxConnsOf(p))
 	})
 }
 
@@ -109,7 +109,7 @@ func TestPoolThatSizesItselfKeepsMinIdleAndAConnectionForEachEndpoint(t *testing
 					o.Endpoints = append(o.Endpoints, balancer.Options{Name: fmt.Sprintf("ssp%d:80", i), Weight: 1})
 				}
 			})
-			testsupport.Equal(t, p.conns.maxConns(), c.want, "min_idle %[2]d and %[3]d endpoints: %[1]d connections", c.minIdle, c.endpoints)
+			testsupport.Equal(t, maxConnsOf(p), c.want, "min_idle %[2]d and %[3]d endpoints: %[1]d connections", c.minIdle, c.endpoints)
 		}
 	})
 }
@@ -119,7 +119,7 @@ func TestRequestThatWaitsForTheLastDialDoesNotWaitForTheLimit(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxPending, o.PendingTimeout = 2, 2, 10, sec }, func(t *testing.T, _ *fakeSSP, p *Pool) {
 		for i, want := range []uint64{0, 0, 1, 2} {
 			ask(t, p, 2*sec)
-			testsupport.Equal(t, p.stats.limitWaits.Load(), want, "%d requests have waited for the limit after request %d", i+1)
+			testsupport.Equal(t, limitWaitsOf(p), want, "%d requests have waited for the limit after request %d", i+1)
 		}
 	})
 }

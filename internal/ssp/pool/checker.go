@@ -148,11 +148,11 @@ func (p *Pool) checkEnded(e *endpoint, err error) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.end(now)
-	if p.closed || !p.opts.HealthCheck.on() || !p.conns.endpoints.Checks(e.Endpoint) || isLocal(err) {
+	if p.conns.closed || !p.opts.HealthCheck.on() || !p.conns.endpoints.Checks(e.Endpoint) || isLocal(err) {
 		return
 	}
 	e.stats.checkEnded(err)
-	p.applyChange(e, p.conns.endpoints.CheckEnded(e.Endpoint, err, now))
+	p.changes.apply(e, p.conns.endpoints.CheckEnded(e.Endpoint, err, now))
 	p.conns.due |= dueRevive
 }
 

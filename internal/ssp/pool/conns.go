@@ -38,141 +38,17 @@ type connections struct {
 	closing  int // removed connections whose Close has not returned
 	shared   sharedList
 
-	probes     prober
-	idleRule   idleRule
-	sized      int // how many connections the pool allows itself; 0 = max_conns
-	closeAbove int // the size to which it went back; 0 = max_conns
+	isolated int  // connections in use by isolated requests
+	single   int  // HTTP/2 connections with one place that are not draining; see isolation
+	closed   bool // Close was called
 
+	idleRule  idleRule
 	forecast  forecast
-	trial     bool // the next request uses an idle HTTP/1 connection, although there is HTTP/2
 	probation probation
-	isolation isolation
-	highest   float64 // saturation since the janitor's last round
 }
 
 // serving returns how many connections take new requests.
 func (c *connections) serving() int { return len(c.members) - c.draining - c.unusable }
-
-// wish is what a request wants of its connection; see exchange.Exchange.
-type wish struct {
-	avoid         string
-	alone, resent bool
-	elsewhere     bool // no endpoint but another active one will do, if there is one
-	isolated      bool // needs an exclusive connection
-}
-
-// choice is the connection for a request, and why it was chosen.
-type choice struct {
-	m     *member // nil: no place is free
-	probe bool    // the request is the probe of m's endpoint
-	// isolated says that the request is isolated.
-	isolated bool
-	// passedOver is the endpoint whose turn it was, but which had no free place. nil: it was the turn
-	// of m's endpoint.
-	passedOver *endpoint
-}
-
-// pick chooses the connection for the next request. A retry or a hedge avoids the named endpoint: it
-// prefers the other active endpoints, the next one in turn first, and then uses no turn. Otherwise
-// pick prefers the endpoint whose turn it is.
-func (c *connections) pick(w wish, now time.Time) choice {
-	s := &c.endpoints
-	d := s.Next(w.avoid)
-	if d.Beside != nil {
-		if m := c.pickBeside(s.all[d.Beside.Index], w, now); m != nil || w.elsewhere {
-			return choice{m: m, isolated: w.isolated}
-		}
-	}
-	if d.Probe != nil && !w.isolated {
-		if m := c.pickOf(s.all[d.Probe.Index], w, now); m != nil {
-			c.probes.sent(s.all[d.Probe.Index], now)
-			return choice{m: m, probe: true}
-		}
-		c.probes.notSent(s.all[d.Probe.Index], now) // the janitor begins again
-	}
-	e := s.all[d.Turn.Index]
-	if m := c.pickOf(e, w, now); m != nil {
-		s.UseTurn()
-		return choice{m: m, isolated: w.isolated}
-	}
-	if len(s.all) > 1 {
-		if m := c.pickOther(e, w, now); m != nil {
-			s.UseTurn()
-			s.Served(e.Endpoint, 0, 1)
-			s.Served(m.ep.Endpoint, 1, 0)
-			return choice{m: m, isolated: w.isolated, passedOver: e}
-		}
-	}
-	return choice{} // a request that waits uses the turn for its dial
-}
-
-// pickBeside picks a connection of an active endpoint that the request does not avoid. It tries beside first.
-func (c *connections) pickBeside(beside *endpoint, w wish, now time.Time) *member {
-	all := c.endpoints.all
-	for i := range all {
-		e := all[(beside.Index+i)%len(all)]
-		if e.Active() && e.Name != w.avoid {
-			if m := c.pickOf(e, w, now); m != nil {
-				return m
-			}
-		}
-	}
-	return nil
-}
-
-// pickOther picks a connection of another endpoint, for a request of e when e has no free place. It
-// tries the active endpoints after e first. Endpoints of another priority serve only if the active
-// ones have no connection yet, or if the pool may open no more connections.
-func (c *connections) pickOther(e *endpoint, w wish, now time.Time) *member {
-	if c.kept == 0 && len(c.shared.list) == 0 {
-		return nil
-	}
-	all := c.endpoints.all
-	open := e.open
-	for i := 1; i < len(all); i++ {
-		other := all[(e.Index+i)%len(all)]
-		if !other.Active() {
-			continue
-		}
-		if m := c.pickOf(other, w, now); m != nil {
-			return m
-		}
-		open += other.open
-	}
-	if open > 0 && c.mayOpen() > 0 {
-		return nil
-	}
-	for _, other := range all {
-		if !other.Active() && !other.Barred() {
-			if m := c.pickOf(other, w, now); m != nil {
-				return m
-			}
-		}
-	}
-	return nil
-}
-
-// pickOf returns a connection of e that has a free place, or nil. It prefers multiplexed
-// connections, then the most recently used idle connection.
-func (c *connections) pickOf(e *endpoint, w wish, now time.Time) *member {
-	if c.trial {
-		if m := c.popIdle(e, true, now); m != nil {
-			c.trial = false
-			return m
-		}
-	}
-	for !w.isolated {
-		m := leastInUse(e.shared, w, now)
-		switch {
-		case m == nil:
-			return c.popIdle(e, false, now)
-		case m.inUse > 0 || !m.outlivesAnnounced(now):
-			return m
-		}
-		c.drain(m, exchange.ClosedIdle)
-	}
-	return c.popIdle(e, false, now)
-}
 
 // add counts m, a new connection. m takes no requests until serve is called.
 func (c *connections) add(m *member, now time.Time) {
@@ -199,7 +75,7 @@ func (c *connections) serve(m *member) {
 		c.forecast.noteProtocol(m.protocol)
 	}
 	if m.single {
-		c.isolation.single++
+		c.single++
 	}
 	if !m.exclusive() {
 		m.allowed = c.probation.places
@@ -207,59 +83,6 @@ func (c *connections) serve(m *member) {
 		m.ep.shared = append(m.ep.shared, m)
 	}
 	c.recount(m)
-}
-
-// acquire takes a place of ch.m for a request.
-func (c *connections) acquire(ch choice, alone bool, now time.Time) *lease {
-	m := ch.m
-	m.inUse++
-	m.requests++
-	m.idleFor, m.used = now.Sub(m.used), now
-	c.inUse++
-	if alone && m.protocol == exchange.HTTP1Pipelined {
-		m.alone = true
-		c.recount(m)
-	}
-	if ch.isolated {
-		m.isolated = true
-		c.isolation.inUse++
-	}
-	c.noteSaturation()
-	if n := c.opts.MaxRequests; n > 0 && m.requests >= n {
-		c.drain(m, exchange.ClosedMaxRequests)
-	}
-	if ch.probe {
-		return &m.leases[1]
-	}
-	return &m.leases[0]
-}
-
-// unused is the hold time of a place on which no exchange ran.
-const unused = time.Duration(-1)
-
-// release takes back a place of m that was in use for held.
-func (c *connections) release(m *member, held time.Duration) {
-	if m.inUse <= 0 {
-		panic("BUG: a place was released twice")
-	}
-	m.inUse--
-	c.inUse--
-	m.fresh, m.alone = false, false
-	if m.inUse == 0 {
-		m.idleLimit = m.conn.IdleLimit()
-	}
-	if m.isolated {
-		m.isolated = false
-		c.isolation.inUse--
-	}
-	switch {
-	case held == unused:
-		m.requests--
-	case m.exclusive():
-		m.used = m.used.Add(held) // the time of acquire plus held, which saves a clock call
-	case m.inUse == 0:
-		m.used = time.Now()
-	}
 }
 
 // recount updates the sums with m's places. A place in use counts even if the connection now offers
@@ -292,7 +115,7 @@ func (c *connections) drain(m *member, why exchange.CloseReason) {
 		c.draining++
 		c.countOpen(m.ep, -1)
 		if m.single {
-			c.isolation.single--
+			c.single--
 		}
 		if i := slices.Index(m.ep.shared, m); i >= 0 {
 			m.ep.shared = slices.Delete(m.ep.shared, i, i+1)
@@ -354,15 +177,5 @@ func (c *connections) drainEndpoint(e *endpoint) {
 func (c *connections) drainSharedOf(e *endpoint) {
 	for len(e.shared) > 0 {
 		c.drain(e.shared[0], exchange.ClosedDrain)
-	}
-}
-
-// trim drains the connections above max_idle, max_conns and max_http2_conns. It chooses the least
-// recently used idle connections and the multiplexed connections with the fewest requests.
-// Exclusive connections in use drain when they are released.
-func (c *connections) trim() {
-	c.drainIdle(max(c.surplus(), c.kept-c.opts.MaxIdle))
-	for len(c.shared.list) > 0 && (c.surplus() > 0 || len(c.shared.list) > c.sharedLimit()) {
-		c.drain(c.shared.emptiest(), exchange.ClosedDrain)
 	}
 }

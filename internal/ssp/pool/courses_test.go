@@ -103,7 +103,7 @@ func fail(n int) func(*course) {
 			ejects := c.k.conns.endpoints.Ended(e.Endpoint, exchange.Failure, rates.Group(i), c.now)
 			testsupport.MustEqual(c.t, ejects, i == 4, "after failure %[2]d the balancer ejects: %[1]v", i)
 		}
-		c.k.applyChange(e, c.k.conns.endpoints.Eject(e.Endpoint, c.now))
+		c.k.changes.apply(e, c.k.conns.endpoints.Eject(e.Endpoint, c.now))
 	}
 }
 

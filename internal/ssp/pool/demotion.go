@@ -28,6 +28,10 @@ type demotion struct {
 	worked atomic.Uint32 // rates.Groups of the clients that got a response over HTTP/2, since turned
 	_      cpu.CacheLinePad
 
+	opts  *Options // the pool's
+	conns *connections
+	stats *stats
+
 	workedBefore rates.Groups // as worked, in the period before
 	turned       time.Time    // when the period of worked began
 	since        time.Time    // when row began
@@ -99,6 +103,25 @@ func (d *demotion) violatedOn(m *member, client rates.Group, now time.Time) bool
 	}
 	m.violated = m.conn.CloseReason() != exchange.NotClosed
 	return d.violated(client, now)
+}
+
+// demotable reports whether the pool may switch to HTTP/1 and has not done so.
+func (d *demotion) possible(now time.Time) bool {
+	return !d.conns.closed && d.opts.Protocol == exchange.Unknown && !d.on(now) && !now.Before(d.keptUntil)
+}
+
+// demote switches the pool to HTTP/1 for a while.
+func (d *demotion) demote(now time.Time) {
+	d.begin(now)
+	d.stats.demotions.Add(1)
+	d.conns.forecast = forecast{protocol: exchange.HTTP1}
+	d.conns.drainShared(exchange.ClosedError)
+}
+
+// restore ends a demotion because HTTP/1 does not work.
+func (d *demotion) restore(now time.Time) {
+	d.http1Failed(now)
+	d.conns.forecast = forecast{}
 }
 
 func (d *demotion) begin(now time.Time) {

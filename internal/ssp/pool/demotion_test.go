@@ -118,8 +118,8 @@ func TestDialThatFailsBecauseOfHTTP2IsRepeatedWithoutIt(t *testing.T) {
 		pass(sec)
 		r.wantConn(0, 20*msec)
 		r.do()
-		if snap := p.Snapshot(); snap.Demotions != 1 || p.conns.endpoints.all[0].stats.failed[dialTLS].Load() != 1 {
-			t.Errorf("%d demotions and %d failed dials, want 1 and 1", snap.Demotions, p.conns.endpoints.all[0].stats.failed[dialTLS].Load())
+		if snap := p.Snapshot(); snap.Demotions != 1 || failedDials(p, "tls") != 1 {
+			t.Errorf("%d demotions and %d failed dials, want 1 and 1", snap.Demotions, failedDials(p, "tls"))
 		}
 	})
 }
@@ -183,9 +183,7 @@ func TestHTTP2ConnectionDialledBeforeTheDemotionIsNotUsed(t *testing.T) {
 		})
 		first := acquire(t, p) // it starts another dial, which offers HTTP/2 too
 		pass(5 * msec)
-		p.mu.Lock()
-		p.demote(time.Now())
-		p.mu.Unlock()
+		demoteNow(p)
 		first.do()
 		second := ask(t, p, sec)
 		pass(sec)
@@ -349,9 +347,7 @@ func TestSSPThatClosesHTTP1ConnectionsIsNotDemoted(t *testing.T) {
 func TestDemotionEndsWhenTheSSPSpeaksOnlyHTTP2(t *testing.T) {
 	inBubble(t, func(o *Options) { auto(o); o.MaxIdle = 0 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.negotiate(true)
-		p.mu.Lock()
-		p.demote(time.Now())
-		p.mu.Unlock()
+		demoteNow(p)
 		protocol, err := sendFor(t, s, p, 0, false)
 		testsupport.True(t, protocol == exchange.HTTP2 && err == nil, "the request uses %v: %v", protocol, err)
 	})

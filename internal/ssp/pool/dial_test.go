@@ -44,9 +44,7 @@ func TestStatesOfRemovedAddressesAreForgotten(t *testing.T) {
 			acquire(t, p).do()
 			synctest.Wait()
 		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		testsupport.AtMost(t, len(p.governor.states), 2, "the states of %d addresses are kept, want at most 2")
+		testsupport.AtMost(t, knownStates(p), 2, "the states of %d addresses are kept, want at most 2")
 	})
 }
 

@@ -53,8 +53,8 @@ func TestRefusingSSPCostsFewDialsAndRequestsFailAtOnce(t *testing.T) {
 		// Two dials at first, two after 0.1, 0.3, 0.7, 1.5 and 3.1 s, and then two every 5
 		// s, ±20 %.
 		testsupport.Between(t, s.dialCount(), 18, 30, "%d dials in %d s, want about 22", seconds)
-		n := p.conns.endpoints.all[0].stats.failed[dialRefused].Load()
-		testsupport.True(t, int(n) == s.dialCount(), "%d refused dials counted, want %d", n, s.dialCount())
+		n := failedDials(p, "refused")
+		testsupport.True(t, n == s.dialCount(), "%d refused dials counted, want %d", n, s.dialCount())
 		got := p.Snapshot().LastDialError
 		testsupport.True(t, strings.Contains(got, "refused by the script"), "the snapshot's last error is %q", got)
 	})
@@ -155,7 +155,7 @@ func TestWaitersGetTheErrorOfTheirDialAndLaterRequestsLearnOfTheBackoff(t *testi
 		pass(0)
 		e := later.wantErr(exchange.TLSFailed, 0)
 		testsupport.True(t, e.Err == bad && strings.Contains(e.Detail, "pool.dial_backoff"), "the error says %q", e.Error())
-		testsupport.Equal(t, p.conns.endpoints.all[0].stats.failed[dialTLS].Load(), 2, "%d TLS failures counted")
+		testsupport.Equal(t, failedDials(p, "tls"), 2, "%d TLS failures counted")
 	})
 }
 
@@ -212,7 +212,7 @@ func TestFailedLookupBacksOffLikeAnAddress(t *testing.T) {
 				r.wantErr(exchange.ConnectFailed, 0)
 			}
 			testsupport.Between(t, s.lookups.Load(), 3, 12, "%d look-ups in 3 s, want about 5")
-			n := p.conns.endpoints.all[0].stats.failed[dialDNS].Load()
+			n := failedDials(p, "dns")
 			testsupport.True(t, empty || int64(n) == s.lookups.Load(), "%d failed look-ups counted, want %d", n, s.lookups.Load())
 			e := p.Snapshot().Endpoints[0]
 			testsupport.True(t, e.Unreachable && strings.HasPrefix(e.LastDialError, "connect_failed: "), "without an address the endpoint is %+v", e)
@@ -253,13 +253,9 @@ func TestTheLastConnectionIsNotUsedForATrial(t *testing.T) {
 		s.addrs = addresses(2)
 		dead := s.addrs[0]
 		s.dead(dead)
-		ask(t, p, sec)
+		first := ask(t, p, sec)
 		pass(sec)
-		p.mu.Lock()
-		for m := range p.conns.members { // the first request's
-			p.giveBack(m, unused)
-		}
-		p.end(time.Now())
+		first.wantPlace()
 		for i := range 100 {
 			pass(100 * msec)
 			r := acquire(t, p)

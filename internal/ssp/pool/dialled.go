@@ -10,51 +10,18 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// startDial starts a dial.
-func (k *machine) startDial(to aim, now time.Time) {
-	if to.isolated {
-		k.conns.isolation.dialing++
-	}
-	k.order(dialOrder{m: &member{single: to.isolated}, to: to, offerHTTP2: k.offersHTTP2(to, now)}, now)
-}
-
-// order counts a dial, and orders it.
-func (k *machine) order(o dialOrder, now time.Time) {
-	k.governor.begin(o.to, o.offerHTTP2)
-	k.governor.shortage.dialing(now)
-	o.m.init(k.opts.ConnVersion)
-	k.do.dial(o)
-}
-
-// offersHTTP2 reports whether the next dial may become HTTP/2. If the SSP may choose, the
-// pool offers HTTP/2 on at most as many dials as it may have HTTP/2 connections. So an SSP that
-// chooses HTTP/2 only sometimes stays within max_http2_conns, and no handshake is wasted. An endpoint
-// without a connection gets one beyond the limit if another endpoint can lose one. The limit does not apply
-// to connections for isolated requests.
-func (k *machine) offersHTTP2(to aim, now time.Time) bool {
-	switch shared := &k.conns.shared; k.opts.Protocol {
-	case exchange.HTTP2:
-		return true
-	case exchange.Unknown:
-		return !k.demotion.on(now) &&
-			(to.isolated || shared.staying()+k.governor.offering < k.conns.sharedLimit() || to.endpoint != nil && to.endpoint.open == 0 && shared.spare() != nil)
-	default:
-		return false
-	}
-}
-
 // lookedUp records a look-up for a dial, and picks the address of the dial. failures is the value of
 // governor.lookup.failures when the look-up began.
 func (k *machine) lookedUp(want aim, addrs []exchange.Address, err error, failures int, now time.Time) (to target, _ error) {
 	switch {
-	case k.closed:
+	case k.conns.closed:
 		k.governor.undecided--
 		return to, errDraining
 	case err == nil && len(addrs) == 0:
 		err = errNoAddress
 	}
 	if err == nil && len(k.governor.known) > 0 {
-		k.follow(addrs, false, now)
+		k.changes.follow(addrs, false, now)
 	}
 	k.governor.lookedUp(addrs, err, failures, now)
 	if err != nil {
@@ -85,11 +52,11 @@ func (k *machine) dialOver(o dialOrder, r dialOutcome, now time.Time) {
 	k.conns.due |= dueGrow | dueElsewhere
 	k.governor.ended(to, o.to, o.offerHTTP2)
 	if o.to.isolated {
-		k.conns.isolation.dialing--
+		k.isolation.dialing--
 	}
 	if m.beside {
-		k.do.besideOver(k.besideDialed)
-		k.besideDialed = nil
+		k.do.besideOver(k.beside.dialed)
+		k.beside.dialed = nil
 	}
 	k.addressesLost(to, r.lost, now)
 	if r.err == nil {
@@ -111,7 +78,7 @@ func (k *machine) dialOver(o dialOrder, r dialOutcome, now time.Time) {
 func (k *machine) dialFailed(o dialOrder, r dialOutcome, now time.Time) {
 	e, err := r.to.endpoint, r.err
 	switch {
-	case k.closed, errors.Is(err, errNotNow), errors.Is(err, lag.ErrTooMuch):
+	case k.conns.closed, errors.Is(err, errNotNow), errors.Is(err, lag.ErrTooMuch):
 	case o.m.beside && !isLocal(err):
 		if e != nil {
 			e.stats.dialFailed(err)
@@ -119,17 +86,17 @@ func (k *machine) dialFailed(o dialOrder, r dialOutcome, now time.Time) {
 		k.demotion.http1Failed(now)
 	case !o.offerHTTP2 && k.demotion.on(now) && errors.Is(err, exchange.ErrALPN): // the SSP speaks only HTTP/2
 		k.noteDialError(e, err)
-		k.restore(now)
-	case o.offerHTTP2 && exchange.AsError(err).BlamesHTTP2() && k.demotable(now): // the address may work over HTTP/1
+		k.demotion.restore(now)
+	case o.offerHTTP2 && exchange.AsError(err).BlamesHTTP2() && k.demotion.possible(now): // the address may work over HTTP/1
 		k.noteDialError(e, err)
-		k.demote(now)
+		k.demotion.demote(now)
 	default:
 		k.conns.due |= dueFail
 		k.governor.failed(r.reached, err, k.queue.outlasts(), now)
 		k.noteDialError(e, err)
 		k.conns.shared.replace = false
 		if e != nil && !isLocal(err) {
-			k.applyChange(e, k.conns.endpoints.DialFailed(e.Endpoint, now))
+			k.changes.apply(e, k.conns.endpoints.DialFailed(e.Endpoint, now))
 		}
 	}
 }
@@ -164,30 +131,30 @@ func (k *machine) add(m *member, to aim, took dialDurations, now time.Time) {
 	m.ep.dialError = nil
 	k.conns.serve(m)
 	if m.beside {
-		k.addBeside(m, now)
+		k.beside.add(m, now)
 		return
 	}
 	if m.ep.open == 1 && m.ep.Active() {
-		k.drainInactive()
+		k.changes.drainInactive()
 	}
 	r := waitResult{dialed: true, took: took}
-	before := k.queue.n + k.conns.isolation.queue.n
+	before := k.queue.n + k.isolation.queue.n
 	switch {
-	case k.conns.probes.dials(m.ep):
+	case k.probes.awaitsDial(m.ep):
 		k.probeOn(m, r, now)
 	case m.ep.Barred() && !m.exclusive():
 		k.conns.drain(m, exchange.ClosedDrain)
 	case !m.exclusive():
-		k.giveElsewhere(m, r, now)
+		k.elsewhere.giveNew(m, r, now)
 		for k.queue.n > 0 && m.takes(k.queue.first().alone) {
-			k.give(choice{m: m}, r, now)
+			k.dispatcher.give(choice{m: m}, r, now)
 		}
-		k.conns.expireShared(now) // an old connection may have waited for this one
-	case !to.isolated && k.queue.elsewhere != nil && k.giveElsewhere(m, r, now):
+		k.pruner.expireShared(now) // an old connection may have waited for this one
+	case !to.isolated && k.elsewhere.waiters != nil && k.elsewhere.giveNew(m, r, now):
 	default:
-		if q, isolated := k.nextFor(m); q.n > 0 && !m.ep.Barred() {
+		if q, isolated := k.dispatcher.nextFor(m); q.n > 0 && !m.ep.Barred() {
 			m.fresh = true
-			k.give(choice{m: m, isolated: isolated}, r, now)
+			k.dispatcher.give(choice{m: m, isolated: isolated}, r, now)
 		} else {
 			k.reuse(m)
 		}
@@ -196,8 +163,22 @@ func (k *machine) add(m *member, to aim, took dialDurations, now time.Time) {
 	if to.waiting {
 		turns = 1
 	}
-	k.conns.endpoints.Served(m.ep.Endpoint, before-k.queue.n-k.conns.isolation.queue.n, turns)
-	k.noteWarm()
+	k.conns.endpoints.Served(m.ep.Endpoint, before-k.queue.n-k.isolation.queue.n, turns)
+	k.changes.noteWarm()
+}
+
+// probeOn makes the next request on m, a new connection, the probe of its ejected endpoint.
+func (k *machine) probeOn(m *member, r waitResult, now time.Time) {
+	if k.queue.n > 0 && (m.exclusive() || m.takes(k.queue.first().alone)) {
+		k.probes.sent(m.ep, now)
+		m.fresh = m.exclusive()
+		k.dispatcher.give(choice{m: m, probe: true}, r, now)
+		return
+	}
+	if m.exclusive() {
+		m.ep.idle.push(m) // even if max_idle is 0
+	}
+	k.probes.ready(m.ep, now)
 }
 
 // closedAtOnce records that the SSP closed m before any use, and treats it like a failed
@@ -209,9 +190,9 @@ func (k *machine) closedAtOnce(m *member, now time.Time) {
 	case m.beside:
 		k.demotion.http1Failed(now)
 	case m.protocol == exchange.HTTP1 && k.opts.Protocol == exchange.Unknown && k.demotion.on(now):
-		k.restore(now)
-	case m.protocol == exchange.HTTP2 && k.demotable(now) && k.demotion.violated(rates.Ours, now):
-		k.demote(now)
+		k.demotion.restore(now)
+	case m.protocol == exchange.HTTP2 && k.demotion.possible(now) && k.demotion.violated(rates.Ours, now):
+		k.demotion.demote(now)
 	}
 }
 
@@ -228,19 +209,8 @@ func (k *machine) noteDialError(e *endpoint, err error) {
 
 // dialEnded records that a dial to e ended, with or without a connection.
 func (k *machine) dialEnded(e *endpoint, err error, now time.Time) {
-	k.reach(e, now)
-	if k.conns.probes.dialEnded(e, err, now) {
-		k.conns.due |= dueRevive
-	}
-}
-
-// reach records whether e is reachable: a connection to it is open, or the last dial to one
-// of its addresses succeeded.
-func (k *machine) reach(e *endpoint, now time.Time) {
-	unreachable := e.open == 0 && k.governor.allFailed(e)
-	if k.conns.endpoints.SetUnreachable(e.Endpoint, unreachable, now).Turns {
-		k.applyTurns()
-	} else if unreachable {
+	k.changes.reach(e, now)
+	if k.probes.dialEnded(e, err, now) {
 		k.conns.due |= dueRevive
 	}
 }

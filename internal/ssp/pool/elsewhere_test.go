@@ -25,9 +25,7 @@ func onlyA(t *testing.T, n int, change func(*Options), test func(t *testing.T, s
 		}
 	}, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.always(dialResult{after: 10 * msec, protocol: exchange.HTTP2})
-		p.mu.Lock()
-		p.startDial(aim{endpoint: p.conns.endpoints.all[0]}, time.Now())
-		p.end(time.Now())
+		dialTo(p, 0)
 		pass(10 * msec)
 		testsupport.MustEqual(t, len(s.openTo("a:80")), 1, "a has %d connections")
 		test(t, s, p)
@@ -80,16 +78,12 @@ func TestRefusedRequestWithoutAnyConnectionIsDialledElsewhere(t *testing.T) {
 // A third endpoint has a free place. The endpoint that refused the request is not asked again, although it is that endpoint's turn.
 func TestRefusedRequestGoesToAnyOtherEndpointWithAPlace(t *testing.T) {
 	onlyA(t, 3, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
-		p.mu.Lock()
-		p.startDial(aim{endpoint: p.conns.endpoints.all[2]}, time.Now())
-		p.end(time.Now())
+		dialTo(p, 2)
 		pass(10 * msec)
 		for range 20 {
 			refusedByA(t, p, sec).wantFrom("c:80", 0)
 			askFor(t, p, &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(sec), Avoid: "a:80"}}).wantFrom("c:80", 0)
-			p.mu.Lock()
-			p.conns.endpoints.UseTurn()
-			p.mu.Unlock()
+			useTurn(p)
 		}
 	})
 }
@@ -148,7 +142,7 @@ func TestWaitForADialElsewhereEnds(t *testing.T) {
 		closed := refusedByA(t, p, sec)
 		p.Close(t.Context())
 		closed.wantErr(exchange.Draining, 0)
-		testsupport.Equal(t, len(p.queue.elsewhere), 0, "%d requests wait")
+		testsupport.Equal(t, p.Snapshot().WaitingForDials, 0, "%d requests wait")
 	})
 }
 

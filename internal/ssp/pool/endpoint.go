@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"slices"
 	"time"
 
 	"adbuffer/internal/ssp/balancer"
@@ -82,122 +81,6 @@ func (s *endpoints) dialOrder(waiting bool) (order []*endpoint) {
 // crowding returns the number of connections of e, including the next one, divided by its weight.
 func (e *endpoint) crowding() float64 {
 	return float64(e.open+e.dialing+1) / float64(e.Weight())
-}
-
-// applyTurns applies to the connections that other endpoints may get requests now.
-func (k *machine) applyTurns() {
-	c := &k.conns
-	c.unusable = 0
-	for _, e := range c.endpoints.all {
-		if e.Barred() {
-			c.unusable += e.open
-		}
-	}
-	k.noteWarm()
-	k.drainInactive()
-	k.conns.due |= dueRevive
-}
-
-// drainInactive drains multiplexed connections to inactive endpoints once an active one has a
-// connection. Idle exclusive connections stay until idle_timeout, or until the pool needs their
-// place.
-func (k *machine) drainInactive() {
-	s := &k.conns.endpoints
-	if len(s.all) == 1 || !slices.ContainsFunc(s.all, func(e *endpoint) bool { return e.Active() && e.open > 0 }) {
-		return
-	}
-	for _, e := range s.all {
-		if !e.Active() && !e.Probing() {
-			k.conns.drainSharedOf(e)
-		}
-	}
-}
-
-// drainByState drains the connections that the operator's states allow no more.
-func (k *machine) drainByState() {
-	for _, e := range k.conns.endpoints.all {
-		switch e.HandState() {
-		case balancer.Disabled:
-			k.conns.drainEndpoint(e)
-		case balancer.Draining:
-			k.conns.drainSharedOf(e)
-		}
-	}
-	if k.conns.endpoints.State() == balancer.Disabled {
-		k.conns.drainFree()
-	}
-	k.conns.due |= dueServe
-}
-
-// setEndpointOptions applies the settings of endpoints.
-func (k *machine) setEndpointOptions(now time.Time) {
-	added, removed := k.conns.endpoints.set(&k.opts, now)
-	for _, e := range removed {
-		// Requests on the connections complete. Dials under way bring connections that drain at once.
-		k.conns.drainEndpoint(e)
-		e.addrs = nil
-	}
-	k.applyTurns()
-	k.added(added, removed, now)
-}
-
-// added opens a first connection to each endpoint that a reload added, if the SSP has any
-// connections. The next look-up brings the other addresses.
-func (k *machine) added(added, removed []*endpoint, now time.Time) {
-	if len(added)+len(removed) == 0 {
-		return
-	}
-	k.governor.forget()
-	if len(k.conns.members) == 0 {
-		return
-	}
-	for i, e := range added {
-		if e.Active() && i < maxNewAddresses {
-			k.dialFor(e, now)
-		}
-	}
-	k.conns.due |= dueGrow
-}
-
-// follow applies the addresses of a look-up to the connections, if they are not those of the last
-// look-up. opens says whether new addresses get connections.
-func (k *machine) follow(addrs []exchange.Address, opens bool, now time.Time) {
-	g := &k.governor
-	if len(addrs) == len(g.known) && &addrs[0] == &g.known[0] {
-		return
-	}
-	before := make(map[*endpoint][]exchange.Address)
-	for _, e := range k.conns.endpoints.all {
-		before[e] = e.addrs
-	}
-	g.share(addrs, now)
-	for e, old := range before {
-		k.reconcile(e, old, opens, now)
-	}
-}
-
-// reconcile applies a change of e's addresses to its connections.
-func (k *machine) reconcile(e *endpoint, before []exchange.Address, opens bool, now time.Time) {
-	if len(e.addrs) == 0 || slices.Equal(before, e.addrs) {
-		return // the last good result stays in use
-	}
-	for m := range k.conns.members {
-		if m.ep == e && !slices.Contains(e.addrs, m.addr) {
-			m.retireSoon(exchange.ClosedDNS, now)
-		}
-	}
-	known := func(a exchange.Address) bool { return slices.Contains(before, a) }
-	added := slices.DeleteFunc(slices.Clone(e.addrs), known)
-	if !opens || len(added) == 0 || e.Barred() {
-		return
-	}
-	// The next dials go to the new addresses.
-	e.addrs, e.turn = slices.Concat(added, slices.DeleteFunc(e.addrs, func(a exchange.Address) bool { return !known(a) })), 0
-	for range min(len(added), maxNewAddresses) {
-		if k.conns.next() > exchange.HTTP1 && k.growth.sharedFull() || !k.dialFor(e, now) {
-			return
-		}
-	}
 }
 
 // maxNewAddresses bounds the dials that one change of DNS starts for an endpoint.

@@ -53,25 +53,3 @@ func (f *queueFull) error() error {
 
 // isolatedSettings names the setting that limits the number of connections for isolated requests.
 const isolatedSettings = "pool.max_conns (a quarter of it is for requests that share no connection)"
-
-// placeSettingsFor names the settings that limit the places for w.
-func (c *connections) placeSettingsFor(w *waiter) string {
-	if w.isolated {
-		return isolatedSettings
-	}
-	return c.placeSettings()
-}
-
-// placeSettings names the settings that limit the number of places.
-func (c *connections) placeSettings() string {
-	if c.maxConns() < c.limitOf(c.opts.MaxConns) {
-		return "pool.auto" // the pool has chosen a smaller size than the settings allow
-	}
-	switch c.next() {
-	case exchange.HTTP2:
-		return "pool.max_http2_conns, pool.max_streams_per_conn"
-	case exchange.HTTP1Pipelined:
-		return "pool.max_conns, pool.pipeline_depth"
-	}
-	return "pool.max_conns"
-}

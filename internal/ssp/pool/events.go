@@ -57,10 +57,10 @@ func (p *Pool) act(do *actions) {
 	if p.opts.Events != nil {
 		p.report(p.opts.Events, do.events)
 	}
-	if !do.growAt.IsZero() && !p.closed {
+	if !do.growAt.IsZero() && !p.conns.closed {
 		p.growSoon.Set(do.growAt)
 	}
-	if !do.reviveAt.IsZero() && !p.closed {
+	if !do.reviveAt.IsZero() && !p.conns.closed {
 		p.reviveSoon.Set(do.reviveAt)
 	}
 	if do.warm {
@@ -107,8 +107,8 @@ func (p *Pool) reviveAgain() {
 func (p *Pool) eject(e *endpoint, now time.Time) {
 	p.mu.Lock()
 	defer p.end(now)
-	if !p.closed {
-		p.applyChange(e, p.conns.endpoints.Eject(e.Endpoint, now))
+	if !p.conns.closed {
+		p.changes.apply(e, p.conns.endpoints.Eject(e.Endpoint, now))
 	}
 }
 
@@ -118,4 +118,12 @@ func (p *Pool) probeEnded(m *member, result exchange.Result) {
 	p.mu.Lock()
 	defer p.end(now)
 	p.probeOver(m, result, now)
+}
+
+// besideEnded records how an exchange on a connection beside HTTP/2 ended.
+func (p *Pool) besideEnded(err error) {
+	now := time.Now()
+	p.mu.Lock()
+	defer p.end(now)
+	p.beside.ended(err, now)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,7 +76,7 @@ func TestFullQueueRefusesTheKeyWithMostRequests(t *testing.T) {
 		other := askAs(t, p, quiet, sec)
 		other.wantWaits()
 		all[15].wantErr(exchange.PendingFull, msec)
-		testsupport.Equal(t, p.stats.fairEvicted.Load(), 1, "%d requests were evicted")
+		testsupport.Equal(t, counted(p, "fairness_evicted_total"), 1, "%d requests were evicted")
 		for _, r := range all[:15] {
 			r.wantWaits()
 		}
@@ -100,7 +101,7 @@ func TestSmallFullQueueRefusesTheKeyWithMostRequests(t *testing.T) {
 			all[7-n].wantErr(exchange.PendingFull, 0)
 		}
 		askAs(t, p, quiet, sec).wantErr(exchange.PendingFull, 0)
-		testsupport.Equal(t, p.stats.fairEvicted.Load(), 4, "%d requests were evicted")
+		testsupport.Equal(t, counted(p, "fairness_evicted_total"), 4, "%d requests were evicted")
 		held.do()
 		useAll(append(all[:4], others...))
 	})
@@ -161,6 +162,7 @@ func TestKeysPayForTheTimeOfTheirPlaces(t *testing.T) {
 			return nil
 		}
 		ends := time.Now().Add(10 * sec)
+		var mu sync.Mutex
 		served := map[uint64]int{}
 		for range 60 {
 			for key, takes := range map[uint64]time.Duration{noisy: 100 * msec, quiet: 10 * msec} {
@@ -173,9 +175,9 @@ func TestKeysPayForTheTimeOfTheirPlaces(t *testing.T) {
 							return
 						}
 						place.Do(ex)
-						p.mu.Lock()
+						mu.Lock()
 						served[key]++
-						p.mu.Unlock()
+						mu.Unlock()
 					}
 				}()
 			}
@@ -242,7 +244,7 @@ func TestAKeyIsAskedForAfterAStaleConnectionWasSettled(t *testing.T) {
 		pass(10 * msec)
 		r.wantConn(1, 10*msec)
 		r.do()
-		testsupport.Equal(t, p.stats.stale.Load(), 1, "%d stale connections counted")
+		testsupport.Equal(t, p.Snapshot().Stale, 1, "%d stale connections counted")
 	})
 }
 

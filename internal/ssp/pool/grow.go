@@ -7,17 +7,19 @@ import (
 // growth decides whether another connection is worth opening: it compares the waiting requests with
 // the connections that are open or being dialled. Guarded by Pool.mu.
 type growth struct {
-	opts     *Options
-	queue    *queue
-	conns    *connections
-	governor *governor
+	opts      *Options
+	queue     *queue
+	isolation *isolation
+	conns     *connections
+	size      *size
+	governor  *governor
 
 	paused bool // the pool wants a connection, every address pauses, and no dial is under way
 }
 
-// wants reports whether one more connection would help, beside the dials under way.
+// wants reports whether one more connection would help, in addition to the dials under way.
 func (g *growth) wants() bool {
-	switch g.conns.next() {
+	switch g.size.next() {
 	case exchange.Unknown: // one dial shows the protocol, and so the number of connections needed
 		return g.dialing() == 0 && (g.tooFew() || g.queue.n > 0)
 	case exchange.HTTP1:
@@ -31,18 +33,18 @@ func (g *growth) wants() bool {
 func (g *growth) waiting() bool { return g.queue.n+g.extraForAlone() > g.coming() }
 
 // dialing returns the dials under way that are not for isolated requests.
-func (g *growth) dialing() int { return g.governor.dialing - g.conns.isolation.dialing }
+func (g *growth) dialing() int { return g.governor.dialing - g.isolation.dialing }
 
 // sharedFull reports whether the multiplexed connections and the dials under way reach
 // max_http2_conns, or max_conns if they are pipelined.
 func (g *growth) sharedFull() bool {
-	return g.conns.shared.staying()+g.dialing() >= g.conns.sharedLimit()
+	return g.conns.shared.staying()+g.dialing() >= g.size.sharedLimit()
 }
 
 // tooFew reports whether min_idle needs more connections than the open ones and the dials under
 // way.
 func (g *growth) tooFew() bool {
-	return g.conns.serving()-g.conns.isolation.single+g.dialing() < g.minIdle()
+	return g.conns.serving()-g.conns.single+g.dialing() < g.minIdle()
 }
 
 // minIdle returns how many connections stay open without requests.
@@ -50,12 +52,12 @@ func (g *growth) minIdle() int {
 	if g.conns.endpoints.Refusing() {
 		return 0
 	}
-	return min(g.opts.MinIdle, g.conns.limit())
+	return min(g.opts.MinIdle, g.size.limit())
 }
 
 // mayDial reports whether max_dials and max_conns allow another dial.
 func (g *growth) mayDial() bool {
-	return g.mayDialIsolated() && g.used() < g.conns.maxConns()
+	return g.mayDialIsolated() && g.used() < g.size.maxConns()
 }
 
 // mayDialIsolated reports whether max_dials and max_conns allow a dial for an isolated request. The size that
@@ -71,12 +73,12 @@ func (g *growth) full() bool {
 
 // used returns how many connections count for the size that the pool chose.
 func (g *growth) used() int {
-	return len(g.conns.members) - g.conns.isolation.single + g.conns.closing + g.dialing()
+	return len(g.conns.members) - g.conns.single + g.conns.closing + g.dialing()
 }
 
 // atLimit reports whether no dial may start because of max_conns, or of the size that the pool chose.
 func (g *growth) atLimit() bool {
-	return g.used() >= g.conns.maxConns() || g.conns.next() > exchange.HTTP1 && g.sharedFull()
+	return g.used() >= g.size.maxConns() || g.size.next() > exchange.HTTP1 && g.sharedFull()
 }
 
 // mayTry reports whether a dial may go to an address on trial although another address is healthy.
@@ -89,16 +91,16 @@ func (g *growth) mayTry() bool {
 // coming returns how many places the dials under way will likely bring. Dials to addresses on trial
 // do not count. So no request waits only for them while the pool may dial another address.
 func (g *growth) coming() int {
-	return g.conns.checking + max(0, g.dialing()-g.governor.onTrial)*g.conns.perConn()
+	return g.conns.checking + max(0, g.dialing()-g.governor.onTrial)*g.size.perConn()
 }
 
 // extraForAlone returns how many places the waiters need beyond one each: a request that must be
 // alone on a pipelined connection needs all its places.
 func (g *growth) extraForAlone() int {
-	if g.conns.next() != exchange.HTTP1Pipelined {
+	if g.size.next() != exchange.HTTP1Pipelined {
 		return 0
 	}
-	return g.queue.alone * (g.conns.perConn() - 1)
+	return g.queue.alone * (g.size.perConn() - 1)
 }
 
 // willServe estimates how many waiters will get a place without a request releasing one. While
@@ -107,10 +109,10 @@ func (g *growth) extraForAlone() int {
 func (g *growth) willServe() int {
 	n := g.conns.checking
 	if g.governor.dialing+g.conns.closing > 0 && !g.paused {
-		conns := g.conns.mayOpen()
-		n += max(conns, conns*g.conns.perConn()-g.extraForAlone())
+		conns := g.size.mayOpen()
+		n += max(conns, conns*g.size.perConn()-g.extraForAlone())
 		if g.conns.forecast.protocol == exchange.Unknown && conns > 0 {
-			n = max(n, g.conns.sharedLimit()*g.opts.MaxStreams)
+			n = max(n, g.size.sharedLimit()*g.opts.MaxStreams)
 		}
 	}
 	return n

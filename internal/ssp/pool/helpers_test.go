@@ -44,16 +44,7 @@ func start(t testing.TB, s *fakeSSP, change func(*Options)) *Pool {
 	}
 	o.MaxIdle = max(o.MaxIdle, o.MinIdle)
 	p := New(o, s)
-	p.mu.Lock()
-	checked := 0
-	p.verify = func(p *Pool) { // large pools are not checked after each event, so that the cost of an event is bounded
-		checked += 30
-		if size := len(p.conns.members) + p.queue.n + p.conns.isolation.queue.n + len(p.queue.elsewhere); checked > size {
-			checked = 0
-			wantInvariants(t, &p.machine)
-		}
-	}
-	p.mu.Unlock()
+	verifyEvents(t, p)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -87,32 +78,6 @@ func withEndpoints(t *testing.T, n int, change func(*Options), test func(t *test
 		s := endpointsSSP(t, n)
 		test(t, s, start(t, s, change))
 	})
-}
-
-// wantConsistent checks the pool's state, and its counts against those of the fakeSSP.
-func wantConsistent(t testing.TB, p *Pool, s *fakeSSP) {
-	t.Helper()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	wantInvariants(t, &p.machine)
-	var opened, closed uint64
-	for i := range p.stats.openedBy {
-		opened += p.stats.openedBy[i].Load()
-	}
-	for i := range p.stats.closedBy {
-		closed += p.stats.closedBy[i].Load()
-	}
-	testsupport.Equal(t, opened, closed+uint64(len(p.conns.members)), "%d connections opened, %d closed, %d open", closed, len(p.conns.members))
-	testsupport.Equal(t, p.stats.closedBy[exchange.NotClosed].Load(), 0, "%d connections were closed without a reason")
-	waits := uint64(0)
-	for _, h := range p.stats.acquire {
-		waits += h.Count()
-	}
-	testsupport.AtLeast(t, p.stats.arrivals.Load(), waits, "%d requests arrived, %d got one or an error", waits)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	testsupport.AtMost(t, s.maxOpen, p.opts.MaxConns, "%d connections were open or being dialled at once, %d may be", p.opts.MaxConns)
-	testsupport.True(t, s.maxDials <= p.opts.MaxDials, "%d dials were under way at once, %d may be", s.maxDials, p.opts.MaxDials)
 }
 
 // request is one call of Acquire in its own goroutine.
@@ -226,8 +191,6 @@ func (r *request) wantWaits() {
 		r.t.Fatalf("the request does not wait: %v", r.err)
 	}
 }
-
-func (r *request) conn() *fakeConn { return r.place.m.conn.(*fakeConn) }
 
 // do runs the request's exchange on its place.
 func (r *request) do() error { return r.place.Do(r.ex) }

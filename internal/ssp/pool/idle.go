@@ -95,7 +95,7 @@ func (c *connections) popIdle(e *endpoint, http1 bool, now time.Time) *member {
 		}
 		l.list = slices.Delete(l.list, i, i+1)
 		*l.kept--
-		why := c.expired(m, now)
+		why := c.idleRule.expired(m, now)
 		if why == exchange.NotClosed {
 			return m
 		}

@@ -18,7 +18,9 @@ func fill(t testing.TB, p *Pool, n int) {
 	synctest.Wait()
 }
 
-func (p *Pool) closedFor(r exchange.CloseReason) int { return int(p.stats.closedBy[r].Load()) }
+func (p *Pool) closedFor(r exchange.CloseReason) int {
+	return counted(p, "pool_connections_closed_total", r.String())
+}
 
 func TestAtMostMaxIdleConnectionsAreKept(t *testing.T) {
 	for _, maxIdle := range []int{0, 2} {
@@ -44,32 +46,22 @@ func TestJanitorDropsIdleConnectionsClosedByTheSSP(t *testing.T) {
 		testsupport.Equal(t, snap.Idle[exchange.HTTP1], 17, "%d connections are idle, want the 17 that are not closed")
 		testsupport.Equal(t, p.closedFor(exchange.ClosedByPeer), 33, "%d connections closed by the SSP")
 		wantConsistent(t, p, s)
-		for range 17 {
-			testsupport.Equal(t, acquire(t, p).took, 0, "a request waited %v, but connections are idle")
+		all := acquireAll(t, p, 17)
+		for _, r := range all {
+			testsupport.Equal(t, r.took, 0, "a request waited %v, but connections are idle")
 		}
-		p.mu.Lock()
-		defer p.end(time.Now())
-		testsupport.True(t, len(p.conns.endpoints.all[0].idle.list) == 0 && p.conns.inUse == 17, "%d idle, %d in use, want 0 and 17", len(p.conns.endpoints.all[0].idle.list), p.conns.inUse)
-		for m := range p.conns.members { // release all
-			p.giveBack(m, unused)
-		}
+		snap = p.Snapshot()
+		testsupport.True(t, snap.Idle[exchange.HTTP1] == 0 && snap.PlacesInUse == 17, "%d idle, %d in use, want 0 and 17", snap.Idle[exchange.HTTP1], snap.PlacesInUse)
+		doAll(all)
 	})
 }
 
 func TestJanitorKeepsTheOrderOfUse(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle = 30, 30 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		fill(t, p, 30)
-		order := func() (n []int) {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			for _, m := range p.conns.endpoints.all[0].idle.list {
-				n = append(n, m.conn.(*fakeConn).n)
-			}
-			return n
-		}
-		before := order()
+		before := idleOrder(p)
 		pass(5 * sec)
-		after := order()
+		after := idleOrder(p)
 		testsupport.MustEqual(t, len(after), 30, "%d connections are idle")
 		for i := range before {
 			testsupport.MustTrue(t, before[i] == after[i], "the order was %v and is %v", before, after)
@@ -109,21 +101,12 @@ func TestMaxIdleHoldsForCheckedConnections(t *testing.T) {
 
 // duringCheck calls change while the janitor checks idle connections, and returns after the check.
 func (p *Pool) duringCheck(change func()) {
-	p.mu.Lock()
-	m := p.conns.endpoints.all[0].idle.list[0]
-	m.conn = slowIdle{m.conn.(*fakeConn)}
-	p.mu.Unlock()
-	for p.checkingNow() == 0 {
+	slowDown(p)
+	for checkingNow(p) == 0 {
 		pass(msec)
 	}
 	change()
 	pass(10 * msec)
-}
-
-func (p *Pool) checkingNow() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.conns.checking
 }
 
 func TestMinIdleConnectionsAreKeptOpen(t *testing.T) {

@@ -1,108 +1,129 @@
 package pool
 
 import (
+	"slices"
 	"testing"
-
-	"adbuffer/internal/test/testsupport"
 )
 
 // wantInvariants checks what holds after each event: places, the one state of each connection, and
-// the counts of the queues, the endpoints and the governor. Pool.mu is held.
-func wantInvariants(t testing.TB, p *machine) {
+// the counts of the queues, the endpoints and the governor. Pool.mu is held. It runs after most events of all
+// tests, so it makes no maps, and formats nothing that holds.
+func wantInvariants(t testing.TB, k *machine) {
 	t.Helper()
-	wantConsistentMembers(t, &p.conns)
-	wantConsistentEndpoints(t, &p.conns)
-	for _, q := range []*queue{&p.queue, &p.conns.isolation.queue} {
+	wantConsistentMembers(t, &k.conns)
+	wantConsistentEndpoints(t, &k.conns)
+	for _, q := range []*queue{&k.queue, &k.isolation.queue} {
 		wantConsistentQueue(t, q)
-		testsupport.True(t, p.opts.MaxPending < 0 || q.pending <= p.opts.MaxPending || q.worst().resent,
-			"%d requests are pending, %d may be", q.pending, p.opts.MaxPending)
-		testsupport.True(t, !p.closed || q.n == 0, "%d requests wait after Close", q.n)
+		if k.opts.MaxPending >= 0 && q.pending > k.opts.MaxPending && !q.worst().resent {
+			t.Errorf("%d requests are pending, %d may be", q.pending, k.opts.MaxPending)
+		}
+		if k.conns.closed && q.n > 0 {
+			t.Errorf("%d requests wait after Close", q.n)
+		}
 	}
-	for _, w := range p.queue.elsewhere {
-		testsupport.True(t, w.queued && w.elsewhere && w.avoid != "", "a request waits for another endpoint, and should not: %+v", w)
+	for _, w := range k.elsewhere.waiters {
+		if !w.queued || !w.elsewhere || w.avoid == "" {
+			t.Errorf("a request waits for another endpoint, and should not: %+v", w)
+		}
 	}
-	testsupport.True(t, !p.closed || len(p.queue.elsewhere) == 0, "%d requests wait for dials to other endpoints after Close", len(p.queue.elsewhere))
-	wantConsistentGovernor(t, p)
-	testsupport.Equal(t, p.conns.due, 0, "the event ended, but %b is still due")
+	if n := len(k.elsewhere.waiters); k.conns.closed && n > 0 {
+		t.Errorf("%d requests wait for dials to other endpoints after Close", n)
+	}
+	wantConsistentGovernor(t, k)
+	if k.conns.due != 0 {
+		t.Errorf("the event ended, but %b is still due", k.conns.due)
+	}
 }
 
 // wantConsistentMembers checks that each connection is in exactly one state, and what the pool counts
 // of them.
 func wantConsistentMembers(t testing.TB, c *connections) {
 	t.Helper()
-	idle, shared := map[*member]bool{}, map[*member]bool{}
+	idle, aging := 0, 0
 	for _, e := range c.endpoints.all {
-		for _, m := range e.idle.list {
-			testsupport.True(t, !idle[m] && m.ep == e, "a connection is idle twice, or at another endpoint: %+v", m)
-			idle[m] = true
+		idle += len(e.idle.list)
+		for i, m := range e.idle.list {
+			if _, open := c.members[m]; !open || m.ep != e || m.draining || !m.exclusive() || m.inUse > 0 || slices.Contains(e.idle.list[:i], m) {
+				t.Errorf("a connection is idle, and should not be, or is idle twice: %+v", m)
+			}
 		}
 	}
-	aging := 0
-	for _, m := range c.shared.list {
-		testsupport.True(t, !shared[m], "a connection is in the shared list twice: %+v", m)
-		shared[m] = true
+	for i, m := range c.shared.list {
+		if _, open := c.members[m]; !open || m.draining || m.exclusive() || slices.Contains(c.shared.list[:i], m) {
+			t.Errorf("a connection is in the shared list, and should not be, or is there twice: %+v", m)
+		}
 		if m.aging {
 			aging++
 		}
 	}
-	testsupport.Equal(t, aging, c.shared.aging, "%d multiplexed connections are aging; the pool counts %d", c.shared.aging)
-	inUse, places, draining, isolated, single, checked := 0, 0, 0, 0, 0, 0
+	inUse, places, draining, isolated, single, free, shared := 0, 0, 0, 0, 0, 0, 0
 	for m := range c.members {
 		inUse += m.inUse
 		places += m.counted
-		testsupport.True(t, m.inUse >= 0 && m.inUse <= m.counted, "%d of %d places of a connection are in use", m.inUse, m.counted)
+		if m.inUse < 0 || m.inUse > m.counted || m.exclusive() && m.inUse > 1 {
+			t.Errorf("%d of %d places of a connection are in use: %+v", m.inUse, m.counted, m)
+		}
 		switch {
 		case m.draining:
 			draining++
-			testsupport.True(t, !idle[m] && !shared[m], "a connection that drains takes requests: %+v", m)
-		case m.exclusive():
-			testsupport.True(t, !shared[m] && m.inUse <= 1 && (!idle[m] || m.inUse == 0), "an exclusive connection is in the shared list, or idle and in use: %+v", m)
-			if m.inUse == 0 && !idle[m] {
-				checked++
-			}
-		default:
-			testsupport.True(t, shared[m] && !idle[m], "a multiplexed connection is not in the shared list, or idle: %+v", m)
+		case !m.exclusive():
+			shared++
+		case m.inUse == 0:
+			free++
 		}
 		if m.single && !m.draining {
 			single++
 		}
 		if m.isolated {
 			isolated++
-			testsupport.True(t, m.exclusive() && m.inUse == 1, "an isolated request shares its connection: %+v", m)
+			if !m.exclusive() || m.inUse != 1 {
+				t.Errorf("an isolated request shares its connection: %+v", m)
+			}
 		}
-		delete(idle, m)
-		delete(shared, m)
 	}
-	testsupport.True(t, len(idle)+len(shared) == 0, "%d connections are idle, and %d shared, but not open", len(idle), len(shared))
-	testsupport.AtMost(t, checked, c.checking, "%d connections are neither idle nor in use, but only %d are being checked", c.checking)
-	testsupport.True(t, isolated == c.isolation.inUse && single == c.isolation.single,
-		"%d connections are in use by isolated requests, and %d have one place; the pool counts %d and %d", isolated, single, c.isolation.inUse, c.isolation.single)
-	testsupport.True(t, inUse == c.inUse && places == c.places && draining == c.draining,
-		"the sums over members are inUse %d, places %d, draining %d; the pool's are %d, %d, %d", inUse, places, draining, c.inUse, c.places, c.draining)
-	testsupport.True(t, c.inUse <= c.places, "%d places in use of %d", c.inUse, c.places)
-	testsupport.True(t, c.closing >= 0, "%d connections are being closed", c.closing)
+	if checked := free - idle; checked < 0 || checked > c.checking || shared != len(c.shared.list) {
+		t.Errorf("of %d free exclusive connections %d are idle and %d are being checked; of %d multiplexed ones %d are in the shared list",
+			free, idle, c.checking, shared, len(c.shared.list))
+	}
+	if aging != c.shared.aging || isolated != c.isolated || single != c.single {
+		t.Errorf("%d multiplexed connections are aging, %d are in use by isolated requests, and %d have one place; the pool counts %d, %d and %d",
+			aging, isolated, single, c.shared.aging, c.isolated, c.single)
+	}
+	if inUse != c.inUse || places != c.places || draining != c.draining {
+		t.Errorf("the sums over members are inUse %d, places %d, draining %d; the pool's are %d, %d, %d", inUse, places, draining, c.inUse, c.places, c.draining)
+	}
+	if c.inUse > c.places || c.closing < 0 {
+		t.Errorf("%d places in use of %d, and %d connections are being closed", c.inUse, c.places, c.closing)
+	}
 }
 
 // wantConsistentEndpoints checks what the pool counts for each endpoint.
 func wantConsistentEndpoints(t testing.TB, c *connections) {
 	t.Helper()
-	open, shared, kept, unusable := map[*endpoint]int{}, map[*endpoint]int{}, c.checking, 0
-	for m := range c.members {
-		if !m.draining {
-			open[m.ep]++
-		}
-	}
-	for _, m := range c.shared.list {
-		shared[m.ep]++
-	}
+	kept, unusable := c.checking, 0
 	for _, e := range c.endpoints.all {
+		open, shared := 0, 0
+		for m := range c.members {
+			if m.ep == e && !m.draining {
+				open++
+			}
+		}
+		for _, m := range c.shared.list {
+			if m.ep == e {
+				shared++
+			}
+		}
 		kept += len(e.idle.list)
 		if e.Barred() {
 			unusable += e.open
 		}
-		testsupport.True(t, e.open == open[e] && len(e.shared) == shared[e], "%s has %d open and %d multiplexed connections, want %d and %d", e.Name, e.open, len(e.shared), open[e], shared[e])
+		if e.open != open || len(e.shared) != shared {
+			t.Errorf("%s has %d open and %d multiplexed connections, want %d and %d", e.Name, e.open, len(e.shared), open, shared)
+		}
 	}
-	testsupport.True(t, kept == c.kept && unusable == c.unusable, "%d connections are idle and %d unusable; the pool counts %d and %d", kept, unusable, c.kept, c.unusable)
+	if kept != c.kept || unusable != c.unusable {
+		t.Errorf("%d connections are idle and %d unusable; the pool counts %d and %d", kept, unusable, c.kept, c.unusable)
+	}
 }
 
 // wantConsistentQueue checks the counts of a queue, and that the pending requests are its last ones.
@@ -112,11 +133,15 @@ func wantConsistentQueue(t testing.TB, q *queue) {
 	var before *waiter
 	for w := q.head; w != nil; before, w = w, w.next {
 		n++
-		testsupport.True(t, w.queued && !w.elsewhere && w.prev == before, "a request is in the queue, and should not be: %+v", w)
-		testsupport.True(t, front || !w.front, "a request that had a place before waits behind one that had none")
+		if !w.queued || w.elsewhere || w.prev != before {
+			t.Errorf("a request is in the queue, and should not be: %+v", w)
+		}
+		if w.front && !front {
+			t.Errorf("a request that had a place before waits behind one that had none")
+		}
 		front = w.front
-		if w == q.firstPending {
-			testsupport.Equal(t, pending, 0, "%d requests before the first pending one are pending")
+		if w == q.firstPending && pending > 0 {
+			t.Errorf("%d requests before the first pending one are pending", pending)
 		}
 		if w.pending {
 			pending++
@@ -125,9 +150,12 @@ func wantConsistentQueue(t testing.TB, q *queue) {
 			alone++
 		}
 	}
-	testsupport.True(t, q.tail == before && n == q.n && pending == q.pending && alone == q.alone,
-		"%d requests wait, %d pending, %d alone; the queue counts %d, %d, %d", n, pending, alone, q.n, q.pending, q.alone)
-	testsupport.True(t, (q.firstPending == nil) == (pending == 0), "%d requests are pending; the first is %+v", pending, q.firstPending)
+	if q.tail != before || n != q.n || pending != q.pending || alone != q.alone {
+		t.Errorf("%d requests wait, %d pending, %d alone; the queue counts %d, %d, %d", n, pending, alone, q.n, q.pending, q.alone)
+	}
+	if (q.firstPending == nil) != (pending == 0) {
+		t.Errorf("%d requests are pending; the first is %+v", pending, q.firstPending)
+	}
 	if q.fair == nil {
 		return
 	}
@@ -138,21 +166,26 @@ func wantConsistentQueue(t testing.TB, q *queue) {
 }
 
 // wantConsistentGovernor checks what the governor counts of dials.
-func wantConsistentGovernor(t testing.TB, p *machine) {
+func wantConsistentGovernor(t testing.TB, k *machine) {
 	t.Helper()
-	g := &p.governor
-	endpoints, addresses, decided := 0, 0, g.dialing-g.undecided
-	for _, e := range p.conns.endpoints.all {
-		testsupport.True(t, e.dialing >= 0, "%d dials to %s", e.dialing, e.Name)
+	g := &k.governor
+	endpoints, addresses, decided, isolated := 0, 0, g.dialing-g.undecided, k.isolation.dialing
+	for _, e := range k.conns.endpoints.all {
+		if e.dialing < 0 {
+			t.Errorf("%d dials to %s", e.dialing, e.Name)
+		}
 		endpoints += e.dialing
 	}
 	for a, s := range g.states {
-		testsupport.True(t, s.dialing >= 0, "%d dials to %v", s.dialing, a)
+		if s.dialing < 0 {
+			t.Errorf("%d dials to %v", s.dialing, a)
+		}
 		addresses += s.dialing
 	}
-	testsupport.True(t, g.undecided >= 0 && decided >= addresses, "%d dials, %d of them without an address; %d to addresses", g.dialing, g.undecided, addresses)
-	testsupport.True(t, endpoints <= g.dialing, "%d dials to endpoints, %d in all", endpoints, g.dialing)
-	testsupport.True(t, g.offering >= 0 && g.offering <= g.dialing && g.onTrial >= 0 && g.onTrial <= addresses, "%d dials offer HTTP/2 and %d are trials, of %d", g.offering, g.onTrial, g.dialing)
-	isolated := p.conns.isolation.dialing
-	testsupport.True(t, isolated >= 0 && isolated <= g.dialing, "%d dials for isolated requests, of %d", isolated, g.dialing)
+	if g.undecided < 0 || decided < addresses || endpoints > g.dialing {
+		t.Errorf("%d dials, %d of them without an address; %d to addresses, %d to endpoints", g.dialing, g.undecided, addresses, endpoints)
+	}
+	if g.offering < 0 || g.offering > g.dialing || g.onTrial < 0 || g.onTrial > addresses || isolated < 0 || isolated > g.dialing {
+		t.Errorf("%d dials offer HTTP/2, %d are trials, and %d are for isolated requests, of %d", g.offering, g.onTrial, isolated, g.dialing)
+	}
 }

@@ -26,7 +26,7 @@ func TestIsolatedRequestsShareNoConnection(t *testing.T) {
 		shared = append(shared, acquireAll(t, p, 6)...) // not behind the isolated request
 		pass(10 * msec)
 		large.wantConn(1, 10*msec)
-		testsupport.Equal(t, large.place.m.places, 1, "the connection has %d places")
+		testsupport.Equal(t, large.offered(), 1, "the connection has %d places")
 		waiting := ask(t, p, sec)
 		waiting.wantWaits() // connection 1 has no second place
 		large.do()

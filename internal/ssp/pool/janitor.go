@@ -12,33 +12,39 @@ import (
 // request, however late the janitor is.
 const janitorPeriod = time.Second
 
-// janitor runs once per janitorPeriod. It closes expired connections, finds connections that the
-// SSP has closed, keeps min_idle connections open, and updates the need. New starts it, and it
-// stops when p.ctx ends.
-func (p *Pool) janitor() {
+// janitor closes expired connections, finds connections that the SSP has closed, follows changes of DNS, keeps
+// min_idle connections open, and updates the need, once per janitorPeriod. Only its goroutine uses its fields:
+// New starts it, and it stops when Pool.ctx ends.
+type janitor struct {
+	pool   *Pool
+	looked time.Time // when it last called Dialer.Addresses
+}
+
+func (j *janitor) run() {
 	tick := time.NewTicker(janitorPeriod)
 	defer tick.Stop()
 	for {
 		select {
-		case <-p.ctx.Done():
+		case <-j.pool.ctx.Done():
 			return
 		case now := <-tick.C:
-			p.sweep(now)
+			j.sweep(now)
 		}
 	}
 }
 
-func (p *Pool) sweep(now time.Time) {
+func (j *janitor) sweep(now time.Time) {
+	p := j.pool
 	p.mu.Lock()
-	p.conns.noteSaturation()
+	p.size.noteSaturation()
 	p.demotion.turn(now)
-	p.conns.expireIdle(now)
-	p.conns.expireShared(now)
+	p.pruner.expireIdle(now)
+	p.pruner.expireShared(now)
 	p.finish() // sweep settles at its end
 
-	p.sweepClosed(now)
-	p.followAddresses(now)
-	p.updateNeed(now)
+	j.sweepClosed(now)
+	j.followAddresses(now)
+	j.updateNeed(now)
 
 	p.mu.Lock()
 	p.learned.sweepEnded()
@@ -51,16 +57,18 @@ func (p *Pool) sweep(now time.Time) {
 // sweepClosed drops idle connections that the SSP has closed. So the gauges are right, and few
 // requests find their connection closed. It checks one batch at a time outside the lock. A request
 // that finds no other place waits for the batch.
-func (p *Pool) sweepClosed(now time.Time) {
+func (j *janitor) sweepClosed(now time.Time) {
+	p := j.pool
 	p.mu.Lock()
 	all := p.conns.endpoints.all // a reload creates a new slice
 	p.mu.Unlock()
 	for _, e := range all {
-		p.sweepClosedOf(e, now)
+		j.sweepClosedOf(e, now)
 	}
 }
 
-func (p *Pool) sweepClosedOf(e *endpoint, now time.Time) {
+func (j *janitor) sweepClosedOf(e *endpoint, now time.Time) {
+	p := j.pool
 	var batch []*member
 	for at := 0; ; at += len(batch) {
 		p.mu.Lock()
@@ -85,12 +93,13 @@ func (p *Pool) sweepClosedOf(e *endpoint, now time.Time) {
 }
 
 // updateNeed computes the need once a second.
-func (p *Pool) updateNeed(now time.Time) {
+func (j *janitor) updateNeed(now time.Time) {
+	p := j.pool
 	s := p.stats.sums(now)
 	p.mu.Lock()
-	s.highest, p.conns.highest = p.conns.highest, p.conns.load().saturation()
+	s.highest, p.size.highest = p.size.highest, p.size.load().saturation()
 	window, rate, hold := p.needs.note(s)
-	protocol, perConn := p.conns.next(), p.conns.perConn()
+	protocol, perConn := p.size.next(), p.size.perConn()
 	p.mu.Unlock()
 
 	// Erlang C takes microseconds for hundreds of places, so it runs outside the lock.
@@ -109,24 +118,23 @@ func (p *Pool) updateNeed(now time.Time) {
 // followAddresses applies DNS changes to the connections. It replaces connections to removed
 // addresses within renewal, and opens a connection to each new address, as far as the limits allow. A
 // failed look-up changes nothing. A dial may find such a change first: it retires connections too, and opens its own.
-func (p *Pool) followAddresses(now time.Time) {
+func (j *janitor) followAddresses(now time.Time) {
+	p := j.pool
 	p.mu.Lock()
-	due := len(p.conns.members) > 0 && now.Sub(p.looked) >= lookPeriod
-	if due {
-		p.looked = now
-	}
+	due := len(p.conns.members) > 0 && now.Sub(j.looked) >= lookPeriod
 	p.mu.Unlock()
 	if !due {
 		return
 	}
+	j.looked = now
 	addrs, err := p.dialer.Addresses(p.ctx)
 	if err != nil || len(addrs) == 0 {
 		return
 	}
 	p.mu.Lock()
 	defer p.end(now)
-	if !p.closed && len(p.governor.known) > 0 {
-		p.follow(addrs, true, now)
+	if !p.conns.closed && len(p.governor.known) > 0 {
+		p.changes.follow(addrs, true, now)
 	}
 }
 

@@ -45,7 +45,7 @@ func TestDialThatLagEndsIsNoFailure(t *testing.T) {
 		testsupport.MustTrue(t, r.ended() && r.err == nil && r.took >= lag.MostExtra && r.took <= 2*lag.MostExtra, "the request: ended %v after %v, %v", r.ended(), r.took, r.err)
 		r.do()
 		e := p.Snapshot().Endpoints[0]
-		testsupport.True(t, e.LastDialError == "" && p.Snapshot().LastDialError == "" && p.conns.endpoints.all[0].stats.failed[dialOther].Load() == 0, "the endpoint is %+v", e)
+		testsupport.True(t, e.LastDialError == "" && p.Snapshot().LastDialError == "" && failedDials(p, "other") == 0, "the endpoint is %+v", e)
 		testsupport.Equal(t, s.dialCount(), 2, "%d dials")
 	})
 }

@@ -159,6 +159,19 @@ func (r *idleRule) timeout() time.Duration {
 	return r.learnedTimeout()
 }
 
+// expired returns why m should take no more requests, or NotClosed.
+func (r *idleRule) expired(m *member, now time.Time) exchange.CloseReason {
+	timeout := r.timeout()
+	switch {
+	case !m.retireAt.IsZero() && !now.Before(m.retireAt):
+		return m.retireWhy
+	case m.inUse == 0 && (timeout > 0 && now.Sub(m.used) >= timeout || m.outlivesAnnounced(now)):
+		return exchange.ClosedIdle
+	default:
+		return exchange.NotClosed
+	}
+}
+
 // learnedTimeout returns what timeout is without a dry run.
 func (r *idleRule) learnedTimeout() time.Duration {
 	advised, configured := r.learned.advised, r.opts.IdleTimeout

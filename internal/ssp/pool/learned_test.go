@@ -194,3 +194,14 @@ func TestIdleLimitOutlastsARestartOfTheSSP(t *testing.T) {
 	}
 	testsupport.Equal(t, l.limit, 30*sec, "after a restart the limit is %v")
 }
+
+// A close directly after a response says nothing about idle connections, and does not grow.
+func TestClosesAfterResponsesDoNotGrow(t *testing.T) {
+	var l learnedIdle
+	l.note(20*sec, 20*sec, 20*sec, 20*sec, 20*sec)
+	l.raise(25 * sec)
+	testsupport.Equal(t, l.limit, 25*sec, "the limit is %v")
+	l.note(0)
+	l.raise(30 * sec)
+	testsupport.Equal(t, l.limit, 0, "with a sixth of the closes after responses, the limit is %v")
+}

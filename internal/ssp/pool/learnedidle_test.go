@@ -19,20 +19,21 @@ func closing(t *testing.T, p *Pool, s *fakeSSP, limit *time.Duration) {
 	stop := make(chan struct{})
 	t.Cleanup(func() { close(stop) })
 	go func() {
-		for {
+		for next := 100 * msec; ; {
 			select {
 			case <-stop:
 				return
-			case <-time.After(100 * msec):
+			case <-time.After(next):
 			}
+			next = sec
 			var late []*fakeConn
-			p.mu.Lock()
-			for m := range p.conns.members {
-				if m.inUse == 0 && time.Since(m.used) >= *limit {
-					late = append(late, m.conn.(*fakeConn))
+			for _, m := range openMembers(p) {
+				if left := *limit - m.unused; m.inUse == 0 && left <= 0 {
+					late = append(late, m.conn)
+				} else {
+					next = max(min(next, left), 100*msec)
 				}
 			}
-			p.mu.Unlock()
 			for _, c := range late {
 				if c.CloseReason() != exchange.NotClosed {
 					continue
@@ -44,12 +45,6 @@ func closing(t *testing.T, p *Pool, s *fakeSSP, limit *time.Duration) {
 			}
 		}
 	}()
-}
-
-func (p *Pool) idleTimeout() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.conns.idleRule.timeout()
 }
 
 // The pool closes idle connections before the SSP does. Without pool.auto, and in a dry run, it does not.
@@ -80,7 +75,7 @@ func TestIdleTimeoutFollowsTheSSP(t *testing.T) {
 				fill(t, p, 2)
 				pass(30 * sec)
 			}
-			got := p.idleTimeout()
+			got := idleTimeoutOf(p)
 			testsupport.MustTrue(t, got >= c.least && got <= c.most, "idle connections close after %v, want %v to %v", got, c.least, c.most)
 			snap := p.Snapshot()
 			if a := snap.Auto; a != nil && (a.IdleTimeoutSeconds < 17 || a.IdleTimeoutSeconds > 19) {
@@ -107,9 +102,7 @@ func learnedAfter(t *testing.T, s *fakeSSP, change func(*Options)) *Pool {
 			change(o)
 		}
 	})
-	p.mu.Lock()
-	p.learned.note(20*sec, 20*sec, 20*sec, 20*sec, 20*sec)
-	p.mu.Unlock()
+	learn(p, 5)
 	return p
 }
 
@@ -122,11 +115,11 @@ func TestLearnedIdleLimitGrowsAfterEachHourWithoutACloseByTheSSP(t *testing.T) {
 			s := newFakeSSP(t, dialResult{after: 10 * msec, protocol: protocol})
 			p := learnedAfter(t, s, func(o *Options) { o.Protocol = exchange.Unknown })
 			pass(5 * time.Hour)
-			testsupport.Equal(t, p.idleTimeout(), 19*sec, "after five hours without a request, idle connections close after %v")
+			testsupport.Equal(t, idleTimeoutOf(p), 19*sec, "after five hours without a request, idle connections close after %v")
 			for i, want := range []time.Duration{23 * sec, 29 * sec, 37 * sec, 46 * sec, 55 * sec, 55 * sec} {
 				fill(t, p, 3)
 				pass(61 * time.Minute)
-				testsupport.Equal(t, p.idleTimeout(), want, "after %[2]d hours with requests, idle connections close after %[1]v", i+1)
+				testsupport.Equal(t, idleTimeoutOf(p), want, "after %[2]d hours with requests, idle connections close after %[1]v", i+1)
 			}
 			testsupport.Equal(t, p.Snapshot().LearnedIdleSeconds, 61.03515625, "the learned limit is %v s, and does not grow beyond what idle_timeout needs")
 		})
@@ -145,11 +138,11 @@ func TestLearnedIdleLimitThatGrewTooMuchFallsBack(t *testing.T) {
 		pass(30 * time.Minute)
 		testsupport.Equal(t, p.closedFor(exchange.ClosedIdle), 3, "%d connections closed as idle")
 		pass(31 * time.Minute)
-		testsupport.MustEqual(t, p.idleTimeout(), 23*sec, "after an hour, idle connections close after %v")
+		testsupport.MustEqual(t, idleTimeoutOf(p), 23*sec, "after an hour, idle connections close after %v")
 		fill(t, p, 3)
 		pass(30 * sec)
 		testsupport.Equal(t, p.closedFor(exchange.ClosedByPeer), 3, "the SSP closed %d connections")
-		testsupport.Between(t, p.idleTimeout(), 17*sec, 19*sec, "then they close after %v, want about 19s")
+		testsupport.Between(t, idleTimeoutOf(p), 17*sec, 19*sec, "then they close after %v, want about 19s")
 	})
 }
 
@@ -160,23 +153,10 @@ func TestLearnedIdleLimitStaysWhileTheSSPCloses(t *testing.T) {
 		for range 4 {
 			fill(t, p, 3)
 			pass(50 * time.Minute)
-			p.mu.Lock()
-			p.learned.note(20 * sec)
-			p.mu.Unlock()
+			learn(p, 1)
 		}
-		testsupport.Equal(t, p.idleTimeout(), 19*sec, "idle connections close after %v")
+		testsupport.Equal(t, idleTimeoutOf(p), 19*sec, "idle connections close after %v")
 	})
-}
-
-// A close directly after a response says nothing about idle connections, and does not grow.
-func TestClosesAfterResponsesDoNotGrow(t *testing.T) {
-	var l learnedIdle
-	l.note(20*sec, 20*sec, 20*sec, 20*sec, 20*sec)
-	l.raise(25 * sec)
-	testsupport.Equal(t, l.limit, 25*sec, "the limit is %v")
-	l.note(0)
-	l.raise(30 * sec)
-	testsupport.Equal(t, l.limit, 0, "with a sixth of the closes after responses, the limit is %v")
 }
 
 func TestPoolThatSizesItselfInheritsTheIdleLimit(t *testing.T) {
@@ -200,6 +180,6 @@ func TestAnnouncedTimesTeachNoIdleTimeout(t *testing.T) {
 			testsupport.Equal(t, s.openCount(), 0, "%d connections are open")
 		}
 		testsupport.Equal(t, p.closedFor(exchange.ClosedIdle), 48, "%d connections closed as idle")
-		testsupport.Equal(t, p.idleTimeout(), 55*sec, "the idle timeout is %v")
+		testsupport.Equal(t, idleTimeoutOf(p), 55*sec, "the idle timeout is %v")
 	})
 }

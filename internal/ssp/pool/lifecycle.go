@@ -26,7 +26,7 @@ func New(opts Options, d Dialer) *Pool {
 	p.checker.set(p.opts.HealthCheck, p.conns.endpoints.all)
 	p.finish()
 	p.Tick(now, false) // so that a pool that sizes itself begins with its least size
-	p.wg.Go(p.janitor)
+	p.wg.Go((&janitor{pool: p}).run)
 	return p
 }
 
@@ -62,7 +62,7 @@ func (p *Pool) Ready() bool {
 // pool runs.
 func (p *Pool) Close(ctx context.Context) (cut int) {
 	p.mu.Lock()
-	if !p.closed {
+	if !p.conns.closed {
 		p.startDrain()
 		p.growSoon.Stop()
 		p.reviveSoon.Stop()

@@ -125,9 +125,7 @@ func TestCloseCancelsDials(t *testing.T) {
 		p.Close(t.Context())
 		testsupport.Equal(t, time.Since(began), 0, "Close took %v")
 		r.wantErr(exchange.Draining, 0)
-		for kind := range p.conns.endpoints.all[0].stats.failed {
-			testsupport.Equal(t, p.conns.endpoints.all[0].stats.failed[kind].Load(), 0, "%d cancelled dials are counted as failed (%s)", dialErrorNames[kind])
-		}
+		testsupport.Equal(t, p.Snapshot().DialErrors, 0, "%d cancelled dials are counted as failed")
 		err := p.Warm(t.Context())
 		testsupport.True(t, exchange.AsError(err).Outcome == exchange.Draining, "Warm after Close says %v", err)
 	})

@@ -86,7 +86,8 @@ func TestConnectionCarriesAtMostMaxRequests(t *testing.T) {
 		}
 		testsupport.True(t, len(carried) == 4 && carried[0] == 3 && carried[1] == 3 && carried[2] == 3 && carried[3] == 1, "connections carried %v requests, want 3, 3, 3, 1", carried)
 		testsupport.Equal(t, p.closedFor(exchange.ClosedMaxRequests), 3, "%d connections closed for max_requests")
-		testsupport.Equal(t, observed(t, p.stats.requestsPerConn).GetSampleSum(), 9, "closed connections carried %v requests")
+		_, requests := reported(p, "pool_requests_per_connection")
+		testsupport.Equal(t, requests, 9, "closed connections carried %v requests")
 	})
 }
 

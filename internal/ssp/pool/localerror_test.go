@@ -89,13 +89,10 @@ func TestALocalErrorDoesNotRepeatAnEjection(t *testing.T) {
 		withWeights(1, 1)(o)
 		o.Ejection.Consecutive, o.Ejection.BaseTime = 1, time.Minute
 	}, func(t *testing.T, s *fakeSSP, p *Pool) {
-		ejected := p.conns.endpoints.all[0]
-		p.eject(ejected, time.Now())
+		ejectNow(p, 0)
 		s.failLocally(time.Now().Add(70 * sec))
 		pass(75 * sec)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		testsupport.Equal(t, ejected.Probe(), balancer.ProbeReady, "5 s after this machine could dial again, the probe of the endpoint is in state %d")
+		testsupport.Equal(t, probeOf(p, 0), balancer.ProbeReady, "5 s after this machine could dial again, the probe of the endpoint is in state %d")
 		testsupport.AtMost(t, s.dialCount(), 30, "%d dials")
 	})
 }

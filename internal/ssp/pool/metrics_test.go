@@ -8,19 +8,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	dto "github.com/prometheus/client_model/go"
 
 	"adbuffer/internal/test/testsupport"
 	"adbuffer/internal/wire/exchange"
 )
-
-// observed returns what a histogram of client_golang has observed.
-func observed(t testing.TB, h prometheus.Histogram) *dto.Histogram {
-	t.Helper()
-	var m dto.Metric
-	testsupport.NoError(t, h.Write(&m))
-	return m.Histogram
-}
 
 // registry returns a registry that checks the metrics of the pools.
 func registry(t testing.TB, pools ...*Pool) *prometheus.Registry {
@@ -79,7 +70,7 @@ func TestMetricsShowWhatThePoolDid(t *testing.T) {
 		useAll([]*request{b, c, d})
 		pass(3 * sec)
 		acquire(t, p).do() // on an idle connection
-		testsupport.Equal(t, observed(t, p.stats.tcp).GetSampleCount(), 5, "%d dials have a duration")
+		testsupport.Equal(t, counted(p, "pool_dial_seconds", "tcp"), 5, "%d dials have a duration")
 	})
 }
 

@@ -10,7 +10,7 @@ import (
 // itself does not refuse requests for this reason: a caller that admits requests asks first.
 func (p *Pool) Refusing() bool { return p.conns.endpoints.Refusing() }
 
-// Left counts how often an endpoint went out while another one served. Failures before such a
+// Exclusions counts how often an endpoint went out while another one served. Failures before such a
 // moment say little about the endpoints that serve after it.
 func (p *Pool) Exclusions() uint64 { return p.conns.endpoints.Exclusions() }
 
@@ -19,8 +19,8 @@ func (p *Pool) SetState(s balancer.State) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.end(now)
-	p.applyChange(nil, p.conns.endpoints.SetState(s, now))
-	p.drainByState()
+	p.changes.apply(nil, p.conns.endpoints.SetState(s, now))
+	p.changes.drainByState()
 }
 
 // SetEndpointState changes the state of an endpoint, and reports whether the endpoint exists.
@@ -46,8 +46,8 @@ func (p *Pool) changeEndpoint(name string, change func(*balancer.Endpoint, time.
 	if e == nil {
 		return false
 	}
-	p.applyChange(e, change(e.Endpoint, now))
-	p.drainByState()
+	p.changes.apply(e, change(e.Endpoint, now))
+	p.changes.drainByState()
 	return true
 }
 
@@ -77,8 +77,8 @@ func (p *Pool) Inherit(before *Pool) {
 	if p.opts.Auto.Enabled {
 		p.learned = learned
 	}
-	p.applyChange(nil, p.conns.endpoints.Inherit(memory, now))
-	p.drainByState()
+	p.changes.apply(nil, p.conns.endpoints.Inherit(memory, now))
+	p.changes.drainByState()
 }
 
 // Options returns the pool's settings.
@@ -99,7 +99,7 @@ func (p *Pool) SetOptions(o Options) {
 	if o.SSP != p.opts.SSP || o.Protocol != p.opts.Protocol {
 		panic("BUG: SSP and Protocol of a pool never change")
 	}
-	if p.closed {
+	if p.conns.closed {
 		return
 	}
 	p.setOptions(o, now)

@@ -165,10 +165,8 @@ func TestNewConnVersionReplacesOpenConnectionsWithoutAPause(t *testing.T) {
 				pass(100 * msec)
 			}
 			testsupport.AtLeast(t, s.openCount(), 2, "%d connections are open, want 2")
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			for m := range p.conns.members {
-				testsupport.True(t, m.version == 1, "connection %d of the previous version is open", m.conn.(*fakeConn).n)
+			for _, m := range openMembers(p) {
+				testsupport.True(t, m.version == 1, "connection %d of the previous version is open", m.conn.n)
 			}
 		})
 	}

@@ -23,9 +23,9 @@ func TestRequestWithAStaleConnectionWaitsAtTheFront(t *testing.T) {
 		first.do()
 		second.wantConn(1, 10*time.Millisecond)
 		second.do()
-		testsupport.Equal(t, p.stats.stale.Load(), 1, "%d stale connections counted")
-		testsupport.Equal(t, p.stats.closedBy[exchange.ClosedUnsolicited].Load(), 1, "%d connections closed for unsolicited bytes")
-		a, b := p.stats.arrivals.Load(), p.stats.acquire[reused].Count()+p.stats.acquire[dialed].Count()+p.stats.acquire[waited].Count()
+		testsupport.Equal(t, p.Snapshot().Stale, 1, "%d stale connections counted")
+		testsupport.Equal(t, p.closedFor(exchange.ClosedUnsolicited), 1, "%d connections closed for unsolicited bytes")
+		a, b := p.Snapshot().Arrivals, p.Snapshot().Lent
 		testsupport.True(t, a == 3 && b == 3, "%d requests arrived and %d got one, want 3 and 3", a, b)
 	})
 }
@@ -62,10 +62,8 @@ func TestPlaceReleasedUnusedGoesToTheNextWaiter(t *testing.T) {
 		r.wantConn(0, 0)
 		r.place.Release(r.ex)
 		acquire(t, p).do()
-		testsupport.Equal(t, p.stats.hold.Count(), 1, "%d holds were observed: an unused place has no hold")
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		for m := range p.conns.members {
+		testsupport.Equal(t, p.Snapshot().Holds, 1, "%d holds were observed: an unused place has no hold")
+		for _, m := range openMembers(p) {
 			testsupport.Equal(t, m.requests, 1, "the connection has carried %d requests")
 		}
 	})

@@ -220,27 +220,11 @@ func (p *Pool) await(w *waiter, ctx context.Context) waitResult {
 			return w.result
 		}
 		now := time.Now()
-		if w.elsewhere && err == nil {
-			p.endElsewhere(w, now)
-			p.end(now)
-			continue
-		}
-		if err == nil {
-			err = w.overdue(&p.opts, p.conns.placeSettingsFor(w), p.pauseCause(), now)
-		}
-		if err == nil {
-			p.do.wake(w, w.until(now))
-			p.end(now)
-			continue
-		}
-		if w.elsewhere {
-			p.queue.leaveElsewhere(w)
-		} else {
-			p.queueOf(w.isolated).remove(w)
-		}
-		w.timer.Stop()
-		p.conns.due |= dueGrow
+		err = p.checkWait(w, err, now)
 		p.end(now)
-		return waitResult{err: err}
+		if err != nil {
+			w.timer.Stop()
+			return waitResult{err: err}
+		}
 	}
 }

@@ -111,7 +111,7 @@ func TestProbationIsForNewConnectionsAndEnds(t *testing.T) {
 				synctest.Wait() // so that the SSP counts them one by one
 			}
 			pass(10 * msec)
-			testsupport.MustEqual(t, p.conns.probation.places, places, "new connections have %d places (0: all), want %d", places)
+			testsupport.MustEqual(t, firstPlaces(p), places, "new connections have %d places (0: all), want %d", places)
 		}
 		// The SSP recovers. On the next connection each exchange doubles the places, up to all.
 		s.locked(func() { s.do = holding(5 * msec) })
@@ -119,14 +119,14 @@ func TestProbationIsForNewConnectionsAndEnds(t *testing.T) {
 		pass(2 * msec)
 		testsupport.Equal(t, p.Snapshot().PlacesInUse, 3, "%d places are in use on a connection on probation")
 		useAll(all)
-		testsupport.Equal(t, p.conns.probation.places, 0, "the probation continues: %v")
+		testsupport.Equal(t, firstPlaces(p), 0, "the probation continues: %v")
 		testsupport.Equal(t, s.dialCount(), 4, "%d dials")
 		// 43 requests processed, one refused: an ordinary GOAWAY.
 		held := acquire(t, p)
 		s.last().goAway(exchange.ClosedGoaway)
 		s.locked(func() { s.do = func(*fakeConn, *exchange.Exchange) error { return errFakeRefused } })
 		held.do()
-		testsupport.Equal(t, p.conns.probation.places, 0, "one refusal after many requests begins a probation: %v")
+		testsupport.Equal(t, firstPlaces(p), 0, "one refusal after many requests begins a probation: %v")
 	})
 }
 
@@ -135,16 +135,16 @@ func TestProbationIsForNewConnectionsAndEnds(t *testing.T) {
 func TestPlacesComeBackByDoubling(t *testing.T) {
 	inBubble(t, func(o *Options) { http2Pool(o); o.MaxHTTP2Conns = 1 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.always(dialResult{after: msec, protocol: exchange.HTTP2, places: 100})
-		p.conns.probation.places = 1
+		beginProbation(p, 1)
 		var places []int
 		for range 9 {
 			r := ask(t, p, sec)
 			pass(msec)
-			places = append(places, r.place.m.places)
+			places = append(places, r.offered())
 			testsupport.NoError(t, r.do())
 		}
 		testsupport.Equal(t, fmt.Sprint(places), "[1 1 2 4 8 16 32 64 100]", "an exchange found %s places")
-		testsupport.Equal(t, p.conns.probation.places, 0, "the probation continues: %v")
+		testsupport.Equal(t, firstPlaces(p), 0, "the probation continues: %v")
 	})
 }
 

@@ -20,9 +20,6 @@ type queue struct {
 	n            int
 	pending      int // requests that are pending; at most n
 	alone        int // requests that must be alone on a pipelined connection; at most n
-	// elsewhere has the requests that wait for a connection to another endpoint than the one that refused
-	// them; nil if there is none. They are not in the queue, and n does not count them. See elsewhere.go.
-	elsewhere []*waiter
 	// fair has the requests that never had a place; nil without server.fairness.key. See fairness.go.
 	fair *fairqueue.Queues[*waiter]
 	do   *actions // the machine's

@@ -1,6 +1,10 @@
 package pool
 
-import "time"
+import (
+	"time"
+
+	"adbuffer/internal/ssp/balancer"
+)
 
 // due says what an event has made necessary. Events only set it: what depends on the whole pool is
 // decided once, when the event ends, by settle.
@@ -21,7 +25,7 @@ const (
 
 // settle does what the event has made necessary, once and in this order:
 //
-//	revive ──▶ fail ──▶ end waits elsewhere ──▶ serve ──▶ dial ──▶ expect and refuse
+//	revive ──▶ fail ──▶ end waits for other endpoints ──▶ serve ──▶ dial ──▶ expect and refuse
 //
 // Dials for endpoints without requests come first, because waiters need not fail while such a dial is
 // under way. Free places are given before the pool dials for the remaining waiters.
@@ -40,28 +44,15 @@ func (k *machine) settle(now time.Time) {
 		k.failWaiting(now)
 	}
 	if due&dueElsewhere != 0 {
-		k.dialElsewhereEnded(now)
+		k.elsewhere.dialEnded(now)
 	}
 	if k.conns.due&dueServe != 0 { // an earlier step may have set it
-		k.serve(now)
+		k.elsewhere.serve(now)
+		k.dispatcher.serve(now)
 	}
 	k.grow(now)
 	k.expect(now)
 	k.conns.due = 0
-}
-
-// serve gives free places to waiters, in their order.
-func (k *machine) serve(now time.Time) {
-	k.serveElsewhere(now)
-	k.serveIsolated(now)
-	for k.queue.n > 0 {
-		w := k.queue.first()
-		to := k.conns.pick(wish{avoid: w.avoid, alone: w.alone, resent: w.resent}, now)
-		if to.m == nil {
-			break
-		}
-		k.give(to, waitResult{}, now) // grow dials for the queue, and so for to.passedOver
-	}
 }
 
 // grow starts the dials that are wanted and allowed. If the waiters cannot get a place, it
@@ -70,19 +61,19 @@ func (k *machine) grow(now time.Time) {
 	if k.growth.paused { // each request reads its cache line: write it only if needed
 		k.growth.paused = false
 	}
-	if k.conns.isolation.queue.n > 0 {
+	if k.isolation.queue.n > 0 {
 		k.isolate(now)
 	}
-	for !k.closed && k.growth.wants() {
+	for !k.conns.closed && k.growth.wants() {
 		if !k.growth.mayDial() {
-			k.makeRoom(nil)
+			k.pruner.makeRoom(nil)
 			break
 		}
 		if ok, pause := k.governor.ready(now); !ok {
 			k.pausing(pause)
 			break
 		}
-		k.startDial(aim{waiting: k.growth.waiting()}, now)
+		k.dials.start(aim{waiting: k.growth.waiting()}, now)
 	}
 }
 
@@ -111,7 +102,7 @@ func (k *machine) expect(now time.Time) {
 func (k *machine) pausing(pause pause) {
 	k.growth.paused = k.governor.dialing == 0
 	if k.growth.hopeless() && !pause.mayWait {
-		k.failWaiters(func(w *waiter) error {
+		k.dispatcher.fail(func(w *waiter) error {
 			switch {
 			case w.resent: // the next connection serves it
 				return nil
@@ -122,7 +113,7 @@ func (k *machine) pausing(pause pause) {
 			}
 		})
 	}
-	if k.queue.n+k.conns.isolation.queue.n > 0 && !pause.until.IsZero() {
+	if k.queue.n+k.isolation.queue.n > 0 && !pause.until.IsZero() {
 		k.do.growAgain(pause.until)
 	}
 }
@@ -140,7 +131,7 @@ func (k *machine) failWaiting(now time.Time) {
 	case !local && k.governor.hasWorkingAddress():
 		return
 	}
-	k.failWaiters(func(w *waiter) error {
+	k.dispatcher.fail(func(w *waiter) error {
 		switch {
 		case w.resent:
 			return nil
@@ -155,4 +146,58 @@ func (k *machine) failWaiting(now time.Time) {
 			return k.governor.lastError
 		}
 	})
+}
+
+// isolate starts the dials that isolated requests wait for, as far as the limits allow.
+func (k *machine) isolate(now time.Time) {
+	s := &k.isolation
+	for s.queue.n > s.dialing && s.dialing < max(1, k.opts.MaxDials/4) && k.conns.isolated+s.dialing < k.opts.isolatedLimit() {
+		if !k.growth.mayDialIsolated() {
+			k.pruner.makeRoomForIsolated()
+			break
+		}
+		if ok, pause := k.governor.ready(now); !ok {
+			k.pausing(pause)
+			break
+		}
+		k.dials.start(aim{waiting: true, isolated: true}, now)
+	}
+	s.queue.expect(s.dialing, now)
+	for {
+		w := s.queue.popOverflow(k.opts.MaxPending)
+		if w == nil {
+			return
+		}
+		full := k.full()
+		full.pending, full.isolated, full.isolatedLimit = s.queue.pending, k.conns.isolated, k.opts.isolatedLimit()
+		k.do.answer(w, waitResult{full: full})
+	}
+}
+
+// revive finds out whether endpoints that get no requests work again: it dials each endpoint
+// whose pause has ended. An ejected endpoint then gets one request. If endpoints have health checks,
+// it gets a check instead. An alarm and the janitor call it again when it is due.
+func (k *machine) revive(now time.Time) {
+	s := &k.conns.endpoints
+	if k.conns.closed || len(s.all) == 1 || s.State() != balancer.Enabled {
+		return
+	}
+	probes, next := s.DueProbes(now)
+	for _, b := range probes {
+		k.probes.begin(s.all[b.Index], now)
+	}
+	for _, e := range s.all {
+		if !e.Enabled() || e.Ejected() || !e.Unreachable() || e.Active() || e.dialing > 0 {
+			continue
+		}
+		switch at := k.governor.dialableAt(e, now); {
+		case !at.After(now):
+			k.dials.startFor(e, now)
+		case next.IsZero() || at.Before(next):
+			next = at
+		}
+	}
+	if !next.IsZero() {
+		k.do.reviveAgain(next)
+	}
 }

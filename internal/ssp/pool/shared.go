@@ -61,14 +61,14 @@ func (s *sharedList) emptiest() *member {
 	return slices.MinFunc(s.list, func(a, b *member) int { return a.inUse - b.inUse })
 }
 
-// spare returns a connection of the most crowded endpoint, or nil if no endpoint has several.
-func (s *sharedList) spare() (spare *member) {
+// ofMostCrowded returns a connection of the most crowded endpoint, or nil if no endpoint has several.
+func (s *sharedList) ofMostCrowded() (found *member) {
 	for _, m := range s.list {
-		if m.ep.open > 1 && (spare == nil || m.ep.crowding() > spare.ep.crowding()) {
-			spare = m
+		if m.ep.open > 1 && (found == nil || m.ep.crowding() > found.ep.crowding()) {
+			found = m
 		}
 	}
-	return spare
+	return found
 }
 
 // staying returns how many connections are not aging.

@@ -33,11 +33,9 @@ func overHTTP2(t *testing.T, change func(*Options), test func(t *testing.T, s *f
 
 // inUse returns the places in use on each connection.
 func inUse(p *Pool) map[int]int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	n := map[int]int{}
-	for m := range p.conns.members {
-		n[m.conn.(*fakeConn).n] = m.inUse
+	for _, m := range openMembers(p) {
+		n[m.conn.n] = m.inUse
 	}
 	return n
 }
@@ -89,7 +87,7 @@ func TestConnectionIsOpenedWhenAllHaveHalfTheirPlacesInUse(t *testing.T) {
 			pass(30 * msec)
 			over.wantErr(exchange.Deadline, 20*msec)
 			doAll(all)
-			testsupport.True(t, p.conns.surplus() <= 0 && s.dialCount() == 3, "%d dials, want 3", s.dialCount())
+			testsupport.True(t, surplusOf(p) <= 0 && s.dialCount() == 3, "%d dials, want 3", s.dialCount())
 		})
 	}
 }
@@ -152,7 +150,7 @@ func TestGoawayIsReplacedBeforeItIsNeeded(t *testing.T) {
 		testsupport.True(t, snap.Draining[exchange.HTTP2] == 1 && snap.Active[exchange.HTTP2] == 1 && snap.PlacesInUse == 2, "the pool is %+v", snap)
 		held.do() // the outstanding exchange continues
 		r.do()
-		testsupport.Equal(t, p.stats.closedBy[exchange.ClosedGoaway].Load(), 1, "%d connections closed for goaway")
+		testsupport.Equal(t, p.closedFor(exchange.ClosedGoaway), 1, "%d connections closed for goaway")
 	})
 }
 
@@ -215,7 +213,7 @@ func TestMaxRequestsHoldsForABurstOnANewConnection(t *testing.T) {
 		for _, c := range s.conns {
 			testsupport.True(t, c.done <= 4, "connection %d carried %d requests, want 4 at most", c.n, c.done)
 		}
-		testsupport.Equal(t, p.stats.closedBy[exchange.ClosedMaxRequests].Load(), 2, "%d connections closed for max_requests")
+		testsupport.Equal(t, p.closedFor(exchange.ClosedMaxRequests), 2, "%d connections closed for max_requests")
 	})
 }
 

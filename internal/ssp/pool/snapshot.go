@@ -84,14 +84,14 @@ func (p *Pool) Snapshot() Snapshot {
 	auto := p.auto.snapshot(now) // takes its lock before Pool.mu
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	load, isolated := p.conns.load(), &p.conns.isolation.queue
+	load, isolated := p.size.load(), &p.isolation.queue
 	s := Snapshot{
 		SSP: p.opts.SSP, Protocol: p.conns.forecast.protocol, ProtocolName: p.conns.forecast.protocol.String(),
 		Dialing: p.governor.dialing, DialsLimit: p.opts.MaxDials, ConnectionsLimit: p.opts.MaxConns,
 		PlacesInUse: load.inUse, PlacesLimit: load.possible,
-		Saturation: load.saturation(), SaturationMax: max(load.saturation(), p.conns.highest, p.needs.highest(now)),
+		Saturation: load.saturation(), SaturationMax: max(load.saturation(), p.size.highest, p.needs.highest(now)),
 		Pending:         p.queue.pending + isolated.pending,
-		WaitingForDials: p.queue.n - p.queue.pending + len(p.queue.elsewhere) + isolated.n - isolated.pending, PendingLimit: p.opts.MaxPending,
+		WaitingForDials: p.queue.n - p.queue.pending + len(p.elsewhere.waiters) + isolated.n - isolated.pending, PendingLimit: p.opts.MaxPending,
 		Warm: p.Ready(), FairQueues: p.queue.active(),
 		Arrivals: p.stats.arrivals.Load(), HoldSeconds: p.stats.hold.Sum(), Holds: p.stats.hold.Count(),
 		Demoted: p.demotion.on(now), Demotions: p.stats.demotions.Load(),

@@ -94,8 +94,8 @@ func TestPrimariesServeAgainWhenTheSpareCannot(t *testing.T) {
 	}
 }
 
-// A failure counts as one aside only while its endpoint is out and another one serves.
-func TestFailureAsideIsReported(t *testing.T) {
+// A failure is excluded only while its endpoint is out and another endpoint serves.
+func TestFailureOfAnExcludedEndpointIsReported(t *testing.T) {
 	withEndpoints(t, 2, withPriorities(0, 1), func(t *testing.T, _ *fakeSSP, p *Pool) {
 		held := acquireAll(t, p, 3)
 		ended := func(r *request, result exchange.Result) bool {
@@ -103,11 +103,11 @@ func TestFailureAsideIsReported(t *testing.T) {
 			r.do()
 			return r.place.Ended(0, result, 0, &r.ex.Times)
 		}
-		testsupport.True(t, !ended(held[0], exchange.Failure) && p.Exclusions() == 0, "a failure of an endpoint that serves was reported as aside")
+		testsupport.True(t, !ended(held[0], exchange.Failure) && p.Exclusions() == 0, "a failure of an endpoint that serves was reported as excluded")
 		serve(t, p, 4, 10*msec, failing("a:80"))
-		testsupport.Equal(t, p.Exclusions(), 1, "%d endpoints have left")
-		testsupport.True(t, ended(held[1], exchange.Failure) && !ended(held[2], exchange.Success), "a late failure of an ejected endpoint was not reported as aside, or a success was")
+		testsupport.Equal(t, p.Exclusions(), 1, "%d endpoints were excluded")
+		testsupport.True(t, ended(held[1], exchange.Failure) && !ended(held[2], exchange.Success), "a late failure of an ejected endpoint was not reported as excluded, or a success was")
 		p.SetEndpointState("b:80", balancer.Disabled)
-		testsupport.True(t, !ended(acquire(t, p), exchange.Failure), "a failure of the only endpoint that serves was reported as aside")
+		testsupport.True(t, !ended(acquire(t, p), exchange.Failure), "a failure of the only endpoint that serves was reported as excluded")
 	})
 }

@@ -100,7 +100,7 @@ func TestAddressThatLosesIsOnTrial(t *testing.T) {
 		s.blackHole()
 		for i := range 1000 {
 			r := askAfterLearning(t, p, i)
-			testsupport.MustTrue(t, !dead(r.conn().addr) && r.place.m.addr == r.conn().addr, "request %d: the connection to %v is recorded as one to %v", i, r.conn().addr, r.place.m.addr)
+			testsupport.MustTrue(t, !dead(r.conn().addr) && r.ex.Peer == r.conn().addr.AddrPort, "request %d: the connection to %v is recorded as one to %v", i, r.conn().addr, r.ex.Peer)
 			r.do()
 		}
 		pass(sec) // until the last dial ends
@@ -112,8 +112,7 @@ func TestAddressThatLosesIsOnTrial(t *testing.T) {
 			testsupport.MustTrue(t, !slices.ContainsFunc(c.others, dead) || len(s.dials) <= 10 || c.n <= 10, "dial %d tries an address that lost before: %v", c.n, c.others)
 		}
 		testsupport.True(t, tries >= 4 && tries <= 24, "%d dials to the dead addresses, want about one every 5 s for each", tries)
-		e := p.conns.endpoints.all[0]
-		n := e.stats.failed[dialTimeout].Load()
-		testsupport.True(t, n == uint64(tries), "%d timeouts are counted, want %d: one for each attempt that lost", n, tries)
+		n := failedDials(p, "timeout")
+		testsupport.True(t, n == tries, "%d timeouts are counted, want %d: one for each attempt that lost", n, tries)
 	})
 }

@@ -26,7 +26,7 @@ type waiter struct {
 	resent     bool   // see exchange.Exchange
 	redials    int    // see exchange.Exchange
 	avoid      string // see exchange.Exchange
-	elsewhere  bool   // it is in queue.elsewhere, and not in the queue
+	elsewhere  bool   // it waits in elsewhere.waiters, and in no queue
 	yields     int    // places that went to requests behind it; see queue.yield
 	key        uint64 // Exchange.FairKey
 	fair       fairqueue.Item[*waiter]
