@@ -12,8 +12,8 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// loaded sends 2 000 requests a second until stop is called. stop returns how many failed.
-func loaded(t *testing.T, p *Pool) (stop func() (failed int)) {
+// loaded sends a request every interval until stop is called. stop returns how many failed.
+func loaded(t *testing.T, p *Pool, every time.Duration) (stop func() (failed int)) {
 	var wg sync.WaitGroup
 	var failed atomic.Int64
 	ctx, cancel := context.WithCancel(context.Background())
@@ -33,7 +33,7 @@ func loaded(t *testing.T, p *Pool) (stop func() (failed int)) {
 					t.Log(err)
 				}
 			})
-			time.Sleep(500 * time.Microsecond)
+			time.Sleep(every)
 		}
 	})
 	return func() int {
@@ -51,7 +51,7 @@ func TestEndpointsChangeByHandUnderLoad(t *testing.T) {
 			s := endpointsSSP(t, 3)
 			s.always(dialResult{after: 10 * msec, protocol: protocol})
 			p := start(t, s, func(o *Options) { withWeights(1, 1, 1)(o); o.Protocol = protocol; o.MaxPending = 100 })
-			stop := loaded(t, p)
+			stop := loaded(t, p, msec)
 			pass(100 * msec)
 			for _, state := range []balancer.State{balancer.Draining, balancer.Disabled} {
 				for _, name := range []string{"a:80", "c:80"} {
@@ -64,7 +64,7 @@ func TestEndpointsChangeByHandUnderLoad(t *testing.T) {
 					testsupport.True(t, state != balancer.Disabled || n == 0, "%s is disabled and has %d connections", name, n)
 					p.SetEndpointState(name, balancer.Enabled)
 					pass(200 * msec)
-					testsupport.AtLeast(t, servedBy(p, name)-before, 100, "%[2]s got %[1]d requests after it was enabled", name)
+					testsupport.AtLeast(t, servedBy(p, name)-before, 50, "%[2]s got %[1]d requests after it was enabled", name)
 				}
 			}
 			testsupport.True(t, p.SetEndpointWeight("b:80", 8) && !p.SetEndpointWeight("no.such:80", 8), "SetEndpointWeight reports the wrong endpoint as missing")
@@ -80,7 +80,12 @@ func TestEndpointsChangeByHandUnderLoad(t *testing.T) {
 }
 
 func servedBy(p *Pool, name string) int {
-	return int(p.conns.endpoints.byName[name].stats.outcomes[exchange.Fill].Load())
+	for _, e := range p.Snapshot().Endpoints {
+		if e.Endpoint == name {
+			return int(e.Requests["fill"])
+		}
+	}
+	return -1
 }
 
 func openTo(p *Pool, name string) int {

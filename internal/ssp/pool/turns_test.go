@@ -51,7 +51,7 @@ func shares(t testing.TB, s *fakeSSP, p *Pool, clients, n int, pause time.Durati
 	return served
 }
 
-// wantShares checks that 600 requests were shared by weight, to within 5 % of them.
+// wantShares checks that 300 requests were shared by weight, to within 5 % of them.
 func wantShares(t testing.TB, served map[string]int, weights []int) {
 	t.Helper()
 	sum := 0
@@ -59,8 +59,8 @@ func wantShares(t testing.TB, served map[string]int, weights []int) {
 		sum += w
 	}
 	for i, w := range weights {
-		got, want := served[allNames[i]], 600*w/sum
-		testsupport.True(t, got >= want-30 && got <= want+30, "%s served %d of 600 requests, want %d ± 30", allNames[i], got, want)
+		got, want := served[allNames[i]], 300*w/sum
+		testsupport.True(t, got >= want-15 && got <= want+15, "%s served %d of 300 requests, want %d ± 15", allNames[i], got, want)
 	}
 }
 
@@ -91,10 +91,11 @@ func TestSharesHoldWithoutIdleConnections(t *testing.T) {
 							way.change(o)
 						}
 					})
+					protocol := p.Options().Protocol
 					s.set(func(c dialCall) dialResult {
-						return dialResult{after: time.Duration(1+c.n%4) * msec, protocol: p.opts.Protocol}
+						return dialResult{after: time.Duration(1+c.n%4) * msec, protocol: protocol}
 					})
-					wantShares(t, shares(t, s, p, clients, 600, way.pause, way.closes), weights)
+					wantShares(t, shares(t, s, p, clients, 300, way.pause, way.closes), weights)
 				})
 			}
 		}
