@@ -14,6 +14,11 @@ PACKAGES   := nginx-light nghttp2-server nghttp2-client curl prometheus chromium
 # Packages tested at once: one more than there are processors, since many tests wait.
 AT_ONCE     = $(shell expr $$(nproc) + 1)
 
+# Packages that try the finished binary, the image and the units from outside. They run without the race
+# detector, which looks at the whole binary in loadtest's TestChaosHoldsEveryPromise.
+OUTSIDE     = ./internal/test/e2e/... ./deploy/...
+RACED       = $(shell $(GO) list ./... | grep -vE '^adbuffer/(internal/test/e2e|deploy)/')
+
 # Modules of their own: tests with libraries that the product does not use. They run without the race
 # detector, which would compile these libraries a second time.
 MODULES     = $(patsubst %/go.mod,%,$(shell git ls-files '*/go.mod'))
@@ -21,9 +26,11 @@ MODULES     = $(patsubst %/go.mod,%,$(shell git ls-files '*/go.mod'))
 # Packages with benchmarks.
 BENCHMARKS  = $(addprefix ./,$(sort $(dir $(shell git grep -l '^func Benchmark' -- '*_test.go'))))
 
-# Programs that are tested, not shipped, do without cmd/adbuffer/default.pgo: for it, go compiles every
-# package of the program a second time.
-test lint bench-once promises: export GOFLAGS := -pgo=off
+# Programs that are tested, not shipped, do without cmd/adbuffer/default.pgo, for which go compiles every
+# package of the program a second time, and without the tables of a debugger, a fifth of what compilation
+# costs.
+test lint bench-once promises: export GOFLAGS := -pgo=off -gcflags=all=-dwarf=false
+test lint bench-once promises: export CGO_ENABLED := 0
 
 .PHONY: all picture profile build image release release-test demo test deps lint bench bench-once bench-cores promises compare fuzz clean
 
@@ -52,19 +59,18 @@ picture: ## the picture of the admin page in README.md: three minutes of the dem
 profile: ## the CPU profile with which the compiler optimizes the binary, anew: in five minutes
 	$(GO) run ./loadtest peers --only adbuffer --rounds 1 --rate 0 --idle 0 --profile cmd/adbuffer/default.pgo
 
-test: deps ## all tests: with the race detector, those that it would distort or slow down without it, and some on 64-bit ARM
-	scripts/gotest ./... -race -shuffle=on -vet=off -timeout 14m -p $(AT_ONCE)
-	scripts/test-without-race
+test: deps ## all tests: with the race detector, without it where it distorts, costs much or sees nothing, and some on 64-bit ARM
+	CGO_ENABLED=1 scripts/gotest "$(RACED)" -race -shuffle=on -vet=off -timeout 14m -p $(AT_ONCE) -ldflags=-w
+	scripts/test-without-race $(AT_ONCE) $(OUTSIDE)
 	scripts/test-arm64
-	for m in $(MODULES); do (cd $$m && $(CURDIR)/scripts/gotest ./... -shuffle=on -vet=off -timeout 10m) || exit 1; done
+	printf '%s\n' $(MODULES) | xargs -P 2 -I {} sh -c 'cd {} && $(CURDIR)/scripts/gotest ./... -shuffle=on -vet=off -timeout 10m'
 
 deps: ## Debian packages that tests run against
 	@scripts/install $(PACKAGES)
 
 # For this machine golangci-lint runs vet.
-lint: ## vet (for 64-bit ARM and macOS too), gofmt, golangci-lint and functions that no program reaches
+lint: ## vet (for macOS on ARM too), gofmt, golangci-lint and functions that no program reaches
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
-	GOOS=linux GOARCH=arm64 $(GO) vet ./...
 	GOOS=darwin GOARCH=arm64 $(GO) vet ./...
 	$(GO) run $(GOLANGCI) run ./...
 	scripts/deadcode $(DEADCODE)

@@ -97,7 +97,7 @@ func makeBuildBase(t *testing.T) (mounts []string) {
 		mounts = append(mounts, "--volume", dir+":/"+strings.ToLower(name)+":"+mode)
 	}
 	buildah(t, "config", "--env", "PATH=/goroot/bin:/bin", "--env", "GOROOT=/goroot", "--env", "GOMODCACHE=/gomodcache", "--env", "GOCACHE=/gocache",
-		"--env", "GOPROXY=off", "--env", "GOTOOLCHAIN=local", container)
+		"--env", "GOPROXY=off", "--env", "GOTOOLCHAIN=local", "--env", "GOFLAGS="+os.Getenv("GOFLAGS"), container)
 	buildah(t, "umount", container)
 	buildah(t, "commit", "--quiet", "--format", "docker", container, buildBase)
 	return mounts

@@ -22,7 +22,7 @@ func TestTheUnitsWorkUnderASystemdThatRuns(t *testing.T) {
 		os.CopyFS(repository+"/config", os.DirFS("../../config")),
 		os.CopyFS(repository+"/deploy/systemd", os.DirFS(".")),
 	))
-	build := exec.Command("go", "build", "-trimpath", "-o", repository+"/bin/adbuffer", "../../cmd/adbuffer") // as `make build`
+	build := exec.Command("go", "build", "-o", repository+"/bin/adbuffer", "../../cmd/adbuffer")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
 	testsupport.MustTrue(t, err == nil, "go build: %v\n%s", err, out)

@@ -82,7 +82,7 @@ func TestMain(m *testing.M) {
 func binary(t *testing.T) string {
 	t.Helper()
 	built.Do(func() {
-		cmd := exec.Command("go", "build", "-trimpath", "-o", built.file, "./cmd/adbuffer")
+		cmd := exec.Command("go", "build", "-o", built.file, "./cmd/adbuffer")
 		cmd.Dir = "../../.."
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		var out []byte
