@@ -58,6 +58,7 @@ type explainedSSP struct {
 	BudgetMs   float64      `json:"budget_ms,omitempty"`
 	BudgetFrom string       `json:"budget_from,omitempty"`
 	Request    *capturedMsg `json:"request,omitempty"`  // the request as its first endpoint would get it
+	Dropped    []string     `json:"dropped,omitempty"`  // the client's fields that the SSP does not get, with the setting that keeps each of them
 	Error      string       `json:"error,omitempty"`    // why there is no request
 	Filtered   []string     `json:"filtered,omitempty"` // the conditions on the body that do not hold
 	Limits     []string     `json:"limits"`
@@ -107,7 +108,7 @@ func (v *Views) Explain(p *proxy.Proxy, current *reload.Version, message []byte,
 		case q.Err != nil:
 			s.Error = q.Err.Error()
 		default:
-			s.Request = sent(&q.Request, q.Target.SSP.Policy(), q.Query)
+			s.Request, s.Dropped = sent(&q.Request, q.Target.SSP.Policy(), q.Query), q.Dropped
 		}
 		x.SSPs = append(x.SSPs, s)
 	}
@@ -387,6 +388,7 @@ func (x *Explained) String() string {
 		if s.Request.BodyBytes > 0 {
 			line("", "and a body of %d bytes", s.Request.BodyBytes)
 		}
+		lines("dropped", s.Dropped)
 	}
 	return b.String()
 }

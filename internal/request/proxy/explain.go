@@ -41,6 +41,7 @@ type ExplainedRequest struct {
 	Query   []byte // the client's part of the request target
 	Request exchange.Request
 	Err     *exchange.Error // why Request is empty, or nil
+	Dropped []string        // the client's fields that the SSP does not get, with the setting that keeps each of them
 	// Budget and BudgetFrom are those of the SSP, like the request's.
 	Budget     time.Duration
 	BudgetFrom string
@@ -104,7 +105,7 @@ func (p *Proxy) explain(e *Explanation, c *http1.Conn, hostOf func(ssp string) s
 		}
 		asked = true
 		q, err := t.SSP.Preview(&r.ssp, hostOf(t.SSP.Name()), t.Timeout)
-		x := ExplainedRequest{Target: t, Query: bytes.Clone(r.ssp.Query), Request: q, Err: err}
+		x := ExplainedRequest{Target: t, Query: bytes.Clone(r.ssp.Query), Request: q, Err: err, Dropped: t.SSP.Policy().Dropped(r.ssp.Fields, r.ssp.Identity)}
 		x.Budget, x.BudgetFrom = t.SSP.Limit(&r.ssp, t.Timeout)
 		e.Requests = append(e.Requests, x)
 	}

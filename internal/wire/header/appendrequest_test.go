@@ -2,6 +2,7 @@ package header
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -88,6 +89,28 @@ func TestGuardedFieldsCrossOnlyIfPassed(t *testing.T) {
 	wantLines(t, cross(t, PolicyOptions{Identity: None, Pass: []string{"Authorization", "proxy-authorization"}}, true, guardedLines...),
 		"Authorization: Basic eA==", "Proxy-Authorization: Basic eA==")
 	wantLines(t, cross(t, PolicyOptions{Identity: None, Pass: []string{"Proxy_Authorization"}}, true, guardedLines...), "Proxy_Authorization: Basic eA==")
+}
+
+func TestDroppedFieldsNameTheirSetting(t *testing.T) {
+	lines := []string{
+		"Authorization: Bearer x", "Cookie: a=b", "Accept: */*", "User-Agent: phone", "Connection: X-Hop", "X-Hop: 1", "X-Adbuffer-Ssp: a", "X-Debug: 1", "X-Key: 2",
+		"X-Real-IP: 192.0.2.1", "X-Forwarded-For: 192.0.2.1", "X-Device-IP: 192.0.2.1", "X_Forwarded_For: 1",
+	}
+	o := PolicyOptions{Pass: []string{"cookie"}, Remove: []string{"x-debug"}, Set: []NameValue{{Name: "X-Key", Value: "3"}}}
+	dropped := func(trusted bool, mode IdentityMode) []string {
+		t.Helper()
+		var f RequestFields
+		var id Identity
+		mustScan(t, &f, head(lines...))
+		id.Resolve(&f, testPeer, trusted, nil, false)
+		o.Identity = mode
+		return NewPolicy(o).Dropped(&f, &id)
+	}
+	always := []string{"Authorization: headers.pass passes it", "X-Debug: headers.remove removes it", "X-Key: headers.set replaces it"}
+	device, like := "X-Device-IP: identity decides which of these fields cross", "X_Forwarded_For: servers may read '_' as '-'"
+	wantLines(t, dropped(true, XForwardedFor), append(slices.Clone(always), device, like)...)
+	wantLines(t, dropped(false, XForwardedFor), append(slices.Clone(always), "X-Real-IP: it crosses if server.trusted_proxies has the peer", device, like)...)
+	wantLines(t, dropped(true, None), append(slices.Clone(always), "X-Real-IP: identity decides which of these fields cross", "X-Forwarded-For: identity decides which of these fields cross", device, like)...)
 }
 
 func TestRemoveRunsBeforeSetAndSetReplaces(t *testing.T) {

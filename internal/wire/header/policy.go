@@ -148,6 +148,49 @@ func (p *Policy) drops(name []byte) bool {
 	return slices.ContainsFunc(p.dropped, func(dropped string) bool { return sameName(name, dropped) })
 }
 
+// Dropped returns a text for each field of f that a setting keeps from the SSP, with the name of that setting. Fields that
+// cross no proxy, such as Connection, have no text, nor have fields that adbuffer writes itself.
+func (p *Policy) Dropped(f *RequestFields, id *Identity) (all []string) {
+	for i := range f.fields {
+		field := &f.fields[i]
+		why := ""
+		switch {
+		case field.withheld || field.id.neverForwarded() && field.id != nameLookAlike:
+		case slices.ContainsFunc(p.options.Set, func(s NameValue) bool { return sameName(field.Name, s.Name) }):
+			why = "headers.set replaces it"
+		case p.drops(field.Name):
+			why = "headers.remove removes it"
+		case p.appends(field, id):
+		case field.id == nameGuarded:
+			why = "headers.pass passes it"
+		case field.id == nameLookAlike:
+			why = "servers may read '_' as '-'"
+		case !id.trusted && p.actions[trustedPeer][field.id] != drop:
+			why = "it crosses if server.trusted_proxies has the peer"
+		default:
+			why = "identity decides which of these fields cross"
+		}
+		if why != "" {
+			all = append(all, string(field.Name)+": "+why)
+		}
+	}
+	return all
+}
+
+// appends reports whether the SSP gets a field of this name, from the client or from adbuffer.
+func (p *Policy) appends(field *Field, id *Identity) bool {
+	switch field.id {
+	case nameForwardedFor:
+		return p.forwardedFor
+	case nameDeviceIP:
+		return p.deviceIP
+	case nameDeviceUserAgent:
+		return p.deviceUserAgent
+	}
+	act := p.actions[id.trustRow()][field.id]
+	return act != drop && len(p.appendField(nil, field, act)) > 0
+}
+
 // passes reports whether guarded fields of this name may cross, in any case.
 func (p *Policy) passes(name []byte) bool {
 	return slices.ContainsFunc(p.pass, func(passed string) bool { return syntax.EqualFold(name, passed) })
