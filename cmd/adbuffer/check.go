@@ -55,6 +55,9 @@ is shown. Relative paths in the file are relative to the running adbuffer's dire
 Warnings about "this machine" are about the open files, memory and addresses of check's own
 machine, cgroup and ulimits. With --admin, they are about those of the running adbuffer.
 
+If the running adbuffer does not respond, check first says whether the file is valid here, with
+the variables and files of its own machine.
+
 With --admin, check also warns of spare endpoints (those with a higher priority number)
 that could not carry the load of the last minute if all endpoints with lower numbers failed.`,
 		Example: `  adbuffer check config/adbuffer.yaml
@@ -93,38 +96,37 @@ func (f *checkFlags) run(ctx context.Context, stdout *os.File) error {
 	if err != nil {
 		return err
 	}
-	var cfg *config.Config
-	var res *reload.Check
-	if client != nil {
-		res, err = dryRun(ctx, client, path)
-	} else {
-		cfg, res, err = checkHere(path)
-	}
+	text, err := config.Read(path)
 	if err != nil {
 		return failed(err)
+	}
+	var cfg *config.Config
+	var res *reload.Check
+	var unasked error // why the running adbuffer has not checked the file
+	if client != nil {
+		res, unasked = dryRun(ctx, client, path, text)
+	}
+	if client == nil || unasked != nil {
+		cfg, res = checkHere(path, text)
 	}
 	if f.asJSON {
 		err = printJSON(stdout, res)
 	} else {
 		err = f.print(stdout, path, cfg, res)
 	}
-	if err == nil && (!res.Valid || res.Against != nil && res.Against.Verdict == reload.NeedsRestart) {
+	if err == nil && unasked == nil && (!res.Valid || res.Against != nil && res.Against.Verdict == reload.NeedsRestart) {
 		err = errPrinted
 	}
-	return failed(err)
+	return failed(errors.Join(err, unasked))
 }
 
-// dryRun returns what the running adbuffer says about the file at path.
-func dryRun(ctx context.Context, client *admin.Client, path string) (*reload.Check, error) {
-	text, err := config.Read(path)
-	if err != nil {
-		return nil, err
-	}
+// dryRun returns what the running adbuffer says about text, the content of the file at path.
+func dryRun(ctx context.Context, client *admin.Client, path string, text []byte) (*reload.Check, error) {
 	if len(text) == 0 {
 		text = []byte("\n") // a request without a body would be refused as a mistake
 	}
 	res := new(reload.Check)
-	err = ask(ctx, client, dryRunTimeout, http.MethodPost, "/reload?dry_run=1", text, res, http.StatusUnprocessableEntity)
+	err := ask(ctx, client, dryRunTimeout, http.MethodPost, "/reload?dry_run=1", text, res, http.StatusUnprocessableEntity)
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", adminFlag, err)
 	}
@@ -141,13 +143,12 @@ func dryRun(ctx context.Context, client *admin.Client, path string) (*reload.Che
 // dryRunTimeout is longer than a reload takes, since a dry run waits for a reload in progress.
 const dryRunTimeout = 15 * time.Second
 
-// checkHere validates the file at path with the variables and files of this machine.
-func checkHere(path string) (*config.Config, *reload.Check, error) {
-	cfg, warnings, err := config.Load(path, config.OSEnv())
-	if faults := (config.Errors)(nil); err != nil && !errors.As(err, &faults) {
-		return nil, nil, err
-	}
-	return cfg, reload.NewCheck(cfg, warnings, err), nil
+// checkHere validates text, the content of the file at path, with the variables and files of this machine.
+func checkHere(path string, text []byte) (*config.Config, *reload.Check) {
+	cfg, warnings, err := config.Parse(text, config.OSEnv())
+	res := reload.NewCheck(cfg, warnings, err)
+	res.Faults = res.Faults.In(path)
+	return cfg, res
 }
 
 // print writes what the flags ask for, and the result. cfg is nil if a running adbuffer checked the

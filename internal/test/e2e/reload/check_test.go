@@ -177,7 +177,10 @@ func TestCheckAgainstNamesTheReasonIfItCannotConnect(t *testing.T) {
 		{[]string{"--admin", "unix:/run/admin.sock"}, 2, "must be the URL"},
 		{[]string{"--insecure"}, 2, "--admin"},
 	} {
-		_, stderr, code := e2e.Run(t, ab.Cmd.Env, append([]string{"check", "--config", file}, c.args...)...)
+		stdout, stderr, code := e2e.Run(t, ab.Cmd.Env, append([]string{"check", "--config", file}, c.args...)...)
 		testsupport.True(t, code == c.code && strings.Contains(stderr, c.want), "%v: exit status %d, want %d and %q: %s", c.args, code, c.code, c.want, stderr)
+		if c.want == "connection refused" {
+			testsupport.True(t, strings.Contains(stdout, " is valid (SSPs: 1, routes: 1,"), "%v: %s", c.args, stdout)
+		}
 	}
 }
