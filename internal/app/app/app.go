@@ -119,7 +119,7 @@ func (a *App) readiness() error {
 	case draining:
 		return errors.New("draining")
 	default:
-		return errors.New("starting: min_idle connections are being opened")
+		return errors.New("starting: min_idle connections are being opened; " + a.views.Cold())
 	}
 }
 
@@ -150,7 +150,7 @@ func (a *App) Run(ctx, hurry context.Context) error {
 	a.sockets.Serving(a.admin.StandBy)
 	a.logStart()
 	a.background.Go(func() { a.warm(ctx) })
-	a.background.Go(func() { a.views.Watch(a.alive, a.proxy) })
+	a.background.Go(func() { a.views.Watch(a.alive, a.proxy, a.process.Sink.Dropped) })
 	a.background.Go(func() { a.returnIdleMemory(a.alive) })
 	a.background.Go(func() { a.sizePools(a.alive) })
 	a.watchCertificates(a.alive)
@@ -166,10 +166,36 @@ func (a *App) Run(ctx, hurry context.Context) error {
 
 // warm opens the min_idle connections, and then makes the service ready, unless ctx ends first.
 func (a *App) warm(ctx context.Context) {
+	stop := a.logCold()
 	a.versions.Warm(ctx)
+	stop()
 	if ctx.Err() == nil && a.state.CompareAndSwap(starting, ready) {
 		a.notifyReady()
 		a.log.Info("ready", zap.Stringer("listen", a.TrafficAddr()), zap.Stringer("admin", a.AdminAddr()))
+	}
+}
+
+// logCold logs once a second for which SSPs the start waits, until stop is called.
+func (a *App) logCold() (stop func()) {
+	var done sync.WaitGroup
+	warm := make(chan struct{})
+	done.Go(func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-warm:
+				return
+			case <-tick.C:
+				if cold := a.views.Cold(); cold != "" {
+					a.log.Info("starting: min_idle connections are being opened", zap.String("waiting_for", cold))
+				}
+			}
+		}
+	})
+	return func() {
+		close(warm)
+		done.Wait()
 	}
 }
 

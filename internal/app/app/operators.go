@@ -1,8 +1,6 @@
 package app
 
 import (
-	"errors"
-	"fmt"
 	"net/http"
 	"net/netip"
 	"runtime"
@@ -53,7 +51,7 @@ const scrapePatience = 5 * time.Second
 func (a *App) pools(only string) any { return a.views.Pools(a.service(), a.proxy.Snapshot(), only) }
 
 func (a *App) overview() any {
-	return a.views.Overview(a.service(), a.proxy.Routes(), a.notices(), a.proxy.Snapshot())
+	return a.views.Overview(a.service(), a.proxy.Routes(), a.proxy.Limits(), a.proxy.Snapshot(), a.facts())
 }
 
 func (a *App) service() adminview.Service {
@@ -64,20 +62,26 @@ func (a *App) service() adminview.Service {
 	}
 }
 
-// notices says what is currently wrong with the whole service.
-func (a *App) notices() (all []string) {
-	if a.state.Load() == draining {
-		all = append(all, "adbuffer drains: it takes no new connections, and ends once its requests have ended.")
+// facts returns what the notices of the overview are about.
+func (a *App) facts() adminview.Facts {
+	f := adminview.Facts{
+		Draining: a.state.Load() == draining, LinesLost: a.process.Sink.Dropped(), Unrouted: a.proxy.Unrouted(adminview.UnroutedPaths),
 	}
-	if f := a.versions.LastFailed(); f != nil {
-		text := f.Err.Error()
-		var faults config.Errors
-		if errors.As(f.Err, &faults) && len(faults) > 1 {
-			text = fmt.Sprintf("%s (+%d more)", faults[0], len(faults)-1)
+	add := func(setting, peers string, expiry time.Time) {
+		f.Certificates = append(f.Certificates, adminview.Certificate{Setting: setting, Peers: peers, Expiry: expiry})
+	}
+	if c := a.certificates.server; c != nil {
+		add("server.tls.cert_file", "clients", c.Expiry())
+	}
+	if c := a.certificates.admin; c != nil {
+		add("admin.tls.cert_file", "operators and scrapers", c.Expiry())
+	}
+	for _, p := range a.versions.Current().Parts {
+		if expiry := p.CertificateExpiry(); !expiry.IsZero() {
+			add("tls.cert_file of "+p.Config.Name, "SSPs", expiry)
 		}
-		all = append(all, fmt.Sprintf("The configuration in force differs from its file: the reload at %s was refused. %s", f.At.UTC().Format(time.RFC3339), text))
 	}
-	return all
+	return f
 }
 
 // logInForce logs the limits in force that depend on the machine, if a reload has changed them.

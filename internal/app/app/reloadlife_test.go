@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"adbuffer/internal/setup/reload"
 	"adbuffer/internal/test/sspsim"
@@ -31,6 +32,29 @@ func TestASignalDuringTheWarmUpDoesNotMakeTheServiceReady(t *testing.T) {
 	if a.warm(t.Context()); !a.Ready() {
 		t.Error("the service is not ready after its warm-up")
 	}
+}
+
+// While the start waits, /readyz and a line a second say for which SSP.
+func TestTheStartSaysForWhichSSPItWaits(t *testing.T) {
+	core, lines := observer.New(zap.InfoLevel)
+	s := setup{ssps: []string{`name: down, endpoints: ["http://` + testsupport.FreeAddr(t) + `/"], pool: {min_idle: 2}`, at("a", sim(t, sspsim.Options{}))}, routes: []string{to("x", "a"), to("y", "down")}}
+	a, err := New(s.load(t), zap.New(core), Process{})
+	testsupport.NoError(t, err)
+	defer a.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	warm := make(chan struct{})
+	go func() {
+		defer close(warm)
+		a.warm(ctx)
+	}()
+	const want = "starting: min_idle connections are being opened"
+	testsupport.Eventually(t, "the log says for which SSP", func() bool {
+		all := lines.FilterMessage(want).All()
+		return len(all) > 0 && strings.HasPrefix(all[0].ContextMap()["waiting_for"].(string), "down has 0 of 2 connections: connection refused")
+	})
+	testsupport.Equal(t, a.readiness().Error(), want+"; down has 0 of 2 connections: connection refused", "/readyz says %s")
+	stop()
+	<-warm
 }
 
 func TestTheDrainEndsPoolsOfEarlierVersionsToo(t *testing.T) {

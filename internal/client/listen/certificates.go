@@ -99,6 +99,9 @@ func (c *Certificates) SetPolicy(p handshake.Policy) {
 	c.renew()
 }
 
+// Expiry returns when the certificate in use expires.
+func (c *Certificates) Expiry() time.Time { return c.current.Load().expiry() }
+
 // Reload reads the files now. If they are not valid, the current certificates stay in use. The error names the file
 // and the reason, and has been logged.
 func (c *Certificates) Reload() error {

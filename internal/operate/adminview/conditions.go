@@ -160,6 +160,9 @@ func (h *histories) stateOf(part *reload.Part) []string {
 			all = append(all, fmt.Sprintf("endpoint %s is %s", e.Endpoint, whyNot(e)))
 		}
 	}
+	if r.QPSAlone > 0 {
+		all = append(all, fmt.Sprintf("Redis is away: adbuffer sends at most %v requests a second, its last share of qps.limit; see fleet.redis", round(r.QPSAlone)))
+	}
 	if p.PlacesInUse >= p.PlacesLimit && p.PlacesLimit > 0 {
 		all = append(all, fmt.Sprintf("all %d places are in use, and %d requests wait; see pool.max_conns and pool.max_pending", p.PlacesLimit, p.Pending))
 	}

@@ -26,6 +26,7 @@ type lastMinute struct {
 	P99Seconds float64 `json:"p99_seconds"`
 
 	byHand    uint64 // how many of Failed were refused because an operator disabled the SSP
+	noRoute   uint64 // how many of Requests matched no route
 	howFailed string // the commonest outcomes of the other failed requests, with their numbers
 }
 
@@ -82,7 +83,7 @@ func (m *minute) last(h *metrics.Histogram, now counts) lastMinute {
 	l.Filtered, l.Masked = recent[filtered], now.masked-min(now.masked, before.masked)
 	l.Requests, l.Failed, l.byHand = askedOf(recent), countFailed(recent), recent[exchange.SSPDisabled.String()]
 	l.Fills = recent[exchange.Fill.String()] + now.merged - min(now.merged, before.merged)
-	l.Rejected = recent[exchange.ClientError.String()]
+	l.Rejected, l.noRoute = recent[exchange.ClientError.String()], recent[exchange.NoRoute.String()]
 	l.howFailed = howFailed(recent)
 	return l
 }

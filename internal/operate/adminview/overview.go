@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"adbuffer/internal/request/proxy"
 	"adbuffer/internal/setup/reload"
@@ -51,6 +52,9 @@ type sspRow struct {
 	Waiting       int        `json:"waiting"` // requests
 	LastMinute    lastMinute `json:"last_minute"`
 	Trend         trend      `json:"trend"`
+
+	rejects bool
+	alone   float64 // ssp.Snapshot.QPSAlone
 }
 
 // routeRow is a route in the overview.
@@ -59,9 +63,9 @@ type routeRow struct {
 	LastMinute lastMinute `json:"last_minute"`
 }
 
-// Overview returns the response to GET /overview: a row for each SSP and route, the worst SSPs first. The
-// caller gives service without ConfigHash, and notices about what is wrong with the whole service.
-func (v *Views) Overview(service Service, routes []proxy.RouteCounts, notices []string, totals any) any {
+// Overview returns the response to GET /overview: a row for each SSP and route, the worst SSPs first, and notices about
+// what is wrong with the whole service. The caller gives service without ConfigHash.
+func (v *Views) Overview(service Service, routes []proxy.RouteCounts, limits []proxy.LimitState, totals proxy.Snapshot, known Facts) any {
 	var rows []sspRow
 	lower := []string{}
 	v.versions.Look(func(current *reload.Version) {
@@ -74,14 +78,35 @@ func (v *Views) Overview(service Service, routes []proxy.RouteCounts, notices []
 	slices.SortStableFunc(rows, func(a, b sspRow) int {
 		return cmp.Or(b.Urgency-a.Urgency, cmp.Compare(b.Saturation, a.Saturation), cmp.Compare(b.SaturationMax, a.SaturationMax), cmp.Compare(a.SSP, b.SSP))
 	})
+	all := v.routeRows(routes)
+	f := v.factsOf(known, limits, totals, all, time.Now())
+	for i := range rows {
+		if rows[i].rejects {
+			f.rejecting = append(f.rejecting, rows[i].SSP)
+		}
+		if rows[i].alone > 0 {
+			f.alone = append(f.alone, fmt.Sprintf("%s (%v/s)", rows[i].SSP, round(rows[i].alone)))
+		}
+	}
+	return map[string]any{
+		"service": service, "totals": totals, "notices": noticesOf(f), "lowered": lower,
+		"failed_outcomes": failedOutcomes, "ssps": rows, "routes": all,
+	}
+}
+
+func (v *Views) routeRows(routes []proxy.RouteCounts) []routeRow {
 	all := make([]routeRow, len(routes))
 	for i := range routes {
 		all[i] = routeRow{routes[i].Name, v.history.lastMinuteOfRoute(&routes[i])}
 	}
-	return map[string]any{
-		"service": service, "totals": totals, "notices": append([]string{}, notices...), "lowered": lower,
-		"failed_outcomes": failedOutcomes, "ssps": rows, "routes": all,
-	}
+	return all
+}
+
+// factsOf returns all facts except those about SSPs.
+func (v *Views) factsOf(known Facts, limits []proxy.LimitState, totals proxy.Snapshot, routes []routeRow, now time.Time) *facts {
+	f := &facts{Facts: known, now: now, failed: v.versions.LastFailed(), overload: totals.Overload}
+	v.events.add(f, limits, routes)
+	return f
 }
 
 func (v *Views) rowOf(part *reload.Part) sspRow {
@@ -90,7 +115,7 @@ func (v *Views) rowOf(part *reload.Part) sspRow {
 	row := sspRow{
 		SSP: part.Config.Name, Saturation: round(p.Saturation), SaturationMax: round(p.SaturationMax),
 		PlacesInUse: p.PlacesInUse, PlacesLimit: p.PlacesLimit, Waiting: p.Pending,
-		LastMinute: minute, Trend: trend,
+		LastMinute: minute, Trend: trend, rejects: last.rejects(), alone: s.QPSAlone,
 	}
 	all := troublesOf(&p, &s, &row.LastMinute)
 	for _, c := range conditionsOf(&p, &s, part.FailedLookups(), last) {

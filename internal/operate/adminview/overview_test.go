@@ -123,7 +123,7 @@ func manySSPs(t testing.TB) (*Views, func() any) {
 		now = now.Add(historyStep)
 		v.history.look(now, versions.Current().Parts, nil)
 	}
-	return v, func() any { return v.Overview(Service{}, nil, nil, nil) }
+	return v, func() any { return v.Overview(Service{}, nil, nil, proxy.Snapshot{}, Facts{}) }
 }
 
 func TestTheOverviewOf200SSPsIsSmall(t *testing.T) {

@@ -1,6 +1,7 @@
 package adminview
 
 import (
+	"fmt"
 	"time"
 
 	"adbuffer/internal/operate/advice"
@@ -75,6 +76,28 @@ func (v *Views) viewOf(p *reload.Part) poolView {
 		Now:    append(v.history.stateOf(p), advice.ForAuto(&snap, &o)...),
 		Advice: advice.ForPool(&snap, &o), IdleAdvice: advice.ForIdleTimeout(&snap, &o),
 	}
+}
+
+// Cold says for which SSPs the start waits: those that have not had min_idle connections yet, with the last error. It
+// names at most five of them.
+func (v *Views) Cold() string {
+	var all []string
+	for _, p := range v.versions.Current().Parts {
+		s := p.SSP.Pool().Snapshot()
+		if s.Warm {
+			continue
+		}
+		open := 0
+		for i := range s.Idle {
+			open += s.Idle[i] + s.Active[i]
+		}
+		text := fmt.Sprintf("%s has %d of %d connections", p.Config.Name, open, p.SSP.Pool().Options().MinIdle)
+		if s.LastDialError != "" {
+			text += ": " + lastPart(s.LastDialError)
+		}
+		all = append(all, text)
+	}
+	return listed(all)
 }
 
 // reuseRatio computes the same ratio as the recording rules. It is 0 while warm-up has opened more

@@ -16,6 +16,7 @@ import (
 type Views struct {
 	versions *reload.Versions
 	history  *histories
+	events   serviceEvents
 }
 
 // New returns views of the config versions. log is for events that SSPs cause.
@@ -23,9 +24,9 @@ func New(versions *reload.Versions, log *zap.Logger) *Views {
 	return &Views{versions: versions, history: newHistories(log)}
 }
 
-// Watch records the history of all SSPs until ctx ends. It logs when an SSP's requests begin to fail, and
-// when limits are reached.
-func (v *Views) Watch(ctx context.Context, p *proxy.Proxy) {
+// Watch records the history of all SSPs and of the service until ctx ends. It logs when an SSP's requests begin to fail,
+// when limits are reached, and when requests match no route. linesLost returns Facts.LinesLost.
+func (v *Views) Watch(ctx context.Context, p *proxy.Proxy, linesLost func() uint64) {
 	tick := time.NewTicker(historyStep)
 	defer tick.Stop()
 	var reached limitLog
@@ -34,8 +35,11 @@ func (v *Views) Watch(ctx context.Context, p *proxy.Proxy) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			v.history.look(now, v.versions.Current().Parts, p.Routes())
-			reached.look(v.history.log, now, p.Limits())
+			routes, limits := p.Routes(), p.Limits()
+			v.history.look(now, v.versions.Current().Parts, routes)
+			reached.look(v.history.log, now, limits)
+			v.events.look(now, limits, linesLost(), routes)
+			v.events.logUnrouted(v.history.log, v.factsOf(Facts{Unrouted: p.Unrouted(UnroutedPaths)}, limits, proxy.Snapshot{}, v.routeRows(routes), now))
 		}
 	}
 }

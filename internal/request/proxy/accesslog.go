@@ -32,6 +32,9 @@ type end struct {
 func (p *Proxy) ended(w *response, r *request, e *end) {
 	rs := r.stats(r.route)
 	rs.outcomes[e.outcome].Add(1)
+	if e.outcome == exchange.NoRoute {
+		p.unrouted.add(r.path(), e.at)
+	}
 	r.ssp.Trace.Observe(rs.duration, e.took, e.at)
 	p.report(w, r, e)
 	r.endTrace(w, e)

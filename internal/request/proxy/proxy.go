@@ -52,6 +52,7 @@ type Proxy struct {
 	uploads  slowClients // requests whose body is still arriving: server.max_uploads
 	unread   slowClients // responses that wait until their clients read them
 	unsents  unsents
+	unrouted unrouted
 	budget   *exchange.Budget
 	ready    func() bool // the response to HealthPath
 	panics   atomic.Uint64

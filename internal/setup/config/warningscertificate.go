@@ -6,9 +6,9 @@ import (
 	"adbuffer/internal/machine/configfile"
 )
 
-// certificateSoon is how long before its expiry a certificate causes a warning. The alerts of
+// CertificateSoon is how long before its expiry a certificate causes a warning. The alerts of
 // deploy/prometheus use the same time.
-const certificateSoon = 14 * 24 * time.Hour
+const CertificateSoon = 14 * 24 * time.Hour
 
 // certificate warns of a certificate that is not valid now or expires soon. peers names who would refuse
 // the certificate. A file that cannot be read is an error of the configuration, not a warning.
@@ -23,7 +23,7 @@ func (w *warner) certificate(path, certFile, keyFile, peers string) {
 		w.add(path, "the certificate in %s expired at %s; %s refuse it", certFile, day(leaf.NotAfter), peers)
 	case now.Before(leaf.NotBefore):
 		w.add(path, "the certificate in %s is not valid before %s; until then %s refuse it", certFile, day(leaf.NotBefore), peers)
-	case leaf.NotAfter.Sub(now) < certificateSoon:
+	case leaf.NotAfter.Sub(now) < CertificateSoon:
 		w.add(path, "the certificate in %s expires at %s; from then on %s refuse it", certFile, day(leaf.NotAfter), peers)
 	}
 }

@@ -74,6 +74,9 @@ func commonOf(cfg *config.Config, via string) common {
 // Host returns the Host field of requests to the SSP's first endpoint.
 func (p *Part) Host() string { return p.Config.Parsed.All[0].Authority }
 
+// CertificateExpiry returns when the client certificate for the SSP expires. It returns zero if there is none.
+func (p *Part) CertificateExpiry() time.Time { return p.dialer.dial.CertificateExpiry() }
+
 // FailedLookups returns the hosts of the SSP's endpoints whose last DNS look-up failed.
 func (p *Part) FailedLookups() []dial.FailedLookup {
 	return p.dialer.dial.FailedLookups()

@@ -48,7 +48,15 @@ func (d *Dialer) Collect(to metrics.Sink) {
 		return
 	}
 	c.handshakes.Series(to, descHandshakes)
-	if cert := d.tls.cert; cert != nil {
-		to.Gauge(descCertEnd, float64(cert.keeper.Current().Certificate.Leaf.NotAfter.Unix()))
+	if end := d.CertificateExpiry(); !end.IsZero() {
+		to.Gauge(descCertEnd, float64(end.Unix()))
 	}
+}
+
+// CertificateExpiry returns when adbuffer's client certificate expires. It returns zero if there is none.
+func (d *Dialer) CertificateExpiry() time.Time {
+	if d.tls == nil || d.tls.cert == nil {
+		return time.Time{}
+	}
+	return d.tls.cert.keeper.Current().Certificate.Leaf.NotAfter
 }

@@ -75,6 +75,14 @@ func (q *qps) has(now time.Duration) bool {
 	return q.bucket.Has(now) || q.bucket.Has(q.later(now))
 }
 
+// alone returns the share of the limit that this replica uses without Redis, or 0 if it does not.
+func (q *qps) alone(now time.Duration) float64 {
+	if f := q.opts.Fleet; f != nil && !f.Connected(now+q.fleetOffset) {
+		return f.Share()
+	}
+	return 0
+}
+
 // taken takes a token and returns true, if one is free.
 func (q *qps) taken(now time.Duration) bool {
 	if f := q.opts.Fleet; f != nil {

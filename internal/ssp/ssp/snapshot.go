@@ -33,6 +33,9 @@ type Snapshot struct {
 
 	QPSLimit   float64 `json:"qps_limit"` // 0 = none
 	QPSLimited uint64  `json:"qps_limited"`
+	// QPSAlone is how many requests a second this replica may send while it is without Redis. It is 0 if the
+	// replica leases tokens from Redis, or shares no limit.
+	QPSAlone float64 `json:"qps_alone,omitempty"`
 
 	BackoffSeconds float64 `json:"backoff_seconds"` // remaining time of the pause that the SSP asked for
 	// RetryAfterPaused and RetryAfterIgnored count responses that asked for a pause, by whether a
@@ -64,7 +67,7 @@ func (s *SSP) Snapshot() Snapshot {
 		InFlight: s.inFlight.Now(), ConcurrencyLimit: s.inFlight.Limit(),
 		BufferedBytes: s.buffered.Used(), BufferedBytesLimit: s.buffered.Limit(),
 		BreakerShedRatio: s.breaker.shedRatio(now), BreakerShed: s.breaker.shed.Load(), BreakerWouldShed: s.breaker.wouldShed.Load(),
-		QPSLimit: s.opts.QPS.Limit, QPSLimited: s.qps.limited.Load(),
+		QPSLimit: s.opts.QPS.Limit, QPSLimited: s.qps.limited.Load(), QPSAlone: s.qps.alone(now),
 		BackoffSeconds: s.backoff.left(now).Seconds(), RetryAfterPaused: s.retryAfters.paused.Load(), RetryAfterIgnored: s.retryAfters.ignored.Load(),
 	}
 	snap.BreakerRequests, snap.BreakerFailures = s.breaker.Tally()
