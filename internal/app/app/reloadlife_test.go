@@ -50,7 +50,7 @@ func TestTheStartSaysForWhichSSPItWaits(t *testing.T) {
 	const want = "starting: min_idle connections are being opened"
 	testsupport.Eventually(t, "the log says for which SSP", func() bool {
 		all := lines.FilterMessage(want).All()
-		return len(all) > 0 && strings.HasPrefix(all[0].ContextMap()["waiting_for"].(string), "down has 0 of 2 connections: connection refused")
+		return len(all) > 0 && all[len(all)-1].ContextMap()["waiting_for"] == "down has 0 of 2 connections: connection refused"
 	})
 	testsupport.Equal(t, a.readiness().Error(), want+"; down has 0 of 2 connections: connection refused", "/readyz says %s")
 	stop()
