@@ -7,6 +7,13 @@ import (
 )
 
 // addressState records the latest dials to one address, or the latest look-ups. Guarded by Pool.mu.
+//
+//	healthy ── first failure ──▶ on trial ◀──▶ pausing, until the time is over
+//	   ▲                            │
+//	   └───── a dial succeeds ──────┘
+//
+// On trial, the pool dials the address once at a time. Each failure after the first one begins a pause, which is
+// twice as long as the previous pause.
 type addressState struct {
 	dialing       int       // dials under way
 	failures      int       // dials in a row that failed
@@ -41,7 +48,7 @@ func (s *addressState) pausedUntil() time.Time {
 // began together fail together, and count as one failure.
 //
 // The first failure may be an accident, so no pause follows. If again is true, requests wait for one
-// dial more, and the same holds for the first failure after each pause.
+// more dial, both after the first failure and after the first failure that follows a pause.
 func (s *addressState) failed(failures int, again bool, now time.Time, o *Options) {
 	if failures != s.failures {
 		return

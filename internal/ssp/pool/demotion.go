@@ -11,14 +11,21 @@ import (
 )
 
 // demotion keeps the pool from offering HTTP/2 to an SSP that violates or refuses it. Each demotion lasts
-// twice as long as the one before. Then the next dial offers HTTP/2 again.
+// twice as long as the previous demotion. When a demotion ends, the next dial offers HTTP/2 again.
+//
+//	HTTP/2 ── violations ──▶ trial ── HTTP/1 works ──▶ HTTP/1 ── the time is over ──▶ HTTP/2
+//	   ▲                       │                         │
+//	   └───────────────────────┴─────────────────────────┘
+//	     HTTP/1 does not work: no trial for demotedFor
+//
+// A dial whose handshake violates HTTP/2 needs no trial.
 //
 // One client's requests must not demote the SSP for all: HAProxy resets the stream of a request that is
 // larger than its buffer with PROTOCOL_ERROR. So violations count only in a row, without a response over
 // HTTP/2 in between. The row must last for brokenFor, and must concern most groups of the clients for
 // which HTTP/2 has worked within a minute or two; after a demotion it need not, until HTTP/2 works again.
 // Then a trial must show that HTTP/1 works: one request on an HTTP/1 connection beside the HTTP/2
-// connections gets a response. See beside.go. Connections that close before their first request are no
+// connections gets a response; see http1Beside. Connections that close before their first request are no
 // client's fault: three of them in a row suffice.
 //
 // Guarded by Pool.mu, except responded.
@@ -40,7 +47,7 @@ type demotion struct {
 	lasts time.Duration // length of the current or last demotion
 	// trialUntil is when the current trial is given up; zero or in the past = there is none.
 	trialUntil time.Time
-	// keptUntil is when HTTP/1 may be tried again, because it did not work.
+	// keptUntil is when the pool may try HTTP/1 again, after HTTP/1 did not work.
 	keptUntil time.Time
 }
 
@@ -95,8 +102,8 @@ func (d *demotion) violated(client rates.Group, now time.Time) bool {
 	return now.Sub(d.since) >= brokenFor && d.row.Groups().Most(worked, 0.5, rates.ClientGroups)
 }
 
-// violatedOn does the same for an exchange on m. A violation may fail all exchanges of a connection; it
-// counts once.
+// violatedOn is violated for an exchange on m. A violation may fail all exchanges of a connection, but counts
+// once.
 func (d *demotion) violatedOn(m *member, client rates.Group, now time.Time) bool {
 	if m.violated {
 		return false
@@ -105,7 +112,7 @@ func (d *demotion) violatedOn(m *member, client rates.Group, now time.Time) bool
 	return d.violated(client, now)
 }
 
-// demotable reports whether the pool may switch to HTTP/1 and has not done so.
+// possible reports whether the pool may switch to HTTP/1 and has not done so.
 func (d *demotion) possible(now time.Time) bool {
 	return !d.conns.closed && d.opts.Protocol == exchange.Unknown && !d.on(now) && !now.Before(d.keptUntil)
 }

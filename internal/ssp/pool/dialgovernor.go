@@ -15,7 +15,7 @@ import (
 // last dial failed is on trial: the pool dials it once at a time until a dial succeeds. The first
 // failure may be an accident, so the next dial starts at once. After each further failure in a row the
 // address pauses, and each pause is twice as long. If requests wait, and the dial after a pause fails
-// before its timeout, one more starts at once. So an SSP that refuses connections costs almost nothing.
+// before its timeout, one more dial starts at once. So an SSP that refuses connections costs almost nothing.
 // One dead address among several costs only its own dials.
 //
 // The governor treats a failed look-up like an address that failed.

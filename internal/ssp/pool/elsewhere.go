@@ -56,7 +56,7 @@ func (e *elsewhere) take(ex *exchange.Exchange, w wish, now time.Time) (*lease, 
 	return nil, waits, nil
 }
 
-// dial reports whether dials to active endpoints other than the one to avoid will likely bring a place
+// dial reports whether dials to active endpoints other than the endpoint to avoid will likely bring a place
 // for one more request. It starts a dial if necessary and possible. It tries the endpoint with the index first.
 func (e *elsewhere) dial(avoid string, first int, now time.Time) bool {
 	all := e.conns.endpoints.all

@@ -75,8 +75,8 @@ func (l *learnedIdle) lostRace(idle time.Duration, now time.Time) {
 	}
 }
 
-// noteEarly records a close that idling does not explain, one in a second: an SSP that stops
-// closes many connections once.
+// noteEarly records a close that idling does not explain, at most one close in a second: an SSP that stops
+// closes many connections at once.
 func (l *learnedIdle) noteEarly(now time.Time) {
 	if now.Sub(l.early) >= janitorPeriod {
 		l.early = now

@@ -71,8 +71,8 @@ func (l *lender) pick(w wish, now time.Time) choice {
 	return choice{} // a request that waits uses the turn for its dial
 }
 
-// pickAvoiding picks a connection of an active endpoint that the request does not avoid. It tries the endpoint first
-// before the others.
+// pickAvoiding picks a connection of an active endpoint that the request does not avoid. It begins
+// with the endpoint first.
 func (l *lender) pickAvoiding(first *endpoint, w wish, now time.Time) *member {
 	all := l.conns.endpoints.all
 	for i := range all {

@@ -28,7 +28,7 @@ type member struct {
 	version  int // Options.ConnVersion when the dial began
 	conn     exchange.Conn
 	protocol exchange.Protocol
-	beside   bool // opened for HTTP/1 beside HTTP/2 connections; see beside.go
+	beside   bool // an HTTP/1 connection of http1Beside
 
 	// Pool.mu guards the fields below.
 

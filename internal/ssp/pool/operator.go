@@ -10,7 +10,7 @@ import (
 // itself does not refuse requests for this reason: a caller that admits requests asks first.
 func (p *Pool) Refusing() bool { return p.conns.endpoints.Refusing() }
 
-// Exclusions counts how often an endpoint went out while another one served. Failures before such a
+// Exclusions counts how often an endpoint went out while another endpoint served. Failures before such a
 // moment say little about the endpoints that serve after it.
 func (p *Pool) Exclusions() uint64 { return p.conns.endpoints.Exclusions() }
 

@@ -21,7 +21,7 @@ import (
 type probation struct {
 	places int       // first places of a new connection; 0 = all
 	short  int       // connections in a row that fell short
-	last   time.Time // when the last one of them fell short
+	last   time.Time // when the last of these connections fell short
 }
 
 const (

@@ -55,8 +55,8 @@ func (pr *prober) notSent(e *endpoint, now time.Time) {
 // awaitsDial reports whether the connection that the pool opens to e is for the probe.
 func (pr *prober) awaitsDial(e *endpoint) bool { return e.Probe() == balancer.ProbeDials }
 
-// dialEnded records that a dial to e ended. If the probe still waits for it, it brought no connection.
-// dialEnded reports whether that is so.
+// dialEnded records that a dial to e ended. If the probe still waits for the dial, the dial brought no connection:
+// then dialEnded returns true.
 func (pr *prober) dialEnded(e *endpoint, err error, now time.Time) bool {
 	if !pr.awaitsDial(e) {
 		return false

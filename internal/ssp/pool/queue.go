@@ -146,11 +146,11 @@ func (q *queue) expect(n int, now time.Time) {
 	}
 }
 
-// popOverflow removes and returns the last request, or the one that fair chooses, if more than most
-// are pending, else nil; most -1 is no limit. Resent requests stay: they are few, and were admitted
+// popOverflow removes and returns the last request, or the request that fair chooses, if more than limit requests
+// are pending, and otherwise returns nil. A limit of -1 is none. Resent requests stay: they are few, and were admitted
 // before.
-func (q *queue) popOverflow(most int) *waiter {
-	if most < 0 || q.pending <= most {
+func (q *queue) popOverflow(limit int) *waiter {
+	if limit < 0 || q.pending <= limit {
 		return nil
 	}
 	w := q.worst()

@@ -78,7 +78,7 @@ func (k *machine) grow(now time.Time) {
 }
 
 // expect updates which requests dials will serve. If too many other requests wait, it refuses
-// the newest ones, or those that fair queueing chooses.
+// the newest requests, or the requests that fair queueing chooses.
 func (k *machine) expect(now time.Time) {
 	served := k.growth.willServe()
 	k.queue.expect(served, now)

@@ -10,8 +10,8 @@ import (
 // sharedList holds the multiplexed connections that take new requests. Guarded by Pool.mu.
 type sharedList struct {
 	list  []*member
-	aging int // connections that drain once another one is open
-	// replace says that a useful connection closed. The pool opens another one before a request
+	aging int // connections that drain once another connection is open
+	// replace says that a useful connection closed. The pool opens another connection before a request
 	// needs it.
 	replace bool
 }

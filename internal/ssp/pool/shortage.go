@@ -35,7 +35,7 @@ func (s *shortage) failed(now time.Time) {
 	s.counted = s.until
 }
 
-// dialing records that a dial starts. During a shortage, one starts at a time.
+// dialing records that a dial starts. During a shortage, one dial starts at a time.
 func (s *shortage) dialing(now time.Time) {
 	if s.failures > 0 {
 		s.until = now.Add(s.pause())

@@ -33,8 +33,8 @@ func (t target) nth(n int) target {
 // maxOthers bounds how many addresses a dial tries after its first one.
 const maxOthers = 3
 
-// othersOf returns the addresses that a dial may try if e.addrs[at] fails or is slow. They
-// alternate between the other family and the same one, and their last dial did not fail. So a
+// othersOf returns the addresses that a dial may try if e.addrs[at] fails or is slow. The addresses
+// alternate between the two IP families, and the last dial to each of them did not fail. So a
 // failing address gets no more dials than the governor allows.
 func (g *governor) othersOf(e *endpoint, at int) (others []exchange.Address) {
 	last := e.addrs[at]
