@@ -114,8 +114,8 @@ func TestLearnedIdleLimitGrowsAfterEachHourWithoutACloseByTheSSP(t *testing.T) {
 		testsupport.RunBubble(t, protocol.String(), func(t *testing.T) {
 			s := newFakeSSP(t, dialResult{after: 10 * msec, protocol: protocol})
 			p := learnedAfter(t, s, func(o *Options) { o.Protocol = exchange.Unknown })
-			pass(5 * time.Hour)
-			testsupport.Equal(t, idleTimeoutOf(p), 19*sec, "after five hours without a request, idle connections close after %v")
+			pass(2 * time.Hour)
+			testsupport.Equal(t, idleTimeoutOf(p), 19*sec, "after two hours without a request, idle connections close after %v")
 			for i, want := range []time.Duration{23 * sec, 29 * sec, 37 * sec, 46 * sec, 55 * sec, 55 * sec} {
 				fill(t, p, 3)
 				pass(61 * time.Minute)
