@@ -30,7 +30,8 @@ func NewDurations(buckets ...float64) prometheus.Histogram {
 	})
 }
 
-// Durations returns a histogram with the given upper bounds, which are inclusive and must ascend.
+// Durations returns a histogram with the given upper bounds, which are inclusive and must ascend. Without bounds, the
+// histogram has native buckets only, and is three series for a scrape that does not read them.
 func Durations(bounds ...time.Duration) *Histogram { return DurationsInParts(1, bounds...) }
 
 // DurationsInParts is Durations with at least parts fine buckets in each bucket, which makes quantiles more precise.
@@ -40,11 +41,12 @@ func DurationsInParts(parts int, bounds ...time.Duration) *Histogram {
 }
 
 // RequestDurations returns a histogram of durations with buckets around the usual deadlines of ad requests: bidders
-// get 80 to 1000 ms, and most respond within 250 ms. There are few buckets, since each bucket is a series for each
-// SSP. The quantiles of the page and the native buckets are finer.
+// get 80 to 1000 ms, and most respond within 250 ms. From 100 ms on, no bucket is wider than half of its lower bound, and up
+// to 300 ms, where most deadlines are, none is wider than 50 ms. There are few buckets, since each bucket is a series
+// for each SSP. The quantiles of the page and the native buckets are finer.
 func RequestDurations() *Histogram {
 	const ms = time.Millisecond
-	return DurationsInParts(8, 10*ms, 20*ms, 50*ms, 100*ms, 200*ms, 300*ms, 500*ms, 1000*ms)
+	return DurationsInParts(4, 10*ms, 20*ms, 50*ms, 100*ms, 150*ms, 200*ms, 250*ms, 300*ms, 400*ms, 500*ms, 750*ms, 1000*ms)
 }
 
 // ObserveDuration counts d. A negative d counts as zero; clock readings of two goroutines may produce one.

@@ -45,6 +45,17 @@ wait_seconds_count{ssp="openx"} 7
 `)
 }
 
+func TestAHistogramWithoutBoundsHasNoClassicBuckets(t *testing.T) {
+	h := Durations()
+	for _, d := range []time.Duration{0, ms, time.Minute} {
+		h.ObserveDuration(d)
+	}
+	wantText(t, h, `wait_seconds_bucket{ssp="openx",le="+Inf"} 3
+wait_seconds_sum{ssp="openx"} 60.001
+wait_seconds_count{ssp="openx"} 3
+`)
+}
+
 func TestExportedBoundsAreTheDecimalsThatWereMeant(t *testing.T) {
 	for d, want := range map[time.Duration]float64{
 		ms / 10: 1e-4, ms / 4: 2.5e-4, 35 * ms: 0.035, 75 * ms: 0.075, 150 * ms: 0.15, 300 * ms: 0.3, 2500 * ms: 2.5, time.Minute: 60,
@@ -172,7 +183,7 @@ func inParallel(goroutines int, observe func()) func(*testing.B) {
 
 // BenchmarkObserve measures what an observation costs, beside client_golang's histograms.
 func BenchmarkObserve(b *testing.B) {
-	own, native := RequestDurations(), NewDurations(0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1)
+	own, native := RequestDurations(), NewDurations(0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1)
 	classic := prometheus.NewHistogram(prometheus.HistogramOpts{Buckets: []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1}})
 	for name, observe := range map[string]func(time.Duration){
 		"own": own.ObserveDuration, "client_golang, native": func(d time.Duration) { native.Observe(d.Seconds()) }, "client_golang, classic": func(d time.Duration) { classic.Observe(d.Seconds()) },

@@ -35,11 +35,11 @@ func layoutOf(parts int, bounds []time.Duration) *layout {
 }
 
 func newLayout(parts int, bounds []time.Duration) *layout {
-	if len(bounds) == 0 {
-		panic("BUG: no bounds")
-	}
 	l := &layout{}
-	low := int64(0)
+	low, lowest := int64(0), nativeFrom
+	if len(bounds) > 0 {
+		lowest = min(lowest, int64(bounds[0]))
+	}
 	for i, bound := range bounds {
 		b := int64(bound)
 		if i > 0 && b <= low {
@@ -51,7 +51,7 @@ func newLayout(parts int, bounds []time.Duration) *layout {
 		low = b
 		l.bounds, l.exported = append(l.bounds, b), append(l.exported, seconds(float64(b)))
 	}
-	l.native = newNative(min(l.bounds[0], nativeFrom), max(low, nativeTo))
+	l.native = newNative(lowest, max(low, nativeTo))
 	l.fine = append(l.fine, l.native.bounds...)
 	slices.Sort(l.fine)
 	l.fine = slices.Compact(l.fine)

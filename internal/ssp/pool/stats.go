@@ -99,10 +99,19 @@ func newStats() *stats {
 		tcp:             dialHistogram(),
 		tls:             dialHistogram(),
 	}
-	for i := range s.acquire {
-		s.acquire[i] = metrics.Durations(ms/10, 5*ms, 50*ms, 500*ms)
+	for o := range acquireOutcomes {
+		s.acquire[o] = acquireHistogram(o)
 	}
 	return s
+}
+
+// acquireHistogram has classic buckets only for the outcomes that are waits: each bucket is a series for each SSP, and
+// a request that gets an idle place, or finds the queue full, does not wait.
+func acquireHistogram(o acquireOutcome) *metrics.Histogram {
+	if o == reused || o == full {
+		return metrics.Durations()
+	}
+	return metrics.Durations(1*ms, 2500*time.Microsecond, 5*ms, 10*ms, 25*ms, 50*ms, 100*ms, 250*ms, 500*ms)
 }
 
 // requestHistogram has buckets up to the longest usual deadline of an ad request.

@@ -94,9 +94,13 @@ adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="0.01"} 2
 adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="0.02"} 2
 adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="0.05"} 3
 adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="0.1"} 3
+adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="0.15"} 3
 adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="0.2"} 3
+adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="0.25"} 3
 adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="0.3"} 3
+adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="0.4"} 3
 adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="0.5"} 3
+adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="0.75"} 3
 adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="1"} 3
 adbuffer_ssp_request_duration_seconds_bucket{ssp="openx",le="+Inf"} 3
 adbuffer_ssp_request_duration_seconds_sum{ssp="openx"} 0.03
