@@ -52,6 +52,7 @@ type Gate struct {
 	lastCounts [Priorities]windowCounts // the counts at the end of the last window
 	since      time.Time                // when the overload began; zero = there is none
 	lag        time.Duration            // the standing lag of the last window
+	overLag    time.Duration            // the last standing lag above the target
 }
 
 // counts counts the requests of a priority.
@@ -126,6 +127,9 @@ func (g *Gate) Observe(minLag, length time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.lag = minLag
+	if minLag > g.settings.Target {
+		g.overLag = minLag
+	}
 	if !g.settings.Enabled || g.since.IsZero() && minLag <= g.settings.Target {
 		return
 	}
@@ -156,7 +160,7 @@ func (g *Gate) verdictLocked() *verdict {
 		if r.shares[p] > 0 {
 			r.refusals[p] = Refusal{Pause: r.pause, Detail: fmt.Sprintf(
 				"adbuffer has too little CPU: every request waits %v for CPU, and %v is allowed; adbuffer refuses %.0f %% of the requests with priority %v; see server.overload and routes[].priority",
-				g.lag.Round(time.Millisecond), g.settings.Target, math.Ceil(100*r.shares[p]), p)}
+				g.overLag.Round(time.Millisecond), g.settings.Target, math.Ceil(100*r.shares[p]), p)}
 		}
 	}
 	return r
@@ -186,8 +190,10 @@ type State struct {
 	Overloaded bool `json:"overloaded"`
 	// Since is when the overload began, or nil if there is no overload. An overload ends when nothing must be
 	// refused.
-	Since    *time.Time         `json:"since,omitempty"`
-	LagMs    float64            `json:"lag_ms"`             // the standing lag: the smallest lag of the last 100 ms
+	Since *time.Time `json:"since,omitempty"`
+	// LagMs is the standing lag: the smallest lag of the last 100 ms. During an overload, it is the last standing lag above
+	// the target, from which Refusing follows.
+	LagMs    float64            `json:"lag_ms"`
 	TargetMs float64            `json:"target_ms"`          // server.overload.target
 	DryRun   bool               `json:"dry_run"`            // server.overload.dry_run: nothing is refused
 	Refusing map[string]float64 `json:"refusing,omitempty"` // the share of requests that is refused, by priority
@@ -209,6 +215,7 @@ func (g *Gate) State() State {
 	if !s.Overloaded {
 		return s
 	}
+	s.LagMs = milliseconds(g.overLag)
 	s.Since, s.Refusing = new(g.since), make(map[string]float64)
 	if r := g.verdict.Load(); r != nil {
 		for p, share := range r.shares {

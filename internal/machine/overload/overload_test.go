@@ -47,6 +47,10 @@ func TestAGateRefusesUntilTheLagIsGone(t *testing.T) {
 	if !s.Overloaded || s.Since == nil || s.LagMs != 300 || s.TargetMs != 5 || s.Refusing["normal"] < 0.999 || s.PauseMs == 0 || s.Refused["normal"] == 0 {
 		t.Errorf("the state is %+v", s)
 	}
+	g.Observe(0, window) // requests are still refused, because of the lag before
+	if r, s := g.Refuse(Normal), g.State(); r == nil || !strings.Contains(r.Detail, "waits 300ms for CPU") || s.LagMs != 300 || g.Lag() != 0 {
+		t.Errorf("after a window without lag: %+v, %+v", r, s)
+	}
 	for range 100 {
 		g.Observe(0, window)
 	}
