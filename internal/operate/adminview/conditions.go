@@ -23,6 +23,7 @@ type conditionKind int
 const (
 	shedding conditionKind = iota
 	unreachable
+	refusedCertificate
 	noPlace
 	paused
 	unresolved
@@ -31,12 +32,13 @@ const (
 
 // conditionMessages are the messages that are logged when a condition begins and when it ends.
 var conditionMessages = [...]struct{ began, ended string }{
-	shedding:    {"the breaker sheds requests because the SSP fails; see breaker", "the breaker sheds no more requests"},
-	unreachable: {"no connection to an endpoint can be opened", "connections to an endpoint can be opened again"},
-	noPlace:     {"requests found no place on a connection", "requests find places again"},
-	unresolved:  {"the name of an endpoint cannot be looked up", "the name of an endpoint can be looked up again"},
-	rejecting:   {"the SSP rejects most requests", "the SSP accepts requests again"},
-	paused:      {"the SSP asked for a pause with Retry-After; see qps.limit", "the pause that the SSP asked for is over"},
+	shedding:           {"the breaker sheds requests because the SSP fails; see breaker", "the breaker sheds no more requests"},
+	unreachable:        {"no connection to an endpoint can be opened", "connections to an endpoint can be opened again"},
+	refusedCertificate: {"adbuffer refuses the certificate of an endpoint, whose open connections stay in use until they end", "the certificate of an endpoint is accepted again"},
+	noPlace:            {"requests found no place on a connection", "requests find places again"},
+	unresolved:         {"the name of an endpoint cannot be looked up", "the name of an endpoint can be looked up again"},
+	rejecting:          {"the SSP rejects most requests", "the SSP accepts requests again"},
+	paused:             {"the SSP asked for a pause with Retry-After; see qps.limit", "the pause that the SSP asked for is over"},
 }
 
 // conditionEnds is how many looks in a row must not find a condition before its end is logged. So a
@@ -77,8 +79,12 @@ func conditionsOf(p *pool.Snapshot, s *ssp.Snapshot, lookups []dial.FailedLookup
 			100*s.BreakerShedRatio, s.BreakerRequests, s.BreakerFailures, outcome)
 	}
 	for i := range p.Endpoints {
-		if e := &p.Endpoints[i]; e.Connections == 0 && e.LastDialError != "" {
+		switch e := &p.Endpoints[i]; {
+		case e.LastDialError == "":
+		case e.Connections == 0:
 			add(unreachable, e.Endpoint, "%s", logs.Cut(e.LastDialError))
+		case strings.Contains(e.LastDialError, "x509: "):
+			add(refusedCertificate, e.Endpoint, "%s", logs.Cut(e.LastDialError))
 		}
 	}
 	for _, l := range lookups {

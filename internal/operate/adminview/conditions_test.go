@@ -25,6 +25,7 @@ func TestConditionsSayWhyRequestsFail(t *testing.T) {
 		{Endpoint: "a:80", LastDialError: "connect_failed: refused"},
 		{Endpoint: "b:80", LastDialError: "connect_failed: refused", Connections: 1}, // another address works
 		{Endpoint: "c:80"},
+		{Endpoint: "d:443", LastDialError: "tls_failed: d:443: its certificate has expired, or is not valid yet: x509: certificate has expired", Connections: 1},
 	}}
 	s := &ssp.Snapshot{BreakerShedRatio: 0.9, BreakerRequests: 20, BreakerFailures: 19, BackoffSeconds: 1.5, Last4xx: 401}
 	since := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
@@ -33,6 +34,7 @@ func TestConditionsSayWhyRequestsFail(t *testing.T) {
 	want := []string{
 		"the breaker sheds requests because the SSP fails; see breaker: 90 % of the requests are shed; of the last 20 that were sent, 19 failed, most of them as conn_lost",
 		"no connection to an endpoint can be opened, a:80: connect_failed: refused",
+		"adbuffer refuses the certificate of an endpoint, whose open connections stay in use until they end, d:443: tls_failed: d:443: its certificate has expired, or is not valid yet: x509: certificate has expired",
 		"the name of an endpoint cannot be looked up, a.example: since 2026-01-02T03:04:05Z: no such host; the addresses of the last successful look-up stay in use",
 		"requests found no place on a connection: in the last seconds 4 as pending_full, 2 as pending_timeout; see adbuffer plan --admin",
 		"the SSP asked for a pause with Retry-After; see qps.limit: for 1.5 s more; see retry_after_max and retry_after_share",

@@ -6,6 +6,7 @@ import (
 
 	"adbuffer/internal/operate/advice"
 	"adbuffer/internal/setup/reload"
+	"adbuffer/internal/ssp/dial"
 	"adbuffer/internal/ssp/pool"
 	"adbuffer/internal/ssp/ssp"
 	"adbuffer/internal/wire/exchange"
@@ -25,6 +26,8 @@ type poolView struct {
 	Advice      string                    `json:"advice"`
 	// Now says why requests may be refused or delayed at this moment.
 	Now []string `json:"now"`
+	// AddressChanges are the last changes of the addresses that DNS returns for the SSP's names.
+	AddressChanges []dial.AddressChange `json:"address_changes,omitempty"`
 	// IdleAdvice names a better idle_timeout than the one in force; "" = no better one is known.
 	IdleAdvice string `json:"idle_advice,omitempty"`
 }
@@ -73,8 +76,9 @@ func (v *Views) viewOf(p *reload.Part) poolView {
 			MaxStreams: o.MaxStreams, PipelineDepth: o.PipelineDepth, Sources: len(p.Config.SourceAddresses), MaxInFlight: p.SSP.MaxInFlight(),
 		},
 		Requests: state, LastMinute: minute, URLs: p.Config.ShownURLs(), ReuseRatio: reuseRatio(&snap),
-		Now:    append(v.history.stateOf(p), advice.ForAuto(&snap, &o)...),
-		Advice: advice.ForPool(&snap, &o), IdleAdvice: advice.ForIdleTimeout(&snap, &o),
+		Now:            append(v.history.stateOf(p), advice.ForAuto(&snap, &o)...),
+		AddressChanges: p.AddressChanges(),
+		Advice:         advice.ForPool(&snap, &o), IdleAdvice: advice.ForIdleTimeout(&snap, &o),
 	}
 }
 

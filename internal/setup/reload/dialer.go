@@ -2,7 +2,6 @@ package reload
 
 import (
 	"context"
-	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -44,8 +43,8 @@ func newDialer(c *config.SSP, shared *Options) (*dialer, error) {
 	o, log := dialOptions(c), shared.Peers
 	o.Lag, o.CPU, o.Party, o.FreeFile = shared.Lag, shared.CPU, cpushare.PartyNamed(c.Name), shared.FreeFile
 	o.Warn = func(err error) { log.Warn("connecting to an SSP", zap.String("ssp", c.Name), zap.Error(err)) }
-	o.Changed = func(host string, came, went []netip.Addr) {
-		log.Info("the addresses of an SSP have changed", zap.String("ssp", c.Name), zap.String("host", host), zap.Stringers("came", came), zap.Stringers("went", went))
+	o.Changed = func(a dial.AddressChange) {
+		log.Info("the addresses of an SSP have changed", zap.String("ssp", c.Name), zap.String("host", a.Host), zap.Stringers("came", a.Came), zap.Stringers("went", a.Went), zap.Stringers("in_use", a.InUse))
 	}
 	d, err := dial.New(o)
 	if err != nil {

@@ -81,3 +81,6 @@ func (p *Part) CertificateExpiry() time.Time { return p.dialer.dial.CertificateE
 func (p *Part) FailedLookups() []dial.FailedLookup {
 	return p.dialer.dial.FailedLookups()
 }
+
+// AddressChanges returns the last change of the addresses of each host of the SSP's endpoints.
+func (p *Part) AddressChanges() []dial.AddressChange { return p.dialer.dial.AddressChanges() }

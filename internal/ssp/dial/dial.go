@@ -49,11 +49,17 @@ type Options struct {
 	Warn func(error)
 	// Changed, if not nil, receives each change of the addresses of a name. Any goroutine may call Changed, which must not
 	// block for long.
-	Changed Changed
+	Changed func(AddressChange)
 }
 
-// Changed receives the addresses that a name has gained (came) and lost (went). Either list may be empty.
-type Changed func(host string, came, went []netip.Addr)
+// AddressChange is a change of the addresses of a name. Came or Went may be empty.
+type AddressChange struct {
+	Host  string       `json:"host"`
+	At    time.Time    `json:"at"`
+	Came  []netip.Addr `json:"came"`
+	Went  []netip.Addr `json:"went"`
+	InUse []netip.Addr `json:"in_use"` // all addresses after the change
+}
 
 // Dialer opens connections to one SSP. Its methods are safe for concurrent use.
 type Dialer struct {
@@ -96,7 +102,7 @@ func New(opts Options) (*Dialer, error) {
 		opts.Warn = func(error) {}
 	}
 	if opts.Changed == nil {
-		opts.Changed = func(string, []netip.Addr, []netip.Addr) {}
+		opts.Changed = func(AddressChange) {}
 	}
 	if opts.FreeFile == nil {
 		opts.FreeFile = func(error) bool { return false }
@@ -137,6 +143,9 @@ func (d *Dialer) FailedLookups() []FailedLookup {
 	failed, _ := d.resolver.failedLookups(time.Now())
 	return failed
 }
+
+// AddressChanges returns the last change of the addresses of each name, in the order of the endpoints.
+func (d *Dialer) AddressChanges() []AddressChange { return d.resolver.changes() }
 
 // SetEndpoints changes the endpoints that Addresses looks up. Their scheme must stay the same.
 func (d *Dialer) SetEndpoints(e exchange.Endpoints) {

@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -74,6 +75,9 @@ func (d *Dialer) tlsError(ctx context.Context, addr exchange.Address, offer []st
 		what = "its certificate is for another name; see tls.server_name"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		what = "its certificate has expired, or is not valid yet"
+		if invalid.Cert.VerifyHostname(cmp.Or(d.opts.TLS.ServerName, addr.Host)) != nil { // x509 checks the dates first
+			what += ", and is for another name; see tls.server_name"
+		}
 	case handshake.ReasonOf(err) == handshake.ALPN:
 		return d.alpnError(addr, offer, "none of these", fmt.Errorf("%w: %w", exchange.ErrALPN, err))
 	case certRequested && errors.As(err, &alert) && alert.Op == "remote error":

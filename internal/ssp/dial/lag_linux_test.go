@@ -52,6 +52,7 @@ func metered(t *testing.T, o Options) *Dialer {
 // A dial waits for its turn four times as long as its timeouts, since this process has too little
 // CPU. The SSP responds at once. Though the timers of the timeouts run first, the SSP must not be blamed.
 func TestADialOutlastsItsTimeoutsWhileOtherGoroutinesRun(t *testing.T) {
+	testsupport.Long(t)
 	ca := newAuthority()
 	p := listenTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.valid(t, "ssp.test")}})
 	for scheme, o := range map[string]Options{"http": p.options(t, "http", "ssp.test"), "https": p.https(t, ca, "ssp.test")} {

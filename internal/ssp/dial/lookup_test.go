@@ -67,10 +67,10 @@ func (n *names) warn(err error) {
 	n.warned = append(n.warned, err.Error())
 }
 
-func (n *names) changed(host string, came, went []netip.Addr) {
+func (n *names) changed(c AddressChange) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.changes = append(n.changes, fmt.Sprint(host, " came ", came, " went ", went))
+	n.changes = append(n.changes, fmt.Sprint(c.Host, " came ", c.Came, " went ", c.Went))
 }
 
 func (n *names) warnings() []string {

@@ -35,14 +35,15 @@ var networks = [...]string{"ip4", "ip6"}
 // name is one host to look up.
 type name struct {
 	host      string
-	literal   bool         // an IP address: never looked up
-	ips       []netip.Addr // the addresses in use, from known
-	since     time.Time    // when the last addresses came; zero before
-	due       time.Time    // when the next look-up is due
-	lookingUp bool         // a look-up is under way
-	err       error        // error of the last look-up; nil if it succeeded as far as known addresses depend on it
-	failing   time.Time    // since when err has been set; zero if err is nil
-	failures  int          // how many look-ups in a row failed for a family
+	literal   bool           // an IP address: never looked up
+	ips       []netip.Addr   // the addresses in use, from known
+	since     time.Time      // when the last addresses came; zero before
+	due       time.Time      // when the next look-up is due
+	lookingUp bool           // a look-up is under way
+	err       error          // error of the last look-up; nil if it succeeded as far as known addresses depend on it
+	failing   time.Time      // since when err has been set; zero if err is nil
+	change    *AddressChange // the last change of ips; nil before the first one
+	failures  int            // how many look-ups in a row failed for a family
 
 	// known maps the addresses of each family to the number of look-ups in a row whose results lacked the address. A
 	// family whose look-ups fail keeps its addresses.

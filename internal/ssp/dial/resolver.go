@@ -42,13 +42,13 @@ type Lookup func(ctx context.Context, network, host string) ([]netip.Addr, error
 type resolver struct {
 	lookup   Lookup
 	sources  *sources
-	timeouts *timeouts       // of the Dialer; a caller waits for a look-up at most timeouts.connect
-	lag      *lag.Meter      // extends the wait for a look-up
-	warn     func(error)     // receives errors that fail no caller; never nil
-	changed  Changed         // never nil
-	stats    *counters       // of the Dialer
-	seed     maphash.Seed    // see arrange
-	ctx      context.Context // of look-ups; ends with close
+	timeouts *timeouts           // of the Dialer; a caller waits for a look-up at most timeouts.connect
+	lag      *lag.Meter          // extends the wait for a look-up
+	warn     func(error)         // receives errors that fail no caller; never nil
+	changed  func(AddressChange) // never nil
+	stats    *counters           // of the Dialer
+	seed     maphash.Seed        // see arrange
+	ctx      context.Context     // of look-ups; ends with close
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup // look-ups
 
@@ -62,7 +62,7 @@ type resolver struct {
 	closed      bool
 }
 
-func newResolver(from *sources, endpoints []exchange.Endpoint, lookup Lookup, t *timeouts, lag *lag.Meter, warn func(error), changed Changed, stats *counters) *resolver {
+func newResolver(from *sources, endpoints []exchange.Endpoint, lookup Lookup, t *timeouts, lag *lag.Meter, warn func(error), changed func(AddressChange), stats *counters) *resolver {
 	if lookup == nil {
 		lookup = net.DefaultResolver.LookupNetIP
 	}
@@ -268,7 +268,12 @@ func (r *resolver) apply(n *name, answers []answer, gotAddresses, ended bool) {
 			r.addrs = addrs
 		}
 	}
-	err, after := n.err, n.ips
+	var change *AddressChange
+	if len(before) > 0 && !slices.Equal(before, n.ips) {
+		change = &AddressChange{n.host, now, difference(n.ips, before), difference(before, n.ips), n.ips}
+		n.change = change
+	}
+	err := n.err
 	known, others := len(n.ips) > 0, len(r.addrs) > 0
 	close(r.lookupEnded)
 	r.lookupEnded = make(chan struct{})
@@ -278,8 +283,8 @@ func (r *resolver) apply(n *name, answers []answer, gotAddresses, ended bool) {
 	if closed {
 		return
 	}
-	if len(before) > 0 && !slices.Equal(before, after) {
-		r.changed(n.host, difference(after, before), difference(before, after))
+	if change != nil {
+		r.changed(*change)
 	}
 	switch {
 	case !ended:
@@ -358,6 +363,19 @@ func (r *resolver) failedLookups(now time.Time) (all []FailedLookup, names int) 
 		}
 	}
 	return all, len(seen)
+}
+
+func (r *resolver) changes() (all []AddressChange) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	seen := make(map[*name]bool)
+	for _, e := range r.endpoints {
+		if n := r.names[e.Host]; n.change != nil && !seen[n] {
+			seen[n] = true
+			all = append(all, *n.change)
+		}
+	}
+	return all
 }
 
 // errLocked returns the error of a name whose look-up failed.

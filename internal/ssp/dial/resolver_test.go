@@ -46,7 +46,7 @@ func TestTwoPortsOfOneHostShareOneLookup(t *testing.T) {
 		n.set("a.example", "192.0.2.1", 0)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)", "a.example (192.0.2.1:81)")
 		n.wantLookups(t, "a.example", 1)
-	}, "http://a.example", "http://a.example:81")
+	}, "http://a.example")
 }
 
 func TestNoRequestWaitsWhileANameIsLookedUpAgain(t *testing.T) {
@@ -487,6 +487,9 @@ func TestAnAddressIsGoneAfterThreeLookupsWithoutIt(t *testing.T) {
 			n.changes[i] = strings.Replace(n.changes[i], "[192.0.2.4 192.0.2.3]", "[192.0.2.3 192.0.2.4]", 1)
 		}
 		testsupport.True(t, slices.Equal(n.changes, want), "changes: %q, want %q", n.changes, want)
+		last := d.AddressChanges()
+		testsupport.MustEqual(t, len(last), 1, "%d names have changed")
+		testsupport.True(t, last[0].Host == "a.example" && len(last[0].InUse) == 2 && fmt.Sprint(last[0].Went) == "[192.0.2.4]", "the last change is %+v", last[0])
 	}, "http://a.example")
 }
 

@@ -96,6 +96,7 @@ func TestCertificatesThatProveNothingAreRefused(t *testing.T) {
 		{"of another authority", newAuthority().valid(t, "ssp.test"), nil, "tls.ca_file"},
 		{"of no system authority", ca.valid(t, "ssp.test"), func(o *Options) { o.TLS.CAFile = "" }, "tls.ca_file"},
 		{"expired", ca.issue(t, "ssp.test", time.Now().Add(-time.Minute)), nil, "expired"},
+		{"expired, and for another name", ca.issue(t, "other.test", time.Now().Add(-time.Minute)), nil, "expired, or is not valid yet, and is for another name; see tls.server_name"},
 		{"in a chain that is too long", longChain(ca.valid(t, "ssp.test")), nil, "sent 11 certificates"},
 		{"for another name", ca.valid(t, "other.test"), nil, "tls.server_name"},
 		{"for a name that the setting changes", ca.valid(t, "ssp.test"), func(o *Options) { o.TLS.ServerName = "other.test" }, "tls.server_name"},
