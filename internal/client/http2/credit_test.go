@@ -20,6 +20,7 @@ import (
 // The end of each body split the connection's window into ever smaller pieces: of 10,863 DATA frames
 // for 213 responses, 9,145 had less than 1 KiB.
 func TestAClientMayReturnTheCreditOfEachFrame(t *testing.T) {
+	testsupport.Long(t)
 	for _, sizes := range []struct{ least, spread int }{{3 << 10, 1}, {50_000, 1}, {3000, 47_000}} {
 		for name, late := range map[string]bool{"at once": false, "when the streams have ended": true} {
 			testsupport.RunBubble(t, fmt.Sprintf("%+v, %s", sizes, name), func(t *testing.T) {
@@ -121,6 +122,7 @@ func TestTheConnectionsWindowIsReturned(t *testing.T) {
 // A client that cancels a response that has begun to arrive does not send a flood. It may do so at
 // once, if it has read enough.
 func TestAClientMayCancelTheResponsesThatItHasReadInPart(t *testing.T) {
+	testsupport.Long(t)
 	testsupport.Bubble(t, func(t *testing.T) {
 		w := newWire(t, wireOptions)
 		w.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 2048})

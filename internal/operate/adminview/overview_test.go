@@ -127,6 +127,7 @@ func manySSPs(t testing.TB) (*Views, func() any) {
 }
 
 func TestTheOverviewOf200SSPsIsSmall(t *testing.T) {
+	testsupport.Long(t)
 	_, overview := manySSPs(t)
 	b, err := json.Marshal(overview())
 	testsupport.NoError(t, err)

@@ -196,6 +196,7 @@ func mutate(r *rand.Rand) []byte {
 // adbuffer forwards the requests that RFC 9112 and net/http find in a client's bytes, and returns
 // their responses. The segments in which the bytes arrive make no difference.
 func TestClientsAreReadAsRFC9112Says(t *testing.T) {
+	testsupport.Long(t)
 	cases := 6_000
 	if *full {
 		cases = 1_000_000

@@ -14,6 +14,7 @@ import (
 
 // A client must not keep all others away with max_connections idle connections.
 func TestConnectionsThatAreIdleForLongestMakeRoomForOthers(t *testing.T) {
+	testsupport.Long(t)
 	for name, kind := range parkedKinds {
 		t.Run(name, func(t *testing.T) {
 			m := newModeProxy(t, route.Single, func(o *proxy.Options, rt *route.Route) {

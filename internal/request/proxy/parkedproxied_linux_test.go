@@ -21,6 +21,7 @@ import (
 // A client behind the PROXY protocol keeps the address of its header while it is parked: before its
 // first request, and between two, with TLS and HTTP/2 behind the header too.
 func TestParkedClientsKeepTheAddressOfTheirPROXYHeader(t *testing.T) {
+	testsupport.Long(t)
 	headers := map[string]string{
 		"203.0.113.9":  "PROXY TCP4 203.0.113.9 192.0.2.1 4000 443\r\n",
 		"203.0.113.10": "\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c\xcb\x00\x71\x0a\xc0\x00\x02\x01\x0f\xa0\x01\xbb",

@@ -126,6 +126,7 @@ func shakeHands(m *modeProxy, c net.Conn, protocol string) *tls.Conn {
 
 // Connections without a complete handshake or head must not take all places, so that other clients are refused.
 func TestUnfinishedConnectionsMakeRoomForOthers(t *testing.T) {
+	testsupport.Long(t)
 	const places, honest = 8, 5
 	for _, kind := range unfinishedKinds {
 		t.Run(kind.name, func(t *testing.T) {
@@ -149,6 +150,7 @@ func TestUnfinishedConnectionsMakeRoomForOthers(t *testing.T) {
 
 // Connections that have never sent a request must not push out idle clients.
 func TestUnfinishedConnectionsPushOutNoIdleClient(t *testing.T) {
+	testsupport.Long(t)
 	for _, kind := range unfinishedKinds {
 		t.Run(kind.name, func(t *testing.T) {
 			const places = 8
@@ -429,6 +431,7 @@ func (c *pausing) Write(b []byte) (int, error) {
 // Clients begin, continue and abandon connections at random while places are few. A client that
 // does not hesitate is served or refused, and no place is lost.
 func TestUnfinishedConnectionsAtRandomLoseNoPlace(t *testing.T) {
+	testsupport.Long(t)
 	for name, over := range map[string]overProtocol{"cleartext": inCleartext, "TLS": inTLS} {
 		t.Run(name, func(t *testing.T) {
 			m := newFullProxy(t, over, 10)

@@ -15,6 +15,7 @@ import (
 )
 
 func TestHostileBodyCostsTheEnvelopeNoMoreThanACommonOne(t *testing.T) {
+	testsupport.Long(t)
 	const size = 64 << 10
 	fill := func(before, piece, after string) string {
 		return before + strings.Repeat(piece, (size-len(before)-len(after))/len(piece)) + after
@@ -84,6 +85,7 @@ func TestHostileBodyCostsTheEnvelopeNoMoreThanACommonOne(t *testing.T) {
 }
 
 func TestHostileTargetCostsRoutingNoMoreThanACommonOne(t *testing.T) {
+	testsupport.Long(t)
 	const size = 15000
 	value := "1"
 	var routes []*Route

@@ -169,6 +169,7 @@ var goodResponses = []struct {
 }
 
 func TestResponseIsTheSameInAnyPieces(t *testing.T) {
+	testsupport.Long(t)
 	for _, c := range goodResponses {
 		t.Run(c.name, func(t *testing.T) {
 			response := c.head + c.rest

@@ -318,6 +318,7 @@ func (n namer) Fatalf(format string, args ...any) {
 }
 
 func TestSimulatedResponsesAreNeverRefusedForTimeNorMixedUp(t *testing.T) {
+	testsupport.Long(t)
 	for _, k := range kinds {
 		for history, h := range histories {
 			if h.behind && k == exclusive {

@@ -95,6 +95,7 @@ func afterHistory(t *testing.T, opts Options, h history, r request, play func(c 
 }
 
 func TestResponsesInTwoPartsAroundTheDeadline(t *testing.T) {
+	testsupport.Long(t)
 	const deadline = 300 * time.Millisecond
 	for first, h := range histories { // each history with other cuts
 		testsupport.RunBubble(t, h.name, func(t *testing.T) {
@@ -141,6 +142,7 @@ func TestResponsesInTwoPartsAroundTheDeadline(t *testing.T) {
 // If the peer reads again just before write_timeout, the connection stays open, even after many
 // writes that waited. If it does not, the connection is closed.
 func TestWritesThatWaitAroundTheWriteTimeout(t *testing.T) {
+	testsupport.Long(t)
 	for _, h := range histories {
 		testsupport.RunBubble(t, h.name, func(t *testing.T) {
 			for _, rounds := range []int{1, 3} {

@@ -22,6 +22,7 @@ var anyOrderSeed = flag.Uint64("anyorder.seed", 0, "runs TestPoolRecoversFromAny
 // endpoints work again. Then each endpoint gets its requests, and no request fails or waits. A pool that
 // closes under load leaves no connection.
 func TestPoolRecoversFromAnyOrderOfChanges(t *testing.T) {
+	testsupport.Long(t)
 	seeds := []uint64{*anyOrderSeed}
 	if *anyOrderSeed == 0 {
 		seeds = nil

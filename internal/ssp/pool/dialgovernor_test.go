@@ -37,6 +37,7 @@ func (s *fakeSSP) dead(a exchange.Address) {
 }
 
 func TestRefusingSSPCostsFewDialsAndRequestsFailAtOnce(t *testing.T) {
+	testsupport.Long(t)
 	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle = 256, 256 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.refuse(0)
 		const seconds = 30

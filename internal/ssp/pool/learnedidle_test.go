@@ -110,6 +110,7 @@ func learnedAfter(t *testing.T, s *fakeSSP, change func(*Options)) *Pool {
 // each hour without a close by the SSP, up to idle_timeout, 55 s. An hour without idle connections shows
 // nothing.
 func TestLearnedIdleLimitGrowsAfterEachHourWithoutACloseByTheSSP(t *testing.T) {
+	testsupport.Long(t)
 	for _, protocol := range []exchange.Protocol{exchange.HTTP1, exchange.HTTP2} {
 		testsupport.RunBubble(t, protocol.String(), func(t *testing.T) {
 			s := newFakeSSP(t, dialResult{after: 10 * msec, protocol: protocol})

@@ -66,6 +66,7 @@ func wantShares(t testing.TB, served map[string]int, weights []int) {
 
 // Requests that find no open connection are shared by weight too.
 func TestSharesHoldWithoutIdleConnections(t *testing.T) {
+	testsupport.Long(t)
 	ways := []struct {
 		name   string
 		change func(*Options)

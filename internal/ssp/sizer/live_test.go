@@ -69,6 +69,7 @@ func live() []*scenario {
 
 // The traces are short, so a course may miss a bound; the median must keep it.
 func TestSizerOnLiveTraces(t *testing.T) {
+	testsupport.Long(t)
 	medians := make(map[string]float64)
 	for _, s := range live() {
 		all := make(results, max(5, *seeds))

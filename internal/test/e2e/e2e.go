@@ -35,9 +35,14 @@ import (
 const parallel = "4"
 
 // Main is TestMain of every package of end-to-end tests. It also fails if goroutines are left when
-// all tests have ended, unless known excepts them.
+// all tests have ended, unless known excepts them. With -short it runs no test: building the binary takes long, and
+// many tests need other programs.
 func Main(m *testing.M, known ...goleak.Option) {
-	flag.Set("test.parallel", parallel) // the command line, which is parsed later, may choose another
+	flag.Set("test.parallel", parallel) // the command line, which is parsed next, may choose another
+	flag.Parse()
+	if testing.Short() {
+		return
+	}
 	code := testsupport.Run(m, known...)
 	if binary != "" {
 		os.Remove(binary)

@@ -264,6 +264,7 @@ func TestAServerWithoutANameIsRefused(t *testing.T) {
 // Chains of ten certificates and of 24 KiB are verified. Longer ones are refused before a signature is
 // verified, whether certificates are verified or not.
 func TestLongChainsAreRefusedUnverified(t *testing.T) {
+	testsupport.Long(t)
 	root, stranger := newRoot(t), newRoot(t)
 	between := root.under(nil)
 	extra := between.sameNamed(100)

@@ -239,6 +239,7 @@ func TestSecretsAreNeverIndexed(t *testing.T) {
 }
 
 func TestValuesOfOneRequestDoNotChurnTheTable(t *testing.T) {
+	testsupport.Long(t)
 	w := newBlockWire()
 	fixed := 0
 	for line := range strings.SplitSeq(adFields, "\r\n") {

@@ -71,6 +71,7 @@ func checkRecords(t *testing.T, input []byte, fromSocket, toTLS func() int) {
 }
 
 func TestNoReadGoesBeyondATLSRecord(t *testing.T) {
+	testsupport.Long(t)
 	for seed := range uint64(300) {
 		rnd := mrand.New(mrand.NewPCG(seed, 2))
 		var input []byte

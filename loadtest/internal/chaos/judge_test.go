@@ -403,6 +403,7 @@ func TestHandshakesOfHonestClientsAreJudged(t *testing.T) {
 
 // The server accepts the key share at once, and the authorities are all candidates for the issuer of a leaf.
 func TestHandshakesOfAttacksAreExpensive(t *testing.T) {
+	testsupport.Long(t)
 	hello := expensiveHello()
 	share := binary.BigEndian.AppendUint16(nil, uint16(tls.CurveP521))
 	share = append(share, 0, 133, 4) // the length of the key, and an uncompressed point

@@ -42,6 +42,7 @@ func wantDoubt(t *testing.T, r *Result, text string) {
 }
 
 func TestRequestsWithoutResponseTimeOutAndCountAmongTheLatencies(t *testing.T) {
+	testsupport.Long(t)
 	t.Parallel()
 	s := startSSP(t, sspsim.Options{Behaviour: sspsim.Behaviour{Faults: sspsim.Faults{Stall: sspsim.Every(10)}}})
 	p := closedPlan(s.Addr(), 20, 1)
