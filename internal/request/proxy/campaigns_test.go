@@ -6,8 +6,11 @@ package proxy_test
 // make them take six times as long, and find no more than in the other tests of simulated clients.
 
 import (
+	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +19,7 @@ import (
 
 	"adbuffer/internal/request/proxy"
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/cpushare"
 )
 
 // A connection has any history, and its request is cut at any byte. Bytes that arrive before their
@@ -167,4 +171,85 @@ func TestResponsesAreHeldToTheirOwnDeadlinesAlone(t *testing.T) {
 			s.close()
 		}
 	})
+}
+
+// addressed is a socket whose peer has an IP address.
+type addressed struct {
+	*testsupport.SimulatedSocket
+	peer string
+}
+
+func (a addressed) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(a.peer)} }
+
+// An attacker from another network reopens all places again and again. A client that has connected, in
+// whatever stage it is, keeps its connection, and a new client gets a place.
+func TestAClientOutlivesConnectionsOfAnotherNetwork(t *testing.T) {
+	const places = 8
+	group := func(a string) cpushare.Party { return cpushare.PartyOf(netip.MustParseAddr(a)) % 256 }
+	const honest = "192.0.2.1"
+	attacker := "198.51.100.1"
+	for i := 2; group(attacker) == group(honest); i++ {
+		attacker = fmt.Sprintf("198.51.%d.1", i)
+	}
+	// With pauses of at most 20 ms all connections of the attacker may still be about to send a request when the next
+	// one comes, with pauses of 600 ms only the last one may. A client that is silent for 24 pauses of 20 ms is parked,
+	// and counts as idle.
+	for _, pause := range []time.Duration{0, 5 * time.Millisecond, 20 * time.Millisecond, 600 * time.Millisecond} {
+		for _, stage := range []string{"silent", "handshake", "idle", "new"} {
+			t.Run(fmt.Sprint(stage, " ", pause), func(t *testing.T) {
+				simBubble(t, func(t *testing.T) {
+					s := newSimProxy(t, func(o *proxy.Options) {
+						overTLS(o, nil)
+						o.MaxConnections, o.ReadTimeout, o.IdleTimeout = places, time.Minute, time.Minute
+					})
+					defer s.close()
+					connect := func(from string) *simClient {
+						c := &simClient{SimulatedSocket: testsupport.NewSimulatedSocket(t), t: t}
+						s.l.accept <- addressed{c.SimulatedSocket, from}
+						synctest.Wait()
+						return c
+					}
+					var client *simClient
+					if stage != "new" {
+						client = connect(honest)
+					}
+					if stage == "handshake" || stage == "idle" {
+						client.shakeHands()
+					}
+					if stage == "idle" {
+						client.say(getFill)
+						time.Sleep(simPark + tick)
+						client.wantOK()
+					}
+					var all []*simClient
+					for range 3 * places {
+						c := connect(attacker)
+						if !c.Closed() { // it was not refused
+							c.shakeHands()
+						}
+						all = append(all, c)
+						time.Sleep(pause)
+					}
+					if stage == "new" {
+						client = connect(honest)
+					}
+					if stage == "silent" || stage == "new" {
+						client.shakeHands()
+					}
+					client.say(getFill)
+					time.Sleep(tick)
+					client.wantOK()
+					open := 1
+					for _, c := range all {
+						if !c.Closed() {
+							open++
+						}
+						c.End()
+					}
+					testsupport.Equal(t, open, places, "%d connections are open, want 8")
+					client.End()
+				})
+			})
+		}
+	}
 }

@@ -101,7 +101,7 @@ func (m *modeProxy) connectMany(n int, connect func(*modeProxy) net.Conn) (all [
 // Parked clients of any kind need no goroutine. Requests of all of them at once are all served.
 func TestParkedClientsNeedNoGoroutine(t *testing.T) {
 	testsupport.Long(t)
-	const n, most = 120, 40
+	const n, most = 70, 40
 	for name, kind := range parkedKinds {
 		t.Run(name, func(t *testing.T) {
 			m := newModeProxy(t, route.Single, parksMany(kind.change, time.Minute), fewConns(bids("a", "{}")))
@@ -135,7 +135,7 @@ func TestParkedClientsAreClosedAtIdleTimeoutAndByADrain(t *testing.T) {
 					idle = time.Hour
 				}
 				m := newModeProxy(t, route.Single, parksMany(kind.change, idle), bids("a", "{}"))
-				all := m.connectMany(50, kind.connect)
+				all := m.connectMany(15, kind.connect)
 				if drain {
 					m.awaitParked()
 					testsupport.Equal(t, m.p.Drain(t.Context()), 0, "%d cut")
@@ -170,7 +170,7 @@ func TestParkedClientsAreCutByADrainThatEndsAtOnce(t *testing.T) {
 // request reaches the SSP once and gets its own response, and no resource is left in use.
 func TestClientsParkedAtAnyMomentLoseNoRequest(t *testing.T) {
 	testsupport.Long(t)
-	const clients, rounds = 40, 10
+	const clients, rounds = 40, 6
 	changes := map[string]func(*proxy.Options, *route.Route){"cleartext": h2c, "TLS": overTLS, "HTTP/2": overTLS, "HTTP/2 in cleartext": h2c}
 	for name, change := range changes {
 		t.Run(name, func(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -19,7 +18,6 @@ import (
 	"adbuffer/internal/request/proxy"
 	"adbuffer/internal/request/route"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/cpushare"
 )
 
 // overProtocol is how the clients of a test connect. finish returns a connection that is ready for
@@ -185,87 +183,6 @@ func TestAHandshakeThatHasJustBegunOutlivesOlderConnections(t *testing.T) {
 			}
 			askHTTP1(t, over.finish(m, slow))
 		})
-	}
-}
-
-// addressed is a socket whose peer has an IP address.
-type addressed struct {
-	*testsupport.SimulatedSocket
-	peer string
-}
-
-func (a addressed) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(a.peer)} }
-
-// An attacker from another network reopens all places again and again. A client that has connected, in
-// whatever stage it is, keeps its connection, and a new client gets a place.
-func TestAClientOutlivesConnectionsOfAnotherNetwork(t *testing.T) {
-	const places = 8
-	group := func(a string) cpushare.Party { return cpushare.PartyOf(netip.MustParseAddr(a)) % 256 }
-	const honest = "192.0.2.1"
-	attacker := "198.51.100.1"
-	for i := 2; group(attacker) == group(honest); i++ {
-		attacker = fmt.Sprintf("198.51.%d.1", i)
-	}
-	// With pauses of at most 20 ms all connections of the attacker may still be about to send a request when the next
-	// one comes, with pauses of 600 ms only the last one may. A client that is silent for 24 pauses of 20 ms is parked,
-	// and counts as idle.
-	for _, pause := range []time.Duration{0, 5 * time.Millisecond, 20 * time.Millisecond, 600 * time.Millisecond} {
-		for _, stage := range []string{"silent", "handshake", "idle", "new"} {
-			t.Run(fmt.Sprint(stage, " ", pause), func(t *testing.T) {
-				simBubble(t, func(t *testing.T) {
-					s := newSimProxy(t, func(o *proxy.Options) {
-						overTLS(o, nil)
-						o.MaxConnections, o.ReadTimeout, o.IdleTimeout = places, time.Minute, time.Minute
-					})
-					defer s.close()
-					connect := func(from string) *simClient {
-						c := &simClient{SimulatedSocket: testsupport.NewSimulatedSocket(t), t: t}
-						s.l.accept <- addressed{c.SimulatedSocket, from}
-						synctest.Wait()
-						return c
-					}
-					var client *simClient
-					if stage != "new" {
-						client = connect(honest)
-					}
-					if stage == "handshake" || stage == "idle" {
-						client.shakeHands()
-					}
-					if stage == "idle" {
-						client.say(getFill)
-						time.Sleep(simPark + tick)
-						client.wantOK()
-					}
-					var all []*simClient
-					for range 3 * places {
-						c := connect(attacker)
-						if !c.Closed() { // it was not refused
-							c.shakeHands()
-						}
-						all = append(all, c)
-						time.Sleep(pause)
-					}
-					if stage == "new" {
-						client = connect(honest)
-					}
-					if stage == "silent" || stage == "new" {
-						client.shakeHands()
-					}
-					client.say(getFill)
-					time.Sleep(tick)
-					client.wantOK()
-					open := 1
-					for _, c := range all {
-						if !c.Closed() {
-							open++
-						}
-						c.End()
-					}
-					testsupport.Equal(t, open, places, "%d connections are open, want 8")
-					client.End()
-				})
-			})
-		}
 	}
 }
 
