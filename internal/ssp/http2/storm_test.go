@@ -44,7 +44,7 @@ func TestStorm(t *testing.T) {
 	conn, o := open(t, dialTLS(t, s.Listener.Addr().String()), with(func(o *Options) { o.MaxStreams = 64 }))
 	budget := exchange.NewBudget(1 << 30)
 	const callers = 24
-	each := 50
+	each := 30
 	if *full {
 		each = 500
 	}
