@@ -109,6 +109,9 @@ func (v *Views) Explain(p *proxy.Proxy, current *reload.Version, message []byte,
 			s.Error = q.Err.Error()
 		default:
 			s.Request, s.Dropped = sent(&q.Request, q.Target.SSP.Policy(), q.Query), q.Dropped
+			if n := q.Request.HeadBytes(); n > exchange.LargeHead {
+				s.Limits = append(s.Limits, fmt.Sprintf("the target and fields have %d bytes: many servers refuse more than %d", n, exchange.LargeHead))
+			}
 		}
 		x.SSPs = append(x.SSPs, s)
 	}

@@ -190,7 +190,7 @@ func TestAnSSPThatRejectsMostRequestsIsTroubleUntilItAcceptsThem(t *testing.T) {
 				}
 				now = now.Add(historyStep)
 				v.history.look(now, versions.Current().Parts, nil)
-				return s.Failed(exchange.ClientError)
+				return s.Failed(exchange.ClientError, nil)
 			}
 			look(0, 0)
 			if test.healthyBefore {

@@ -43,7 +43,7 @@ func (p *Proxy) ended(w *response, r *request, e *end) {
 // failed says what of the request failed.
 func (e *end) failed() logs.Failed {
 	switch {
-	case e.outcome.IsFailure(), e.ssp != nil && e.ssp.Failed(e.outcome):
+	case e.outcome.IsFailure(), e.ssp != nil && e.ssp.Failed(e.outcome, e.exchange):
 		return logs.RequestFailed
 	case slices.ContainsFunc(e.legs, func(l logs.Leg) bool { return l.Failed }):
 		return logs.LegFailed
@@ -76,6 +76,10 @@ func (p *Proxy) report(w *response, r *request, e *end) {
 	}
 	if e.outcome == exchange.Unreadable {
 		rec.Error = unreadableDetail(&e.exchange.Response)
+	}
+	if e.outcome == exchange.ClientError && e.exchange != nil && e.exchange.RefusedForSize() {
+		q := &e.exchange.Request
+		rec.Error = fmt.Sprintf("the SSP refuses the size of the request, whose target and fields have %d bytes and whose body has %d", q.HeadBytes(), len(q.Body))
 	}
 	rec.SSP, rec.Legs = nameOf(e.ssp), slices.Clone(e.legs)
 	if e.exchange != nil && e.outcome != exchange.Merged {

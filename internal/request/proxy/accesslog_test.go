@@ -109,7 +109,7 @@ func TestFailuresAreLoggedThoughTheSampleIsZero(t *testing.T) {
 		trustsLoopback(o, rt)
 		o.Access = logs.AccessOptions{Enabled: true, Failures: true}
 		rt.NoAdOnError, rt.Masked = true, route.Statuses{"4xx", "5xx"}
-	}, bids("a", "{}"), respondsWith("b", 503), neverResponds("c"), bidder{name: "d", addr: "127.0.0.1:1"}, respondsWith("e", 404))
+	}, bids("a", "{}"), respondsWith("b", 503), neverResponds("c"), bidder{name: "d", addr: "127.0.0.1:1"}, respondsWith("e", 404), bids("f", "{}"), respondsWith("g", 400))
 	for id, c := range map[string]struct {
 		target, source string
 		status         int
@@ -125,11 +125,18 @@ func TestFailuresAreLoggedThoughTheSampleIsZero(t *testing.T) {
 		m.do("GET", c.target, fields...)
 		wantFields(t, m.line(t, id), map[string]any{"status": int64(c.status), "source": c.source, "logged_for": "failure"})
 	}
-	for id, target := range map[string]string{"fill": "/fill", "none": "/nowhere", "client": "/fill/e", "unknown": "/fill/f"} {
+	for id, target := range map[string]string{"fill": "/fill", "none": "/nowhere", "client": "/fill/e", "unknown": "/fill/h"} {
 		m.do("GET", target, "X-Request-Id: "+id)
 		all := m.lines(id)
 		testsupport.True(t, len(all) == 0, "%s: no failure, but logged: %v", id, all)
 	}
+
+	m.do("GET", "/fill/g", "X-Request-Id: large", "User-Agent: "+strings.Repeat("x", 10_000))
+	wantFields(t, m.line(t, "large"), map[string]any{"outcome": "client_error", "ssp": "g", "logged_for": "failure"})
+	last := m.requests.Failures()[0]
+	testsupport.True(t, last.ID == "large" && strings.HasPrefix(last.Error, "the SSP refuses the size of the request, whose target and fields have 10"), "the last failure is %+v", last)
+	m.do("GET", "/fill/g", "X-Request-Id: small")
+	testsupport.Equal(t, len(m.lines("small")), 0, "a 400 to a small request is logged %d times")
 
 	m.route.Targets[4].SSP.SetRejecting(true)
 	m.do("GET", "/fill/e", "X-Request-Id: rejected")

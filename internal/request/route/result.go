@@ -78,7 +78,7 @@ func newLegLog() *legLog {
 
 // add records a leg; ex is its exchange, or nil, and err says why there is no response.
 func (l *legLog) add(s *ssp.SSP, o exchange.Outcome, took time.Duration, ex *exchange.Exchange, err *exchange.Error) {
-	leg := logs.Leg{SSP: s.Name(), Outcome: o, Took: took, Failed: s.Failed(o) && o != exchange.SSPDisabled, Err: err}
+	leg := logs.Leg{SSP: s.Name(), Outcome: o, Took: took, Failed: s.Failed(o, ex) && o != exchange.SSPDisabled, Err: err}
 	if ex != nil {
 		leg.Exchange = ex.Summary()
 	}

@@ -71,16 +71,12 @@ var (
 	errRequestHeader = exchange.Errorf(exchange.Internal, exchange.NotSent, "the request's header is malformed")
 )
 
-// ordinaryHeaderList is a header list that every SSP must accept. RFC 9110, section 4.1, asks servers to
-// accept URIs of 8000 bytes.
-const ordinaryHeaderList = 8 << 10
-
-// largeHeadRefused is the error of an isolated request with a header over ordinaryHeaderList that the peer
+// largeHeadRefused is the error of an isolated request with a header over exchange.LargeHead that the peer
 // refused with code. The client is to blame: the SSP need not accept such a header.
 func largeHeadRefused(r *exchange.Request, did string, code h2.ErrCode) *exchange.Error {
 	return exchange.Errorf(exchange.TooLarge, exchange.MaybeProcessed,
 		"the SSP %s (%v), on which the request was alone; the request's header has %d bytes, and SSPs need not accept more than %d",
-		did, code, headBytes(r), ordinaryHeaderList)
+		did, code, r.HeadBytes(), exchange.LargeHead)
 }
 
 // headerListTooLarge is the error of a request whose header list is over the SSP's
@@ -89,7 +85,7 @@ func largeHeadRefused(r *exchange.Request, did string, code h2.ErrCode) *exchang
 // violation; otherwise the client is.
 func headerListTooLarge(size uint64, limit uint32) *exchange.Error {
 	o := exchange.BadResponse
-	if size > ordinaryHeaderList {
+	if size > exchange.LargeHead {
 		o = exchange.TooLarge
 	}
 	return exchange.Errorf(o, exchange.NotSent,

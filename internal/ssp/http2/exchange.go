@@ -79,7 +79,7 @@ func (c *Conn) openLocked(ex *exchange.Exchange) (*stream, error) {
 		if size := headerListSize(&ex.Request); size > uint64(limit) {
 			return nil, headerListTooLarge(size, limit)
 		}
-	} else if !ex.Isolated && headBytes(&ex.Request) > ordinaryHeaderList {
+	} else if !ex.Isolated && ex.Request.HeadBytes() > exchange.LargeHead {
 		return nil, errLargeHead
 	}
 	ex.Response.Reset()

@@ -39,13 +39,10 @@ func headerListSize(r *exchange.Request) uint64 {
 	return uint64(len(pseudo) + len(r.Authority) + len(r.Target) + len(r.Fields) + fields*http2codec.EntryOverhead)
 }
 
-// headBytes is the size of the request's target, authority and fields. No field is larger.
-func headBytes(r *exchange.Request) int { return len(r.Target) + len(r.Authority) + len(r.Fields) }
-
 // isolatedForSize reports whether ex is alone on its connection since its header is over
-// ordinaryHeaderList.
+// exchange.LargeHead.
 func isolatedForSize(ex *exchange.Exchange) bool {
-	return ex.Isolated && headBytes(&ex.Request) > ordinaryHeaderList
+	return ex.Isolated && ex.Request.HeadBytes() > exchange.LargeHead
 }
 
 var crlf = []byte("\r\n")

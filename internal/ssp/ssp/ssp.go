@@ -82,9 +82,11 @@ func (s *SSP) Refusing() bool { return s.lender.Refusing() }
 // logs, but not for the breaker or an endpoint: the cause may be in the requests.
 func (s *SSP) SetRejecting(rejects bool) { s.rejecting.Store(rejects) }
 
-// Failed reports whether a request that ended with o is a failure for logs.
-func (s *SSP) Failed(o exchange.Outcome) bool {
-	return o.IsFailure() || o == exchange.ClientError && s.rejecting.Load()
+// Failed reports whether a request that ended with o is a failure for logs. x is its exchange, or nil. A request that is
+// too large for the SSP is, though the client is to blame: its fill is lost each time, and the SSP's share of them is
+// small.
+func (s *SSP) Failed(o exchange.Outcome, x *exchange.Exchange) bool {
+	return o.IsFailure() || o == exchange.TooLarge || o == exchange.ClientError && (s.rejecting.Load() || x != nil && x.RefusedForSize())
 }
 
 // Policy returns the policy that decides which header fields are forwarded.

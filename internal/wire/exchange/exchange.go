@@ -47,6 +47,23 @@ type Request struct {
 	Body []byte
 }
 
+// LargeHead is the size of a head above which many servers refuse a request. They must accept a smaller one: RFC 9110,
+// section 4.1, asks servers to support request lines of 8000 bytes.
+const LargeHead = 8 << 10
+
+// HeadBytes is the size of the target, authority and fields. No field is larger.
+func (q *Request) HeadBytes() int { return len(q.Target) + len(q.Authority) + len(q.Fields) }
+
+// RefusedForSize reports whether the response refuses the request because of its size, as its status says. nginx refuses
+// a large head with 400.
+func (ex *Exchange) RefusedForSize() bool {
+	switch ex.Response.Status {
+	case 413, 414, 431:
+		return true
+	}
+	return ex.Response.Status == 400 && ex.Request.HeadBytes() > LargeHead
+}
+
 // Response is an SSP's final response (never 1xx), of any protocol.
 type Response struct {
 	// Status is 200 to 599.
