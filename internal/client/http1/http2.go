@@ -144,6 +144,7 @@ func (s http2Side) Violated(rule string) {
 }
 
 func (s http2Side) Open(st *http2.Stream, b *http2codec.RequestBlock, last bool) (http2.Request, *http2.Response) {
+	s.c.life.requests.Add(1)
 	return s.c.server.handler.Open(s.c, st, b, last)
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"sync"
 	"syscall"
 	"time"
@@ -34,6 +35,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		if s.Open() < limit { // only Accept adds to it
 			s.open.Add(1)
+			s.accepted.Add(1)
 			return s.newClient(c), nil
 		}
 		s.refuseConnection(c)
@@ -104,14 +106,20 @@ type Connections struct {
 	// Refused and Closed count connections since start: those that were refused at the limit, and those
 	// that were closed for new ones, also for lack of files.
 	Refused, Closed uint64
+	// Single counts the connections since start that ended after one request; SinglePeer is the client of the last one,
+	// the zero Addr for a Unix socket.
+	Single     uint64
+	SinglePeer netip.Addr
 }
 
 // Connections returns the state of the clients' connections.
 func (s *Server) Connections() Connections {
 	o, dropped := s.options(), &s.clients.unfinished
+	single, peer := s.reuse.singles()
 	return Connections{
 		Open: int64(s.Open()), Limit: int64(o.MaxConnections), From: o.connectionsFrom(), Refused: s.connectionsRefused.Load(),
 		Closed: s.idleDropped.Load() + dropped.handshakes.Load() + dropped.heads.Load(),
+		Single: single, SinglePeer: peer,
 	}
 }
 

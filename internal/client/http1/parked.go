@@ -25,6 +25,7 @@ type parkedConn struct {
 
 	opened    time.Time
 	requested bool
+	requests  uint32
 	until     time.Time
 	// clients.mu guards the fields below.
 	place      int // in clients.parked; notParked once it has been resumed
@@ -37,7 +38,7 @@ const notParked = -1
 func (c *Conn) parkLocked() {
 	pc := &parkedConn{
 		server: c.server, conn: c.socket.Conn, tls: c.tls, http2: c.http2, peer: c.Client.Peer,
-		opened: c.life.opened, requested: c.life.requested.Load(), until: c.deadlines.idleUntil,
+		opened: c.life.opened, requested: c.life.requested.Load(), requests: c.life.requests.Load(), until: c.deadlines.idleUntil,
 	}
 	c.http2 = nil // a drain may still read c.http2
 	if pc.tls != nil {
@@ -67,6 +68,7 @@ func (pc *parkedConn) newClient() *Conn {
 	c := newConn(pc.server, pc.conn)
 	c.Client.Peer, c.life.opened, c.life.phase, c.greeting.begun = pc.peer, pc.opened, serving, true
 	c.life.requested.Store(pc.requested)
+	c.life.requests.Store(pc.requests)
 	c.tls, c.Client.TLS = pc.tls, pc.tls != nil
 	if c.Client.TLS {
 		c.socket.Records()

@@ -24,8 +24,9 @@ type lifecycle struct {
 	mu    sync.Mutex
 	phase phase // guarded by mu
 
-	opened    time.Time   // when the connection was accepted
-	requested atomic.Bool // the client has sent a byte of a request
+	opened    time.Time     // when the connection was accepted
+	requested atomic.Bool   // the client has sent a byte of a request
+	requests  atomic.Uint32 // requests and streams that the connection has carried
 }
 
 type phase uint8
@@ -115,6 +116,7 @@ func (c *Conn) closeLocked() error {
 	was := c.life.phase
 	if was != closed {
 		c.life.phase = closed
+		c.server.reuse.ended(c)
 		c.server.open.Add(-1)
 		c.server.clients.remove(c)
 		c.server.watch.set.Remove(c.socket, c)

@@ -25,6 +25,7 @@ type Response struct {
 // handle is the fasthttp handler: requests of HTTP/1.
 func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	c := ctx.Conn().(*Conn)
+	c.life.requests.Add(1)
 	r, w := s.handler.Handle(c)
 	c.responding = r
 	w.Close = !c.endRequest() || w.Close

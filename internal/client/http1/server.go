@@ -87,6 +87,8 @@ type Server struct {
 
 	draining    atomic.Bool
 	open        atomic.Int64
+	accepted    atomic.Uint64 // connections since start, without refused ones
+	reuse       reuse
 	refused     atomic.Int64  // connections that are being refused now
 	idleDropped atomic.Uint64 // idle connections that were closed to make room
 	// connectionsRefused counts the connections that were refused at max_connections.
@@ -98,7 +100,7 @@ type Server struct {
 
 // New returns a Server whose requests h handles.
 func New(h Handler, o Options, log *zap.Logger) *Server {
-	s := &Server{handler: h, log: log, tls: o.TLS, cpu: o.CPU}
+	s := &Server{handler: h, log: log, tls: o.TLS, cpu: o.CPU, reuse: newReuse()}
 	s.memory.hold = func(n int) { h.Hold(n) }
 	s.current.Store(&o)
 	s.clients.idle.Ring = s.clients.expire

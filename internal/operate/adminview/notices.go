@@ -52,6 +52,7 @@ type facts struct {
 	requests  uint64             // requests of the last minute
 	rejecting []string           // the SSPs that reject most requests
 	alone     []string           // the SSPs whose limit this replica does not share now, with its share
+	reuse     string             // reuse.notice
 }
 
 // noticeRules are the rules, the most urgent one first.
@@ -65,6 +66,7 @@ var noticeRules = []struct {
 	{"ssp_rejects", rejectNotice},
 	{"no_route", noRouteNotice},
 	{"limit_reached", limitNotices},
+	{"no_reuse", reuseNotice},
 	{"certificate", certificateNotices},
 	{"redis_away", redisNotice},
 	{"log_lines_lost", logNotice},
@@ -152,6 +154,13 @@ func limitNotices(f *facts) (all []string) {
 		}
 	}
 	return all
+}
+
+func reuseNotice(f *facts) []string {
+	if f.reuse == "" {
+		return nil
+	}
+	return []string{f.reuse}
 }
 
 func certificateNotices(f *facts) (all []string) {

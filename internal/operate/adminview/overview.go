@@ -104,7 +104,7 @@ func (v *Views) routeRows(routes []proxy.RouteCounts) []routeRow {
 
 // factsOf returns all facts except those about SSPs.
 func (v *Views) factsOf(known Facts, limits []proxy.LimitState, totals proxy.Snapshot, routes []routeRow, now time.Time) *facts {
-	f := &facts{Facts: known, now: now, failed: v.versions.LastFailed(), overload: totals.Overload}
+	f := &facts{Facts: known, now: now, failed: v.versions.LastFailed(), overload: totals.Overload, reuse: v.reuse.notice()}
 	v.events.add(f, limits, routes)
 	return f
 }
@@ -132,7 +132,7 @@ func (v *Views) rowOf(part *reload.Part) sspRow {
 	return row
 }
 
-var conditionUrgency = [...]urgency{shedding: failing, unreachable: degraded, noPlace: waits, unresolved: degraded, paused: degraded, rejecting: rejects}
+var conditionUrgency = [...]urgency{shedding: failing, unreachable: degraded, refusedCertificate: degraded, noPlace: waits, unresolved: degraded, paused: degraded, rejecting: rejects}
 
 // The shares of failed requests in the last minute from which an SSP is failing, and late.
 const (

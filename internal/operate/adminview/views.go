@@ -17,6 +17,7 @@ type Views struct {
 	versions *reload.Versions
 	history  *histories
 	events   serviceEvents
+	reuse    reuse
 }
 
 // New returns views of the config versions. log is for events that SSPs cause.
@@ -25,7 +26,7 @@ func New(versions *reload.Versions, log *zap.Logger) *Views {
 }
 
 // Watch records the history of all SSPs and of the service until ctx ends. It logs when an SSP's requests begin to fail,
-// when limits are reached, and when requests match no route. linesLost returns Facts.LinesLost.
+// when limits are reached, when requests match no route, and when clients do not reuse connections. linesLost returns Facts.LinesLost.
 func (v *Views) Watch(ctx context.Context, p *proxy.Proxy, linesLost func() uint64) {
 	tick := time.NewTicker(historyStep)
 	defer tick.Stop()
@@ -38,6 +39,8 @@ func (v *Views) Watch(ctx context.Context, p *proxy.Proxy, linesLost func() uint
 			routes, limits := p.Routes(), p.Limits()
 			v.history.look(now, v.versions.Current().Parts, routes)
 			reached.look(v.history.log, now, limits)
+			single, client := p.SingleRequests()
+			v.reuse.look(v.history.log, now, single, client, routes)
 			v.events.look(now, limits, linesLost(), routes)
 			v.events.logUnrouted(v.history.log, v.factsOf(Facts{Unrouted: p.Unrouted(UnroutedPaths)}, limits, proxy.Snapshot{}, v.routeRows(routes), now))
 		}

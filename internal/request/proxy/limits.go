@@ -12,6 +12,13 @@ type LimitState struct {
 	Reached     uint64 // how often Effect has happened since start
 }
 
+// SingleRequests returns the number of connections since start that ended after one request, and the client of the last
+// of them, as logs may show it.
+func (p *Proxy) SingleRequests() (n uint64, client string) {
+	c := p.Connections()
+	return c.Single, p.current().shownPeer(c.SinglePeer)
+}
+
 // Limits returns the limits of the service.
 func (p *Proxy) Limits() []LimitState {
 	connections := p.Connections()

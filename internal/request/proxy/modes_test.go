@@ -203,7 +203,7 @@ func (m *modeProxy) want(res *http.Response, status int, source string) {
 	testsupport.Equal(m.t, len(res.Header.Values("Date")), 1, "%d Date fields")
 }
 
-// series returns the value of a counter or gauge, by its name and a label's value, "" if it has no
+// series returns the value of a counter or gauge, or the sum of a histogram, by its name and a label's value, "" if it has no
 // labels. If the series have a route too, it returns the one of route r.
 func (m *modeProxy) series(name, label string) float64 {
 	m.t.Helper()
@@ -230,7 +230,7 @@ func (m *modeProxy) seriesOf(name, label, route string) float64 {
 		for _, s := range f.GetMetric() {
 			l := s.GetLabel()
 			if len(l) == 0 && label == "" || len(l) > 0 && l[0].GetValue() == label && (len(l) == 1 || l[1].GetValue() == route) {
-				return s.GetCounter().GetValue() + s.GetGauge().GetValue()
+				return s.GetCounter().GetValue() + s.GetGauge().GetValue() + s.GetHistogram().GetSampleSum()
 			}
 		}
 	}

@@ -123,6 +123,32 @@ func TestParkedClientsNeedNoGoroutine(t *testing.T) {
 	}
 }
 
+// A connection's requests count together, also if it was parked in between. A PING is no request.
+func TestTheRequestsOfAConnectionAreCountedAtItsEnd(t *testing.T) {
+	for name, want := range map[string]struct {
+		requests float64 // on both connections
+		single   uint64
+	}{"cleartext": {3, 1}, "TLS": {3, 1}, "HTTP/2": {2, 2}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			kind := parkedKinds[name]
+			m := newModeProxy(t, route.Single, parksMany(kind.change, time.Minute), bids("a", "{}"))
+			c := kind.connect(m)
+			m.awaitParked()
+			kind.ask(t, c)
+			c.Close()
+			kind.connect(m).Close()
+			m.dial().Close() // without a request
+			m.await(3, "adbuffer_client_connections_accepted_total", "")
+			m.await(0, openClients, "")
+			testsupport.Equal(t, m.series("adbuffer_client_requests_per_connection", ""), want.requests, "the connections carried %v requests")
+			is := m.p.Connections()
+			testsupport.Equal(t, is.Single, want.single, "%d connections carried one request")
+			testsupport.Equal(t, is.SinglePeer.String(), "127.0.0.1", "the last one was of %s")
+		})
+	}
+}
+
 // A parked client that sends no byte within idle_timeout is closed. A drain closes parked clients
 // before that.
 func TestParkedClientsAreClosedAtIdleTimeoutAndByADrain(t *testing.T) {
