@@ -96,7 +96,7 @@ changes: [{at: 1s, ssp: a, behaviour: {faults: {status: {share: 1}}}}]
 func TestFaultyScenarioIsRefusedWithAllItsFaults(t *testing.T) {
 	code, _, errs := command(t, t.Context(), "run", "internal/scenario/testdata/wrong-types.yaml")
 	testsupport.Equal(t, code, exitFailed, "exit %d")
-	for _, want := range []string{`field targets not found`, `"5000" is no number with a unit`, "latency.p99: 20ms is below p50 80ms"} {
+	for _, want := range []string{`field targets not found`, `"5000": must be a number with a unit`, "latency.p99: 20ms is below p50 80ms"} {
 		testsupport.True(t, strings.Contains(errs, want), "no %q in:\n%s", want, errs)
 	}
 }

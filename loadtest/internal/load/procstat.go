@@ -148,8 +148,8 @@ func ReadWaits(pid int) Waits {
 	return out
 }
 
-// Longest returns the longest wait of a single thread since before. A request waits for one thread
-// of a process at a time.
+// Longest returns the longest time that a single thread has waited since before. Threads that are not in before are
+// ignored. The waits are not added up, because a request waits for only one thread at a time.
 func (w Waits) Longest(before Waits) (longest time.Duration) {
 	for thread, waited := range w {
 		if was, known := before[thread]; known {

@@ -36,7 +36,7 @@ func (s *Scenario) check() error {
 	for i := range s.SSPs {
 		ssp, path := &s.SSPs[i], fmt.Sprintf("ssps[%d]", i)
 		c.faultIf(ssp.Name == "", path+".name", "is missing")
-		c.faultIf(s.ssp(ssp.Name) != ssp, path+".name", "%q is there twice", ssp.Name)
+		c.faultIf(s.ssp(ssp.Name) != ssp, path+".name", "%q: another SSP has this name", ssp.Name)
 		oneOf(c, path+".protocol", ssp.Protocol, sspsim.HTTP1, sspsim.H2C, sspsim.TLSAuto, sspsim.TLSHTTP2,
 			sspsim.TLSHTTP1, sspsim.TLSWithout)
 	}
@@ -68,13 +68,13 @@ func (s *Scenario) ssp(name string) *SSP {
 func (c *checker) target(s *Scenario) {
 	t := s.Target
 	targets := slices.DeleteFunc([]string{t.URL, t.SSP, s.Adbuffer.Config}, func(v string) bool { return v == "" })
-	c.faultIf(len(targets) != 1, "target", "give one of target.url (a running server), target.ssp (a simulated one) and "+
-		"adbuffer.config (adbuffer in front of them); there are %d", len(targets))
+	c.faultIf(len(targets) != 1, "target", "exactly one of target.url (a running server), target.ssp (a simulated one) and "+
+		"adbuffer.config (adbuffer in front of them) must be set, but %d are", len(targets))
 	u, err := url.Parse(t.URL)
 	c.faultIf(t.URL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" ||
 		strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil || u.Fragment != ""), "target.url",
 		"%q: must be http://host:port or https://host:port; paths are those of requests", t.URL)
-	c.faultIf(t.PID < 0 || t.PID != 0 && t.URL == "", "target.pid", "%d: must be a process, with target.url", t.PID)
+	c.faultIf(t.PID < 0 || t.PID != 0 && t.URL == "", "target.pid", "%d: must be a process ID, and needs target.url", t.PID)
 	c.faultIf(t.SSP != "" && s.ssp(t.SSP) == nil, "target.ssp", "%q: no SSP of this name", t.SSP)
 	_, err = (rig.Config{}).Parse(s.Adbuffer.Config)
 	c.faultIf(err != nil, "adbuffer.config", "%v", err)
@@ -95,7 +95,7 @@ func (c *checker) load(l *Load) {
 	c.within("load.threads", l.Threads, 1, min(64, l.Connections))
 	c.faultIf(l.Timeout < time.Millisecond || l.Timeout > 10*time.Minute, "load.timeout", "%v: must be 1ms to 10m", l.Timeout)
 	c.faultIf(l.Requests < 0 || l.Requests > 0 && l.Mode == "open", "load.requests",
-		"%d: a number of requests ends closed loops only", l.Requests)
+		"%d: must not be negative, and must be 0 unless load.mode is closed", l.Requests)
 	recorded := func(p Phase) bool { return p.Record == nil || *p.Record }
 	c.faultIf(!slices.ContainsFunc(l.Phases, recorded), "load.phases", "at least one must be recorded")
 	for i := range l.Phases {
@@ -107,13 +107,13 @@ func (c *checker) phase(path string, p *Phase, mode string) {
 	c.faultIf(p.For < time.Millisecond || p.For > 24*time.Hour, path+".for", "%v: must be 1ms to 24h", p.For)
 	rates := p.Rate != nil || p.From != nil || p.To != nil || p.Burst != (Burst{})
 	c.faultIf(mode == "closed" && rates, path,
-		"a closed loop has no rate and no burst: it sends when a response has come")
+		"a closed loop has no rate and no burst: it sends the next request when a response arrives")
 	c.faultIf(mode == "open" && !rates, path+".rate", "is missing")
-	c.faultIf(p.Rate != nil && (p.From != nil || p.To != nil), path+".rate", "either rate, or from and to")
-	c.faultIf((p.From == nil) != (p.To == nil), path, "a ramp needs from and to")
+	c.faultIf(p.Rate != nil && (p.From != nil || p.To != nil), path+".rate", "must not be set beside from and to")
+	c.faultIf((p.From == nil) != (p.To == nil), path, "from and to must be set together")
 	b := p.Burst
-	c.faultIf(b != Burst{} && (b.Every < time.Millisecond || b.Requests < 1 || b.Requests > 1<<20), path+".burst",
-		"needs every, at least 1ms, and requests, 1 to %d", 1<<20)
+	c.faultIf(b != Burst{} && (b.Every < time.Millisecond || b.Requests < 1 || b.Requests > 1<<20), path,
+		"burst.every must be at least 1ms, and burst.requests must be 1 to %d", 1<<20)
 }
 
 func (c *checker) request(path string, r *load.Template) {
@@ -123,19 +123,19 @@ func (c *checker) request(path string, r *load.Template) {
 	}
 	oneOf(c, path+".method", r.Method, "GET", "POST")
 	c.faultIf(!strings.HasPrefix(r.Path, "/") || strings.ContainsAny(r.Path, " \r\n\t#"), path+".path",
-		"%q: must start with / and hold no spaces, line ends or #", r.Path)
-	c.faultIf(r.Weight < 0 || r.Weight > 1e6, path+".weight", "%v: must be 0 to 1000000", r.Weight)
+		"%q: must start with /, and must not contain spaces, line ends or #", r.Path)
+	c.faultIf(!(r.Weight >= 0 && r.Weight <= 1e6), path+".weight", "%v: must be 0 to 1000000", r.Weight)
 	for i, f := range r.Headers {
 		at := fmt.Sprintf("%s.headers[%d]", path, i)
 		c.faultIf(f.Name == "" || strings.ContainsAny(f.Name, " :\r\n\t"), at+".name", "%q: must be a field name", f.Name)
-		c.faultIf(strings.ContainsAny(f.Value, "\r\n"), at+".value", "holds a line end")
+		c.faultIf(strings.ContainsAny(f.Value, "\r\n"), at+".value", "must not contain a line end")
 		c.faultIf(slices.Contains([]string{"host", "content-length", "connection", "transfer-encoding"},
-			strings.ToLower(f.Name)), at+".name", "%q is the generator's own", f.Name)
+			strings.ToLower(f.Name)), at+".name", "%q: the generator sets this field itself", f.Name)
 	}
 	for _, m := range r.Body.Mistakes(path + ".body") {
 		*c = append(*c, errors.New(m))
 	}
 	hasBody := r.Body != (sspsim.Size{})
-	c.faultIf(r.Method == "GET" && (hasBody || r.Literal != ""), path+".body", "a GET has none")
-	c.faultIf(r.Literal != "" && hasBody, path+".literal", "either literal or body")
+	c.faultIf(r.Method == "GET" && (hasBody || r.Literal != ""), path+".body", "must not be set for a GET")
+	c.faultIf(r.Literal != "" && hasBody, path+".literal", "must not be set beside body")
 }

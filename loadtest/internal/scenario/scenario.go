@@ -32,7 +32,7 @@ type Scenario struct {
 type Target struct {
 	URL    string `yaml:"url"` // http://host:port or https://host:port
 	SSP    string `yaml:"ssp"` // name of an SSP
-	PID    int    `yaml:"pid"` // process whose CPU and memory are measured; requires url
+	PID    int    `yaml:"pid"` // ID of the process whose CPU and memory are measured; requires url; 0 is none
 	CAFile string `yaml:"ca_file"`
 	// Insecure accepts any certificate.
 	Insecure bool `yaml:"insecure"`
@@ -64,12 +64,13 @@ type Load struct {
 	Connections int           `yaml:"connections"`
 	Threads     int           `yaml:"threads"`
 	Timeout     time.Duration `yaml:"timeout"`
-	Requests    int           `yaml:"requests"` // number after which a closed loop ends
+	Requests    int           `yaml:"requests"` // number after which a closed loop ends; 0 is no such end
 	Seed        uint64        `yaml:"seed"`
 	Phases      []Phase       `yaml:"phases"`
 }
 
-// Phase is a part of the load with its own rate.
+// Phase is a part of the load with its own rate: Rate, or a ramp from From to To, or only bursts. In mode closed it has
+// none of these.
 type Phase struct {
 	Name   string        `yaml:"name"`
 	For    time.Duration `yaml:"for"`

@@ -37,7 +37,7 @@ func (r *Rate) UnmarshalYAML(n *yaml.Node) error {
 	}
 	switch {
 	case n.Kind != yaml.ScalarNode || !found || err != nil:
-		return typeErrors(n, fmt.Sprintf(`%q is no number with a unit, such as "500/s"`, n.Value))
+		return typeErrors(n, fmt.Sprintf(`%q: must be a number with a unit, such as "500/s"`, n.Value))
 	case per == 0:
 		return typeErrors(n, fmt.Sprintf("%q: the unit must be /s, /m or /h", n.Value))
 	case !(v >= 0 && v/per <= 10e6):
@@ -61,7 +61,7 @@ func (b *Behaviour) UnmarshalYAML(n *yaml.Node) error {
 	}
 	text, err := json.Marshal(v)
 	if err != nil {
-		return typeErrors(n, "behaviour: must have texts as keys: "+err.Error())
+		return typeErrors(n, "behaviour: must be what JSON can express: keys that are text, and finite numbers: "+err.Error())
 	}
 	b.JSON = text
 	err = b.Behaviour.UnmarshalJSON(text)
