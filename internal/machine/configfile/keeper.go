@@ -68,7 +68,8 @@ func (k *Keeper) Check() (changed bool, err error) {
 	return k.reloadLocked()
 }
 
-// Watch calls loaded after each attempt to load files that changed, until ctx ends.
+// Watch calls Check when the files may have changed, until ctx ends. It calls loaded with the result if Current has
+// changed or the files are invalid.
 func (k *Keeper) Watch(ctx context.Context, loaded func(changed bool, err error)) {
 	poll(ctx, k.files.names, func() {
 		if changed, err := k.Check(); changed || err != nil {

@@ -49,7 +49,7 @@ func TestLoadReportsEachFileThatIsNotValid(t *testing.T) {
 	}{
 		{good, ""},
 		{TLSFiles{}, ""},
-		{TLSFiles{Cert: good.Cert, Key: other.Key}, "cert_file does not match key_file " + other.Key},
+		{TLSFiles{Cert: good.Cert, Key: other.Key}, "cert_file cannot be used with key_file " + other.Key},
 		{TLSFiles{Cert: dir, Key: dir + "/missing", CA: file("empty", "")}, "cert_file must be a regular file|key_file cannot be read: no such file|ca_file must not be empty"},
 		{TLSFiles{CA: file("large", strings.Repeat("x", maxBytes+1))}, "ca_file must not be larger than 1048576 bytes"},
 		{TLSFiles{CA: file("none", "nothing")}, "ca_file must hold a certificate in PEM"},

@@ -22,11 +22,14 @@ type TLSFiles struct {
 type Material struct {
 	Certificate *tls.Certificate // nil = none
 	Authorities *x509.CertPool   // nil = none
-	// Digest identifies the content of all files, AuthoritiesDigest the content of CA.
-	Digest, AuthoritiesDigest [sha256.Size]byte
+	// Digest identifies the content of all files: Keeper compares it to find out whether the content has changed.
+	Digest [sha256.Size]byte
+	// AuthoritiesDigest identifies the content of CA; zero without CA. The keys of session tickets depend on it, so that a
+	// ticket does not outlive the authorities that accepted its client.
+	AuthoritiesDigest [sha256.Size]byte
 }
 
-// Load reads the files. The error joins an *Error for each invalid file.
+// Load reads the files. The error joins an *Error for each invalid file; after an error, the Material is incomplete.
 func (f TLSFiles) Load() (*Material, error) {
 	m := new(Material)
 	var errs []error
@@ -55,7 +58,7 @@ func (f TLSFiles) Load() (*Material, error) {
 	if len(cert) > 0 && len(key) > 0 {
 		pair, err := tls.X509KeyPair(cert, key)
 		if err != nil {
-			fail("cert_file", f.Cert, "does not match key_file "+f.Key+": "+err.Error())
+			fail("cert_file", f.Cert, "cannot be used with key_file "+f.Key+": "+err.Error())
 		}
 		m.Certificate = &pair
 	}
@@ -104,6 +107,8 @@ func pemRule(data []byte) string {
 	case bytes.HasPrefix(data, []byte("\xff\xfe")), bytes.HasPrefix(data, []byte("\xfe\xff")):
 		return "must not be UTF-16: PEM is ASCII"
 	}
+	// Ten dashes are an END line that is joined to the next BEGIN line, as in a concatenation of files without a final
+	// line end.
 	if at := bytes.Index(data, []byte("----------BEGIN ")); at >= 0 {
 		return fmt.Sprintf("must have a line end before -----BEGIN, in line %d", lineOf(data, at))
 	}
@@ -114,7 +119,7 @@ func pemRule(data []byte) string {
 			return ""
 		}
 		at += next
-		if start := bytes.LastIndexByte(data[:at], '\n') + 1; len(bytes.TrimSpace(data[start:at])) > 0 { // a comment
+		if start := bytes.LastIndexByte(data[:at], '\n') + 1; len(bytes.TrimSpace(data[start:at])) > 0 { // text before BEGIN on its line: not a PEM block
 			at += len(begin)
 			continue
 		}

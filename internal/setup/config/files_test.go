@@ -46,9 +46,9 @@ func TestTLSFilesAreRead(t *testing.T) {
 	testsupport.True(t, got == want, "got %+v, want %+v", got, want)
 
 	vars["ADBUFFER_SSPS_OPENX_TLS_KEY_FILE"] = otherKey
-	wantError(t, vars, cert, "does not match key_file "+otherKey+": tls: private key does not match public key")
+	wantError(t, vars, cert, "cannot be used with key_file "+otherKey+": tls: private key does not match public key")
 	vars["ADBUFFER_SSPS_OPENX_TLS_KEY_FILE"] = notPEM
-	wantError(t, vars, cert, "does not match key_file")
+	wantError(t, vars, cert, "cannot be used with key_file")
 	vars["ADBUFFER_SSPS_OPENX_TLS_KEY_FILE"] = key
 	vars["ADBUFFER_SSPS_OPENX_TLS_CA_FILE"] = notPEM
 	wantError(t, vars, notPEM, "must hold a certificate in PEM")
