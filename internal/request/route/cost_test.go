@@ -14,7 +14,7 @@ import (
 	"adbuffer/internal/wire/syntax"
 )
 
-func TestHostileBodyCostsTheEnvelopeNoMoreThanACommonOne(t *testing.T) {
+func TestTheCostOfAHostileBodyInTheEnvelopeIsBounded(t *testing.T) {
 	testsupport.Long(t)
 	const size = 64 << 10
 	fill := func(before, piece, after string) string {
@@ -84,7 +84,7 @@ func TestHostileBodyCostsTheEnvelopeNoMoreThanACommonOne(t *testing.T) {
 	}
 }
 
-func TestHostileTargetCostsRoutingNoMoreThanACommonOne(t *testing.T) {
+func TestTheCostOfRoutingAHostileTargetIsBounded(t *testing.T) {
 	testsupport.Long(t)
 	const size = 15000
 	value := "1"

@@ -2,15 +2,15 @@ package header
 
 import "adbuffer/internal/wire/syntax"
 
-// maxOptions is how many fields the Connection fields of one message may name, not counting fields that are always
-// hop-by-hop. It bounds the work that a message can cause: a byte of the worst header costs five times as much as a
-// byte of a common header (TestAHostileHeadCostsNoMoreThanACommonOne).
+// maxOptions is the maximum number of names in the Connection fields of one message. Names of fields that are never
+// forwarded, and the option close, are not counted. The limit bounds the work per byte: with it, a byte of the worst
+// header costs about five times as much as a byte of a common one. TestTheCostOfAHostileHeadIsBounded allows six times.
 const maxOptions = 16
 
 // connectionOptions are the names in the Connection fields of a message: fields that must not be
 // forwarded. RFC 9110, section 7.6.1.
 type connectionOptions struct {
-	names [maxOptions][]byte
+	names [maxOptions][]byte // names[:n] are the names that count towards maxOptions
 	n     int
 
 	close, keepAlive bool // a Connection field has this option
@@ -60,7 +60,7 @@ func (c *connectionOptions) addCommon(option []byte) bool {
 	return true
 }
 
-// has reports whether a Connection field names name.
+// has reports whether the options include the field called name, in any case and with '_' read as '-'.
 func (c *connectionOptions) has(name []byte) bool {
 	for _, option := range c.names[:c.n] {
 		if sameName(name, option) {

@@ -65,7 +65,7 @@ func hostileHeads() map[string]string {
 	}
 }
 
-func TestAHostileHeadCostsNoMoreThanACommonOne(t *testing.T) {
+func TestTheCostOfAHostileHeadIsBounded(t *testing.T) {
 	policy := NewPolicy(PolicyOptions{
 		Via: thisVia, Pass: []string{"Cookie"}, Remove: []string{"X-Internal", "X-Internam"}, Set: []NameValue{{"X-Internap", "1"}}, Identity: Both,
 	})
@@ -94,7 +94,7 @@ func TestAHostileHeadCostsNoMoreThanACommonOne(t *testing.T) {
 	}
 }
 
-func TestHostileFieldsOfAResponseCostNoMoreThanCommonOnes(t *testing.T) {
+func TestTheCostOfHostileResponseFieldsIsBounded(t *testing.T) {
 	const fields = 256
 	policy := NewPolicy(PolicyOptions{Pass: []string{"Set-Cookie", "Alt-Svc"}})
 	dst := make([]byte, 0, 64<<10)

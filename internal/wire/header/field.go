@@ -1,5 +1,5 @@
-// Package header decides which header fields cross the proxy. It also determines the client's identity, and writes
-// the fields that tell an SSP that identity.
+// Package header decides which header fields cross the proxy: fields of requests, fields of responses, and trailers of
+// responses. It also determines the client's identity, and writes the fields that tell an SSP that identity.
 //
 // It scans the raw header block of a request once, refuses what RFC 9112 forbids, and gives each
 // field a kind (nameID). A Policy, one per SSP, then writes the fields that cross as a block of "Name:
@@ -13,13 +13,18 @@
 //     Connection field names, and X-Adbuffer-* never cross.
 //   - Guarded fields (Cookie, Authorization, Proxy-*, Proxy) cross if a policy passes them by
 //     name.
-//   - Identity fields (X-Forwarded-*, Forwarded, X-Real-IP, True-Client-IP and similar fields,
-//     X-Device-*) cross by the policy's IdentityMode, and only from a trusted peer.
+//   - Identity fields (X-Forwarded-*, Forwarded, X-Real-IP, True-Client-IP and similar fields, X-Device-*) are forwarded
+//     only if the peer is trusted and the policy's IdentityMode includes them. AppendRequest does not copy
+//     X-Forwarded-For, X-Device-IP and X-Device-User-Agent: if the IdentityMode includes them, it writes them from the
+//     Identity, for every peer.
 //   - All other fields are ordinary. They cross in the order and spelling in which they came.
 //
 // Names are classified with '_' read as '-', because many servers (CGI, WSGI, Rack) cannot distinguish
-// X_Forwarded_For from X-Forwarded-For. A field that belongs to a special kind only because of that is never used. It
-// never crosses, except for a guarded field that a policy passes in exactly that spelling.
+// X_Forwarded_For from X-Forwarded-For. If a name is special only with '_' read as '-', adbuffer neither reads nor
+// forwards the field. The exception is a guarded field whose name, with its '_', is in PolicyOptions.Pass, in any case:
+// it is forwarded.
+//
+// AppendResponse and AppendTrailers say which fields of a response are forwarded.
 package header
 
 // Field is one header field of a request. Name and Value are slices of the scanned block, and valid

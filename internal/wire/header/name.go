@@ -20,7 +20,7 @@ const (
 	nameDate
 	nameVia
 	nameGRPCTimeout
-	nameGuardedResponse // forwarded if passed, in responses
+	nameGuardedResponse // Set-Cookie and others: in responses, forwarded if passed by name
 
 	nameGuarded // forwarded if passed by name
 

@@ -11,7 +11,8 @@ import (
 // response. Lines have the form that syntax.CutField reads. It drops hop-by-hop fields, the fields
 // that Connection names, Content-Length (the client's connection counts its own body),
 // X-Adbuffer-*, and the field of the request id. Unless the policy passes them, it also drops
-// Set-Cookie, Alt-Svc, Strict-Transport-Security, Clear-Site-Data and Proxy-*.
+// Set-Cookie, Alt-Svc, Strict-Transport-Security, Clear-Site-Data and Proxy-*. If the Connection fields
+// name more than maxOptions fields, it drops all fields.
 //
 // Names keep their spelling and fields their order. Of several lines with Server, Content-Type or
 // Date, only the first crosses. A response without a Date gets the time at which it was received, as
@@ -62,7 +63,7 @@ func isRepeated(seen *bool) bool {
 
 // AppendTrailers appends to dst the trailer fields of an SSP that are forwarded to a client. Fields
 // about the connection, the message's length or its content are not forwarded (RFC 9110, section
-// 6.5.1), nor are fields that AppendResponse drops.
+// 6.5.1), nor are fields that AppendResponse drops and fields that it forwards only if a policy passes them.
 func (p *Policy) AppendTrailers(dst, lines []byte) []byte {
 	for name, value, rest := syntax.CutField(lines); name != nil; name, value, rest = syntax.CutField(rest) {
 		if id := identify(name); (id == unknownName || id == nameUserAgent) && !p.isRequestID(name) {

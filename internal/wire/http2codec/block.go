@@ -2,21 +2,25 @@ package http2codec
 
 import "adbuffer/internal/wire/syntax"
 
-// ResponseBlock is a decoded header block of a response. Its fields have been checked one by one, but not the block
-// as a whole.
+// ResponseBlock is the decoded header block of an SSP's response: a header or trailers. Decoder.Decode fills it, and
+// checks each field by itself. It also checks that :status and content-length occur at most once, and that :status
+// comes before the regular fields.
+//
+// The caller must check TooLarge, TooMany and Malformed before it uses the other fields. It must also check what differs
+// between the blocks of a response: a header needs a :status, trailers must have none.
 type ResponseBlock struct {
 	Limit     int // the highest allowed Size
 	MaxFields int // the highest allowed Regular
 
 	Size      int    // bytes of names and values, plus EntryOverhead for each field
 	Fields    []byte // the regular fields as lines of HTTP/1; up to Limit
-	Status    int    // 0 for none
+	Status    int    // of :status, 0 for none
 	Length    int    // content-length, -1 for none
 	Regular   int    // number of fields that are not pseudo-fields
 	TooLarge  bool   // Size is over Limit; Fields and the values below mean nothing
 	TooMany   bool   // Regular is over MaxFields; Fields and the values below mean nothing
 	Malformed string // the first violated rule, empty for none
-	OfHTTP2   bool   // Malformed is a rule of HTTP/2 only, not of every HTTP version
+	OfHTTP2   bool   // the violated rule exists only in HTTP/2, so the request may succeed over HTTP/1
 }
 
 // Reset makes b ready for another block, and keeps its memory.
@@ -80,8 +84,11 @@ func (b *ResponseBlock) violation(rule string, ofHTTP2 bool) {
 	}
 }
 
-// MaxBlock returns the largest size of a header block, encoded and decoded, before the connection is closed.
-// maxHeaderList is the limit on header lists. A list over that limit fails only its exchange, and must still be
-// decoded, since it changes the dynamic table. But decoding needs a bound too, since one byte can stand for a field
-// of 4 KB. RFC 9113, section 10.5.1, and RFC 7541, section 7.3.
+// MaxBlock returns the limit above which a header block ends the connection. It applies both to the encoded size and to
+// the decoded size. maxHeaderList is the limit on header lists above which only the exchange fails.
+//
+// A block over maxHeaderList must still be decoded, since it changes the dynamic table. But decoding needs a bound too,
+// since one byte can stand for a field of 4 KB. With four times maxHeaderList, a list that is somewhat too long does not
+// end the other exchanges of the connection, and a hostile one costs at most the decoding of four long lists. RFC 9113,
+// section 10.5.1, and RFC 7541, section 7.3.
 func MaxBlock(maxHeaderList int) int { return 4*maxHeaderList + MaxFrameSize }

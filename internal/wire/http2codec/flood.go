@@ -14,7 +14,7 @@ import (
 //
 // The lock of its HTTP/2 connection guards it.
 type Flood struct {
-	Left  int       // how many such frames are still allowed
+	Left  int       // how many such frames are allowed until the next refill
 	since time.Time // when Left was last refilled
 	// Late is how many bytes of DATA may still arrive for streams that have ended: the sum of their windows at the
 	// end.
@@ -24,8 +24,8 @@ type Flood struct {
 }
 
 const (
-	// FloodBudget is how many such frames are allowed per FloodInterval, in addition to the frames that exchanges
-	// earn.
+	// FloodBudget is how many frames that advance no exchange are allowed per FloodInterval, in addition to the frames
+	// that exchanges earn.
 	FloodBudget   = 1000
 	FloodInterval = time.Second
 	// floodEarned is how many frames an exchange earns: a peer may send PINGs and WINDOW_UPDATEs
@@ -41,7 +41,8 @@ const (
 	MaxLate = 1 << 30
 )
 
-// Idle counts a frame.
+// Idle counts a frame that advances no exchange. It returns an error, which ends the connection, if the peer has sent too
+// many such frames. So do the other methods that return an error.
 func (f *Flood) Idle() *Error { return f.Spend(1) }
 
 // Spend counts work that costs as much as n frames. n is at most FloodBudget.

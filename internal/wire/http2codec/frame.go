@@ -92,21 +92,25 @@ func Unpad(f Frame) (payload []byte, ok bool) {
 	return p[1 : len(p)-int(p[0])], true
 }
 
+// AppendFrameHeader appends the header of a frame whose payload has size bytes, on stream id, 0 for the connection.
 func AppendFrameHeader(b []byte, size int, kind h2.FrameType, flags h2.Flags, id uint32) []byte {
 	return append(b, byte(size>>16), byte(size>>8), byte(size), byte(kind), byte(flags),
 		byte(id>>24), byte(id>>16), byte(id>>8), byte(id))
 }
 
+// AppendReset appends an RST_STREAM.
 func AppendReset(b []byte, id uint32, code h2.ErrCode) []byte {
 	b = AppendFrameHeader(b, 4, h2.FrameRSTStream, 0, id)
 	return binary.BigEndian.AppendUint32(b, uint32(code))
 }
 
+// AppendWindowUpdate appends a WINDOW_UPDATE for stream id, 0 for the connection.
 func AppendWindowUpdate(b []byte, id, increment uint32) []byte {
 	b = AppendFrameHeader(b, 4, h2.FrameWindowUpdate, 0, id)
 	return binary.BigEndian.AppendUint32(b, increment)
 }
 
+// AppendPing appends a PING. data has 8 bytes.
 func AppendPing(b []byte, flags h2.Flags, data []byte) []byte {
 	b = AppendFrameHeader(b, len(data), h2.FramePing, flags, 0)
 	return append(b, data...)

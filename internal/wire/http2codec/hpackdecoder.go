@@ -58,7 +58,7 @@ func (d *Decoder) Decode(p []byte, b Block) *Error {
 		case err != nil:
 			return err
 		case b.tooLong():
-			return FloodError("a header list over four times its limit")
+			return FloodError("a header list larger than four times its limit plus 16 KiB")
 		}
 		first = false
 	}

@@ -221,7 +221,7 @@ func (e *Encoder) appendLine(b, line []byte) (_ []byte, ok bool) {
 // hashSeed prevents clients from choosing lines whose hashes collide.
 var hashSeed = maphash.MakeSeed()
 
-// fieldRule says how a field of a request is sent.
+// fieldRule says how a field is sent.
 type fieldRule uint8
 
 const (

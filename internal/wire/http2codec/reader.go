@@ -15,13 +15,13 @@ type Reader struct {
 	now     time.Time // the time of the last read; zero until Clock is called
 }
 
-// NewReader returns a reader with a limit on header lists.
+// NewReader returns a reader. maxHeaderList is the limit on header lists that adbuffer announces; see MaxBlock.
 func NewReader(maxHeaderList int) Reader {
 	return Reader{Decoder: NewDecoder(), Fragments: Fragments{Limit: MaxBlock(maxHeaderList)}}
 }
 
-// Next reads the frame at the start of b, and checks it. n is its length, or 0 if b does not hold all
-// of it.
+// Next reads the frame at the start of b, and checks it. n is the length of the frame, or 0 if b does not hold the whole
+// frame. An error ends the connection.
 func (r *Reader) Next(b []byte) (f Frame, n int, err *Error) {
 	f, n, size := ParseFrame(b)
 	switch {
@@ -39,10 +39,11 @@ func (r *Reader) Next(b []byte) (f Frame, n int, err *Error) {
 // Settled reports whether the peer's first SETTINGS have arrived.
 func (r *Reader) Settled() bool { return r.settled }
 
-// Arrived must be called when a read has returned.
+// Arrived must be called when a read from the connection has returned, before the frames of the read are handled.
 func (r *Reader) Arrived() { r.now = time.Time{} }
 
-// Clock returns when the current frame was read. It reads the clock once for all frames of one read.
+// Clock returns the time at which the current frame was read. It calls time.Now at most once for all frames of one
+// read.
 func (r *Reader) Clock() time.Time {
 	if r.now.IsZero() {
 		r.now = time.Now()

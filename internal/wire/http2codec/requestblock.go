@@ -7,9 +7,12 @@ import (
 	"adbuffer/internal/wire/syntax"
 )
 
-// RequestBlock is a decoded header block of a request, or its trailers. It is checked by RFC 9113,
-// section 8, and converted to HTTP/1.1's form: names in their usual case, Host first, Cookie
-// joined.
+// RequestBlock is the decoded header block of a client's request: its header, or its trailers. Decoder.Decode fills it:
+// it checks each field by RFC 9113, section 8, and converts the header to HTTP/1.1's form: names in their usual case,
+// Host first, the values of Cookie joined.
+//
+// The caller must call EndHeader or EndTrailers, which check the block as a whole, and then check TooLarge and
+// Malformed before it uses the other fields.
 type RequestBlock struct {
 	Limit int // the highest allowed Size
 

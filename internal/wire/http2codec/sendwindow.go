@@ -41,7 +41,7 @@ func (w *SendWindows) Apply(s *SettingsChange, waiting bool) (visit bool) {
 	return true
 }
 
-// Visit looks at the window of an open stream.
+// Visit takes the Credit of an open stream into account, from which Visited finds out whether a window overflows.
 func (w *SendWindows) Visit(c Credit) { w.maxCredit = max(w.maxCredit, c) }
 
 // Visited ends a visit of n streams, whose cost f counts. It returns an error if a window overflows.
@@ -58,7 +58,7 @@ const StreamsPerFrame = 64
 // Of returns the window of a stream. It may be negative.
 func (w *SendWindows) Of(c Credit) int64 { return w.Initial + int64(c) }
 
-// Overflows reports whether the window of a stream is too large.
+// Overflows reports whether the window of a stream is larger than MaxWindow.
 func (w *SendWindows) Overflows(c Credit) bool { return w.Of(c) > MaxWindow }
 
 // Sent takes n bytes of DATA on the stream of c from both windows.

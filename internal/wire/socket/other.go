@@ -13,7 +13,7 @@ func (c *Conn) HungUp() bool { return c.Peek() == Ended }
 // Failed returns false.
 func (c *Conn) Failed() bool { return false }
 
-// SinceInput knows nothing.
+// SinceInput returns ok false: the time of the last input is unknown.
 func (c *Conn) SinceInput() (since time.Duration, ok bool) { return 0, false }
 
 // Watch reports nothing: requests of clients that have disconnected end at their deadlines.

@@ -12,7 +12,8 @@ type State uint8
 const (
 	// Quiet means that the socket is open and no byte has arrived.
 	Quiet State = iota
-	// Readable means that unread bytes have arrived, or a part of a TLS record was read.
+	// Readable means that unread bytes have arrived, or that bytes have been read of a TLS record that TLS has not
+	// received whole; see MidRecord.
 	Readable
 	// Ended means that the peer has closed, or the socket has failed or is closed.
 	Ended
@@ -55,8 +56,8 @@ func (c *Conn) peek(fd uintptr) {
 }
 
 // Await waits until bytes or the end of the stream have arrived from the peer, and consumes nothing. It
-// fails if the socket is closed. It needs no buffer, and sets no deadline. On a connection without a
-// file descriptor it returns at once. It must not run at the same time as a Read or a Peek.
+// fails if the socket is closed. It needs no buffer, and sets no deadline. It returns at once on a connection without
+// a file descriptor, and if MidRecord is true. It must not run at the same time as a Read or a Peek.
 func (c *Conn) Await() error {
 	if c.raw == nil || c.MidRecord() {
 		return nil
@@ -68,8 +69,8 @@ func (c *Conn) Await() error {
 }
 
 // HasInput reports whether a Read would not wait for the socket. It is true if bytes or the end of
-// the stream have arrived, or if the socket has failed or is closed. It consumes nothing, and may
-// run at the same time as an Await, a Peek or a Read.
+// the stream have arrived, or if the socket has failed or is closed. Bytes that were read ahead for TLS do not count.
+// It consumes nothing, and may run at the same time as an Await, a Peek or a Read.
 func (c *Conn) HasInput() bool {
 	events, open := c.poll(unix.POLLIN)
 	return events != 0 || !open

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// records makes each read of crypto/tls end with a TLS record at the latest.
+// records is read by crypto/tls. No read returns bytes beyond the end of the current TLS record.
 //
 // crypto/tls reads ahead. If the peer sends bytes after a response, they could be in the buffer of crypto/tls, where
 // Peek would miss them, and would be taken for the start of the next response. So records reads ahead below TLS, and
@@ -35,6 +35,9 @@ var recordBuffers = sync.Pool{New: func() any { b := make([]byte, recordBuffer);
 // errNoCloseNotify replaces io.EOF at the end of the socket's stream. crypto/tls treats io.EOF after a whole record
 // like close_notify, so a truncated response that ends with the connection would count as complete. RFC 9112, section
 // 9.8.
+//
+// The error must wrap io.ErrUnexpectedEOF and not be it: at the end of a record, crypto/tls turns an error that is
+// equal (==) to io.ErrUnexpectedEOF into io.EOF.
 var errNoCloseNotify = fmt.Errorf("the peer closed the connection without TLS's close_notify: %w", io.ErrUnexpectedEOF)
 
 func (r *records) read(p []byte, socket func([]byte) (int, error)) (int, error) {
@@ -91,18 +94,18 @@ func (r *records) releaseBuffer() {
 	r.buf, r.r, r.w = nil, 0, 0
 }
 
-// Records makes c return its bytes record by record, for a TLS connection on top of it. It must be
-// called before the first Read.
+// Records makes c return its bytes record by record, for a TLS connection on top of it. It must be called before the
+// first Read. Without Records, ReadAhead, HasReceived and MidRecord are always false.
 func (c *Conn) Records() { c.records = new(records) }
 
-// ReadAhead reports whether bytes were read from the socket and not yet passed to TLS. It must not
-// run at the same time as a Read.
+// ReadAhead reports whether bytes have been read from the socket and not yet passed to TLS, so that the next Read makes
+// no system call. It must not run at the same time as a Read.
 func (c *Conn) ReadAhead() bool { return c.records != nil && c.records.r < c.records.w }
 
-// HasReceived reports whether any byte was read from the socket. It must not run at the
-// same time as a Read.
+// HasReceived reports whether any byte has been read from the socket. A failed handshake with a peer that has sent
+// nothing gets another error text. It must not run at the same time as a Read.
 func (c *Conn) HasReceived() bool { return c.records != nil && c.records.received }
 
-// MidRecord reports whether bytes of a TLS record were read whose last byte was not passed to TLS. It must not run at
-// the same time as a Read.
+// MidRecord reports whether bytes of a TLS record have been read from the socket, but TLS has not received the whole
+// record. The rest may be in the buffer or still to come. It must not run at the same time as a Read.
 func (c *Conn) MidRecord() bool { return c.records != nil && !c.records.atRecordEnd() }

@@ -13,7 +13,7 @@ type System interface {
 	Recv(fd uintptr, p []byte, flags int) (n int, errno syscall.Errno)
 	// Send calls sendto(2). A closed peer causes EPIPE, never a signal.
 	Send(fd uintptr, p []byte) (n int, errno syscall.Errno)
-	// Poll returns the events that are true now: a poll(2) without a wait.
+	// Poll calls poll(2) without waiting, and returns the events that have occurred: those of events, errors and hang-ups.
 	Poll(fd uintptr, events int16) (found int16)
 }
 
