@@ -85,7 +85,7 @@ func (p *Proxy) explain(e *Explanation, c *http1.Conn, hostOf func(ssp string) s
 	if k := r.ssp.Fairness; k != nil {
 		e.FairValue = string(k.Value(&r.ssp))
 	}
-	r.ssp.Plain = r.route.Mode == route.ParallelAll && r.target == nil
+	r.ssp.WantsUncoded = r.route.Mode == route.ParallelAll && r.target == nil
 	targets := r.route.Targets
 	if r.target != nil {
 		targets = []route.Target{*r.target}

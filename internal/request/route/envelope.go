@@ -30,7 +30,7 @@ const (
 type entry struct {
 	ssp    string
 	took   time.Duration
-	noTime bool   // has no "ms"
+	omitMS bool   // the entry has no member ms
 	err    string // "" if there is a response
 
 	status      int
@@ -105,7 +105,7 @@ func (e *entry) append(b []byte) []byte {
 		b = append(b, `,"status":`...)
 		b = strconv.AppendInt(b, int64(e.status), 10)
 	}
-	if !e.noTime {
+	if !e.omitMS {
 		b = append(b, `,"ms":`...)
 		b = strconv.AppendInt(b, e.took.Milliseconds(), 10)
 	}

@@ -217,14 +217,14 @@ func FuzzEnvelope(f *testing.F) {
 			response("s0", clean.Replace(type1), string(body1), fields),
 			{ssp: "s1", err: "deadline", took: time.Duration(mix) * time.Millisecond},
 			response("s2", clean.Replace(type2), string(body2), ""),
-			{ssp: "s3", err: "not_waited", noTime: true},
+			{ssp: "s3", err: "not_waited", omitMS: true},
 			response("s4", "application/json", string(body2), fields),
 		}
 		o := open(t, seal(t, entries))
 		testsupport.MustEqual(t, len(o.Results), len(entries), "%d entries")
 		for i, got := range o.Results {
 			e := &entries[i]
-			testsupport.MustTrue(t, got.SSP == fmt.Sprintf("s%d", i) && got.Error == e.err && got.Status == e.status && (got.MS == nil) == e.noTime, "entry %d is %+v", i, got)
+			testsupport.MustTrue(t, got.SSP == fmt.Sprintf("s%d", i) && got.Error == e.err && got.Status == e.status && (got.MS == nil) == e.omitMS, "entry %d is %+v", i, got)
 			testsupport.MustTrue(t, bytes.Equal(bodyOf(t, got.Body, got.BodyBase64, e), e.body), "entry %d: the body is %q %v, want %q", i, got.Body, got.BodyBase64, e.body)
 		}
 	})

@@ -66,7 +66,8 @@ func (rt *Route) holdsBack(s *Search) bool {
 	return rt.Match.Holdback > 0 && !s.Explaining && rand.Float64() < rt.Match.Holdback
 }
 
-// matches reports whether all conditions hold but those on the body. names are the parameters that params has to find.
+// matches reports whether all conditions hold but those on the body. name is the SSP that the client chose by the path,
+// or nil. names are the parameters that params has to find.
 func (rt *Route) matches(f *header.RequestFields, params *foundParams, names []string) (name []byte, ok bool) {
 	name, ok = rt.matchesTarget(f, params, names)
 	if !ok {

@@ -73,8 +73,8 @@ func CheckMerge(r *ssp.Request) string {
 }
 
 // merged builds the response of parallel-all with merge: openrtb: the seats of all bids in one currency, in
-// the route's order, and the reason of every other SSP. During this the legs' bodies and the result are both
-// held, and both count in the budget.
+// the route's order, and the reason of every other SSP. While the result is built, it and the legs' bodies are in
+// memory together, and both count in the budget.
 func (f *fanout) merged(r *ssp.Request) Result {
 	facts := openrtb.AcquireFacts()
 	defer facts.Release()

@@ -11,9 +11,9 @@ import (
 )
 
 // Mirror sends a copy of a share of a route's requests to another SSP. No request waits for it, and
-// clients never see its responses. Under load the mirror's requests are dropped first. It has its
-// own budget, takes at most a quarter of max_in_flight, and takes none of the last quarter. An
-// SSP that does not respond gets single probes only.
+// clients never see its responses. Under load the mirror's requests are dropped first: at most a quarter of
+// server.max_in_flight are in flight, and none is sent that would leave less than a quarter for clients' requests. Their
+// memory counts in a budget of the mirror. An SSP that does not respond gets single probes only.
 type Mirror struct {
 	SSP   *ssp.SSP
 	Share float64 // 0 to 1

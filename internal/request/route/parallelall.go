@@ -7,7 +7,7 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// parallelAll sends the request to all SSPs at once. When the primaries have ended, it responds
+// parallelAll sends the request to all eligible SSPs at once. When the primaries have ended, it responds
 // with the responses of all SSPs. Secondaries that still run are abandoned. If no primary is eligible, it
 // waits for the secondaries.
 func (rt *Route) parallelAll(r *ssp.Request, p *Process) Result {
@@ -16,7 +16,7 @@ func (rt *Route) parallelAll(r *ssp.Request, p *Process) Result {
 		return Result{Outcome: err.Outcome, Err: err}
 	}
 	defer f.detach()
-	f.request.Plain = true
+	f.request.WantsUncoded = true
 	primaries, secondaries := f.startAll(r)
 	missing, awaitsSecondaries := primaries, primaries == 0
 	if awaitsSecondaries {
@@ -43,9 +43,8 @@ func (rt *Route) parallelAll(r *ssp.Request, p *Process) Result {
 	return f.envelope(r.Budget)
 }
 
-// envelope builds the response of parallel-all: an entry for each leg, in the route's order. During
-// this the legs' bodies and their copies in the envelope are both held, and both count in the
-// budget.
+// envelope builds the response of parallel-all: an entry for each leg, in the route's order. While the envelope is
+// built, the legs' bodies and their copies in it are in memory together, and both count in the budget.
 func (f *fanout) envelope(b *exchange.Budget) Result {
 	log := f.legLog()
 	n := envelopeOverhead
@@ -91,9 +90,9 @@ func (l *leg) envelopeEntry() entry {
 	e := entry{ssp: l.target.SSP.Name()}
 	switch {
 	case !l.received:
-		e.err, e.noTime = "not_waited", true
+		e.err, e.omitMS = "not_waited", true
 	case l.outcome == exchange.SSPDisabled, l.outcome == exchange.Filtered: // its request was not sent
-		e.err, e.noTime = l.outcome.String(), true
+		e.err, e.omitMS = l.outcome.String(), true
 	case l.err != nil:
 		e.err, e.took = l.err.Outcome.String(), l.took()
 	default:

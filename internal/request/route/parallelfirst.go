@@ -5,8 +5,9 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// parallelFirst sends the request to all SSPs at once. The first fill is the response, and the
-// other legs are abandoned.
+// parallelFirst sends the request to all eligible SSPs at once. The first fill is the response, and the other legs are
+// abandoned. If no SSP fills, a no-bid is the response, else another response, else a failure; among equals, that of
+// the first SSP in the route.
 func (rt *Route) parallelFirst(r *ssp.Request, p *Process) Result {
 	f, err := rt.newFanout(r, p, true)
 	if err != nil {

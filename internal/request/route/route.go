@@ -10,16 +10,16 @@ import (
 	"adbuffer/internal/wire/openrtb"
 )
 
-// Mode is how a route uses its SSPs.
+// Mode is how a route uses its SSPs. Target.Eligible says which targets are eligible for a request.
 type Mode string
 
 // The modes. Any other value means Single.
 const (
-	Single        Mode = "single"         // the first
-	Split         Mode = "split"          // one, by weight
-	Waterfall     Mode = "waterfall"      // in order, until one fills
-	ParallelFirst Mode = "parallel-first" // all; the first fill is the response
-	ParallelAll   Mode = "parallel-all"   // all; every response in one document
+	Single        Mode = "single"         // the first eligible target
+	Split         Mode = "split"          // one eligible target, drawn by weight
+	Waterfall     Mode = "waterfall"      // the eligible targets in order, until one fills
+	ParallelFirst Mode = "parallel-first" // all eligible targets; the first fill is the response
+	ParallelAll   Mode = "parallel-all"   // all eligible targets; the responses are combined into one document
 )
 
 // NoAd is the response of a route without an ad.
@@ -52,7 +52,8 @@ type Route struct {
 	// Targets has at least one target, and no SSP twice. For Split, at least one target has a weight.
 	Targets      []Target
 	ClientChoice bool
-	// NoAdOnError replaces adbuffer's 5xx, and SSPs' responses that are Unreadable or have a status of Masked, by NoAd.
+	// If NoAdOnError is true, the client gets the NoAd response in place of adbuffer's own 5xx, of a response whose
+	// status is in Masked, and of a response with the outcome exchange.Unreadable.
 	NoAdOnError bool
 	Masked      Statuses
 	NoAd        NoAd
@@ -69,8 +70,8 @@ type Route struct {
 
 	conditions []openrtb.Test // Match.OpenRTB
 	filters    bool           // a target has conditions
-	removes    bool           // an SSP does not get all members of the body
-	removed    openrtb.Paths  // of these members
+	removes    bool           // at least one SSP gets the body without some members
+	removed    openrtb.Paths  // the members that at least one SSP does not get, and those that their conditions read
 	abandons   bool           // a target is secondary
 
 	weights int             // sum of the targets', for Split
@@ -128,11 +129,13 @@ func (rt *Route) addRemoved(s *ssp.SSP) {
 	}
 }
 
-// Removes reports whether an SSP of the route does not get all members of the body.
+// Removes reports whether at least one SSP of the route, or its mirror, gets the body without some members. If so,
+// ScanRemoved must examine the body before Do: an unreadable body makes the SSPs that have members removed ineligible,
+// and only those.
 func (rt *Route) Removes() bool { return rt.removes }
 
-// ScanRemoved examines a body for the members that the route's SSPs do not get. f.Reason says why they cannot be
-// removed.
+// ScanRemoved finds the members of body that are removed for SSPs of the route. If they cannot be removed, f.Reason says
+// why; otherwise it is openrtb.Readable. The caller copies f.Reason to Request.Unreadable.
 func (rt *Route) ScanRemoved(body []byte, f *openrtb.Facts) { rt.removed.Scan(body, f) }
 
 // Filters reports whether the body decides which SSPs are eligible. Then Examine must come before Do.

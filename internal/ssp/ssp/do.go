@@ -298,7 +298,7 @@ func (s *SSP) write(r *Request, ex *exchange.Exchange, c *call, place place) {
 	}
 	authority := len(b)
 	policy := s.opts.Policy
-	if r.Plain {
+	if r.WantsUncoded {
 		policy = s.uncoded
 	}
 	b = policy.AppendRequest(b, r.Fields, r.Identity)

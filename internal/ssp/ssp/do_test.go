@@ -48,7 +48,7 @@ func TestFieldsCrossByThePolicyAndBodyAndMethodUnchanged(t *testing.T) {
 	r := c.request(exchange.POST)
 	r.Body = []byte(`{"id":"1"}`)
 	c.do(r).want(exchange.Fill)
-	r.Plain = true
+	r.WantsUncoded = true
 	c.do(r).want(exchange.Fill)
 
 	sent := p.requests()

@@ -29,7 +29,7 @@ type SSP struct {
 	pool       *pool.Pool
 	lender     lender // pool
 	source     []byte
-	uncoded    *header.Policy // opts.Policy, for requests with Plain set
+	uncoded    *header.Policy // opts.Policy, for requests with WantsUncoded
 	blameAfter time.Duration
 	backoff    backoff      // settings, with the state in learned
 	breaker    breaker      // settings, with the state in learned
@@ -128,8 +128,8 @@ type Request struct {
 	Fairness *FairnessKey
 	// Unreadable is why members cannot be removed from Body.
 	Unreadable openrtb.Reason
-	// Plain asks for a response without content coding, whatever the client accepts.
-	Plain bool
+	// WantsUncoded asks for a response without content coding, whatever the client accepts.
+	WantsUncoded bool
 }
 
 // Observer is called for each finished request to s, with its settings during the request. It runs
