@@ -151,6 +151,14 @@ func (h *histories) ofSSP(s *ssp.SSP, outcomes map[string]uint64) (m lastMinute,
 	return one.minute.last(s.Latency(), counts{outcomes: outcomes}), one.trend, one.recent(outcomes)
 }
 
+// outcomesOf returns the SSP's requests in the last minute by outcome. outcomes counts all requests since start.
+func (h *histories) outcomesOf(s *ssp.SSP, outcomes map[string]uint64) map[string]uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before, _ := h.historyLocked(s.Name()).minute.before(s.Latency())
+	return since(before.outcomes, outcomes)
+}
+
 func (h *histories) lastMinuteOfRoute(r *proxy.RouteCounts) lastMinute {
 	h.mu.Lock()
 	defer h.mu.Unlock()

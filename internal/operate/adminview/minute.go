@@ -68,13 +68,20 @@ func (m *minute) look(h *metrics.Histogram, now counts) {
 	m.looks++
 }
 
+// before returns the oldest mark, or the zero mark and false while there are fewer than minuteMarks marks.
+func (m *minute) before(h *metrics.Histogram) (oldest mark, full bool) {
+	if full = m.describes(h) && len(m.marks) == minuteMarks; full {
+		oldest = m.marks[0]
+	}
+	return oldest, full
+}
+
 // last returns the results of the requests since the oldest mark, or since start while there are fewer
 // than minuteMarks marks.
 func (m *minute) last(h *metrics.Histogram, now counts) lastMinute {
-	latency, before := h.Counts(), mark{}
-	l := lastMinute{Seconds: float64(m.looks) * historyStep.Seconds()}
-	if m.describes(h) && len(m.marks) == minuteMarks {
-		before = m.marks[0]
+	latency, l := h.Counts(), lastMinute{Seconds: float64(m.looks) * historyStep.Seconds()}
+	before, full := m.before(h)
+	if full {
 		latency = latency.Sub(before.latency)
 		l.Seconds = float64((minuteMarks-1)*markEvery+(m.looks-1)%markEvery) * historyStep.Seconds()
 	}

@@ -22,7 +22,7 @@ type urgency int
 const (
 	calm     urgency = iota
 	byHand           // an operator has drained or disabled the SSP
-	late             // some of its requests fail or end at their deadline
+	someFail         // some of its requests fail
 	waits            // requests wait for a place, or found no place
 	degraded         // an endpoint gets no requests, a look-up fails, or the SSP asked for a pause
 	rejects          // most of its responses have a status of 4xx
@@ -30,7 +30,7 @@ const (
 	down             // no request can be sent to the SSP
 )
 
-var urgencyNames = [...]string{calm: "", byHand: "by hand", late: "late", waits: "waiting", degraded: "degraded", rejects: "rejects", failing: "failing", down: "down"}
+var urgencyNames = [...]string{calm: "", byHand: "by hand", someFail: "some fail", waits: "waiting", degraded: "degraded", rejects: "rejects", failing: "failing", down: "down"}
 
 // trouble is one reason why an SSP needs attention.
 type trouble struct {
@@ -134,10 +134,10 @@ func (v *Views) rowOf(part *reload.Part) sspRow {
 
 var conditionUrgency = [...]urgency{shedding: failing, unreachable: degraded, refusedCertificate: degraded, noPlace: waits, unresolved: degraded, paused: degraded, rejecting: rejects}
 
-// The shares of failed requests in the last minute from which an SSP is failing, and late.
+// The shares of failed requests in the last minute from which an SSP is failing, and from which some of its requests fail.
 const (
-	failingShare = 0.5
-	lateShare    = 0.01
+	failingShare  = 0.5
+	someFailShare = 0.01
 )
 
 // troublesOf returns the troubles that show in an SSP's state, endpoints, queue and last minute.
@@ -155,15 +155,15 @@ func troublesOf(p *pool.Snapshot, s *ssp.Snapshot, m *lastMinute) (all []trouble
 		switch {
 		case share >= failingShare:
 			u = failing
-		case share >= lateShare:
-			u = late
+		case share >= someFailShare:
+			u = someFail
 		}
 		if u != calm {
 			all = append(all, trouble{u, fmt.Sprintf("%d of %d requests of the last minute failed: %s", failed, asked, m.howFailed)})
 		}
 	}
 	if p.Pending > 0 {
-		all = append(all, trouble{waits, fmt.Sprintf("requests in the queue: %d; places: %d", p.Pending, p.PlacesLimit)})
+		all = append(all, trouble{waits, fmt.Sprintf("requests in the queue: %d; places: %d; see pool.max_conns", p.Pending, p.PlacesLimit)})
 	}
 	if o := s.ConcurrencyLimit; o > 0 && s.InFlight >= o {
 		all = append(all, trouble{waits, fmt.Sprintf("%d of %d requests to it are in flight", s.InFlight, o)})

@@ -40,7 +40,7 @@ func TestTroublesOfAnSSP(t *testing.T) {
 		{name: "an operator drains one", urgency: calm, endpoints: []pool.EndpointSnapshot{up, drained}},
 		{name: "by hand", urgency: byHand, pool: pool.Snapshot{State: "disabled"}, want: "an operator has set it to disabled"},
 		{name: "few fail", urgency: calm, minute: lastMinute{Requests: 1000, Failed: 9}},
-		{name: "some fail", urgency: late, minute: lastMinute{Requests: 1000, Failed: 10, howFailed: "10 as deadline"}, want: "10 of 1000 requests of the last minute failed: 10 as deadline"},
+		{name: "some fail", urgency: someFail, minute: lastMinute{Requests: 1000, Failed: 10, howFailed: "10 as deadline"}, want: "10 of 1000 requests of the last minute failed: 10 as deadline"},
 		{name: "most fail", urgency: failing, minute: lastMinute{Requests: 10, Failed: 5, howFailed: "5 as server_error"}, want: "5 of 10 requests"},
 		{name: "by hand, and its requests fail", urgency: byHand, pool: pool.Snapshot{State: "draining"}, minute: lastMinute{Requests: 10, Failed: 10, byHand: 10}, want: "an operator has set it to draining"},
 		{name: "requests wait", urgency: waits, pool: pool.Snapshot{Pending: 3, PlacesLimit: 8}, want: "requests in the queue: 3; places: 8"},

@@ -23,8 +23,10 @@ type poolView struct {
 	LastMinute  lastMinute                `json:"last_minute"`
 	URLs        []string                  `json:"urls"`
 	ReuseRatio  float64                   `json:"reuse_ratio"` // share of acquired places that needed no new connection; 0 before the first request
-	Advice      string                    `json:"advice"`
-	// Now says why requests may be refused or delayed at this moment.
+	// OutcomesLastMinute counts the requests of LastMinute by outcome.
+	OutcomesLastMinute map[string]uint64 `json:"outcomes_last_minute"`
+	Advice             string            `json:"advice"` // "" while no request can be sent to the SSP
+	// Now has the SSP's troubles, one sentence each, and what pool.auto does at this moment.
 	Now []string `json:"now"`
 	// AddressChanges are the last changes of the addresses that DNS returns for the SSP's names.
 	AddressChanges []dial.AddressChange `json:"address_changes,omitempty"`
@@ -66,7 +68,10 @@ func (v *Views) viewOf(p *reload.Part) poolView {
 		snap.Endpoints[i].LastDialError = logs.Cut(snap.Endpoints[i].LastDialError)
 	}
 	state := p.SSP.Snapshot()
-	minute, _, _ := v.history.ofSSP(p.SSP, state.Outcomes)
+	row, fit := v.rowOf(p), ""
+	if row.Urgency != int(down) {
+		fit = advice.ForPool(&snap, &o)
+	}
 	return poolView{
 		Snapshot: snap, Protocol: snap.Protocol.String(), Connections: connectionsView(&snap),
 		Limits: advice.Limits{
@@ -75,10 +80,10 @@ func (v *Views) viewOf(p *reload.Part) poolView {
 			MaxPending: o.MaxPending, PendingTimeout: o.PendingTimeout.String(), MaxDials: o.MaxDials,
 			MaxStreams: o.MaxStreams, PipelineDepth: o.PipelineDepth, Sources: len(p.Config.SourceAddresses), MaxInFlight: p.SSP.MaxInFlight(),
 		},
-		Requests: state, LastMinute: minute, URLs: p.Config.ShownURLs(), ReuseRatio: reuseRatio(&snap),
-		Now:            append(v.history.stateOf(p), advice.ForAuto(&snap, &o)...),
+		Requests: state, LastMinute: row.LastMinute, OutcomesLastMinute: v.history.outcomesOf(p.SSP, state.Outcomes), URLs: p.Config.ShownURLs(), ReuseRatio: reuseRatio(&snap),
+		Now:            append(append([]string{}, row.Why...), advice.ForAuto(&snap, &o)...),
 		AddressChanges: p.AddressChanges(),
-		Advice:         advice.ForPool(&snap, &o), IdleAdvice: advice.ForIdleTimeout(&snap, &o),
+		Advice:         fit, IdleAdvice: advice.ForIdleTimeout(&snap, &o),
 	}
 }
 

@@ -37,8 +37,8 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx, dead], client
 	row := fmt.Sprintf(`tr[data-endpoint="%s"]`, name)
 	ab.Get("/fillbuffer/dead").WantSource("proxy/connect_failed")
 	dead := br.fresh().SSPs["dead"]
-	if !strings.Contains(dead["now"], "no connection to an endpoint can be opened") || !strings.Contains(dead["now"], "connection refused") {
-		t.Errorf("an SSP that refuses connections is shown as %q", dead["now"])
+	if dead["now"] != "down: 1 of 1 endpoints unreachable: connection refused" || dead["advice"] != "" {
+		t.Errorf("an SSP that refuses connections is shown as %q, with the advice %q", dead["now"], dead["advice"])
 	}
 	testsupport.Eventually(t, "the log says so too", func() bool {
 		return regexp.MustCompile(`"msg":"no connection to an endpoint can be opened",.*"ssp":"dead"`).MatchString(ab.Log.String())

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
+
 	"adbuffer/internal/test/e2e"
 	"adbuffer/internal/test/testsupport"
 )
@@ -17,6 +19,12 @@ func TestThePageListsAFailedRequestWithItsID(t *testing.T) {
 	testsupport.Eventually(t, "the page has the failure", func() bool {
 		var rows string
 		b.eval(`document.querySelector("#failures tbody").textContent`, &rows)
-		return strings.Contains(rows, "find-me") && strings.Contains(rows, "connect_failed")
+		return strings.Contains(rows, "find-me") && strings.Contains(rows, "connect_failed") && strings.Contains(rows, " s ago")
+	})
+	b.run(chromedp.SendKeys("#failures-of", "another"))
+	testsupport.Eventually(t, "the filter leaves no failure of another SSP", func() bool {
+		var rows int
+		b.eval(`document.querySelectorAll("#failures tbody tr").length`, &rows)
+		return rows == 0
 	})
 }

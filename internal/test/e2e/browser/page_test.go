@@ -103,7 +103,10 @@ const readPage = `(() => {
   const ssps = {};
   for (const a of document.querySelectorAll("article")) {
     ssps[a.dataset.ssp] = fields(a);
-    for (const r of a.querySelectorAll("tr")) ssps[a.dataset.ssp]["outcome " + r.dataset.outcome] = r.children[1].textContent;
+    for (const r of a.querySelectorAll("tr[data-outcome]")) {
+      ssps[a.dataset.ssp]["minute " + r.dataset.outcome] = r.children[1].textContent;
+      ssps[a.dataset.ssp]["outcome " + r.dataset.outcome] = r.children[2].textContent;
+    }
     const m = a.querySelector("[role=meter]");
     ssps[a.dataset.ssp].meter = m.getAttribute("aria-valuenow");
   }
@@ -213,8 +216,11 @@ func TestThePageShowsTheValuesOfTheMetrics(t *testing.T) {
 	}
 	page, m := b.fresh(), ab.Scrape()
 	bids := b.text(`#routes tr[data-route="bids"]`)
-	if !regexp.MustCompile(`^bids\t[\d.]+ \(66\.7 % filtered\)\t0 %\t100 % \(100 % masked\)\t`).MatchString(bids) || !strings.HasPrefix(page.Totals["unreadable"], "1|") {
+	if !regexp.MustCompile(`^bids\t[\d.]+ \(66\.7 % filtered\)\t0 %\t0 %\t100 % \(100 % masked\)\t`).MatchString(bids) || !strings.HasPrefix(page.Totals["unreadable"], "1|") {
 		t.Errorf("the route with conditions is %q, unreadable bodies %q", bids, page.Totals["unreadable"])
+	}
+	if sick := page.Totals["trouble"]; sick != "1 of 3|worst: broken, failing" {
+		t.Errorf("the SSPs in trouble are %q", sick)
 	}
 	same := func(what, text string, want float64) {
 		t.Helper()
@@ -229,6 +235,9 @@ func TestThePageShowsTheValuesOfTheMetrics(t *testing.T) {
 			outcome := string(s.Metric["outcome"])
 			if s.Value > 0 || f["outcome "+outcome] != "" {
 				same(ssp+"'s "+outcome, f["outcome "+outcome], float64(s.Value))
+				if time.Since(began) < time.Minute {
+					same(ssp+"'s "+outcome+" of the last minute", f["minute "+outcome], float64(s.Value))
+				}
 			}
 		}
 		same(ssp+"'s places in use", f["saturation"], m.Value("adbuffer_pool_places_in_use", l))
@@ -309,7 +318,7 @@ func (b *browser) wantAccessible() {
   const light = c => { const [r, g, b] = rgb(c).map(channel); return .2126 * r + .7152 * g + .0722 * b; };
   const behind = e => { for (; e; e = e.parentElement) { const c = rgb(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] > 0) return getComputedStyle(e).backgroundColor; } return "rgb(255, 255, 255)"; };
   if (document.documentElement.scrollWidth > innerWidth) bad.push("the page is " + document.documentElement.scrollWidth + " wide in " + innerWidth);
-  for (const r of document.querySelectorAll("#many .wide")) if (r.scrollWidth > r.clientWidth) bad.push("the table of SSPs is " + r.scrollWidth + " wide in " + r.clientWidth);
+  for (const r of document.querySelectorAll(".wide, .endpoints")) if (r.scrollWidth > r.clientWidth) bad.push("the table " + (r.ariaLabel ?? r.className) + " is " + r.scrollWidth + " wide in " + r.clientWidth);
   if (!document.documentElement.lang || !document.title) bad.push("no language or title");
   for (const e of document.querySelectorAll("[role=meter],[role=img],article,nav,pre")) if (!e.getAttribute("aria-label")) bad.push(e.tagName + " has no name");
   for (const m of document.querySelectorAll("[role=meter]")) if (!m.getAttribute("aria-valuetext")) bad.push("a meter says no value");

@@ -48,6 +48,11 @@ func TestThePageListsTheWorstOfManySSPsFirst(t *testing.T) {
 	y := ab.StartTraffic(8, time.Millisecond, "/fillbuffer/ssp-07?n=", "/fillbuffer/ssp-07?n=", "/fillbuffer/ssp-07?n=", "/fillbuffer/ssp-44?n=", "/fillbuffer/ssp-50?n=", "/fillbuffer/ssp-03?n=")
 	y.AwaitSent(t, 50)
 	b := openPage(t, "http://"+ab.AdminAddr+"/")
+	testsupport.Eventually(t, "the SSPs without trouble are one line", func() bool {
+		return len(b.rows()) == 3 && b.text(".healthy") == "47 SSPs have no trouble: show"
+	})
+	testsupport.Equal(t, b.text(`#totals [data-field="trouble"] > span`), "3 of 50", "the SSPs in trouble are %q")
+	b.click(".healthy button")
 	testsupport.Eventually(t, "the dead SSP is first, then the one with a dead endpoint, then the one at which requests wait", func() bool {
 		rows := b.rows()
 		return len(rows) == 50 && rows[0] == "ssp-50" && rows[1] == "ssp-44" && slices.Index(rows, "ssp-07") == 2
