@@ -74,7 +74,7 @@ func TestThePageListsTheWorstOfManySSPsFirst(t *testing.T) {
 	}
 	testsupport.Equal(t, cell("ssp-50", "failed"), "100 %", "of the dead SSP's requests %q failed")
 	routes := b.text("#routes tbody")
-	if !strings.HasPrefix(routes, "default\t") || !strings.Contains(routes, "/s") && strings.Count(routes, "%") != 2 {
+	if !strings.HasPrefix(routes, "default\t") || !strings.Contains(routes, "/s") && strings.Count(routes, "%") != 3 {
 		t.Errorf("the routes are %q", routes)
 	}
 	var cards int
