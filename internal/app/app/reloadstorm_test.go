@@ -225,7 +225,7 @@ func TestAHundredReloadsUnderTrafficFailNoRequestAndLeakNothing(t *testing.T) {
 		t.Errorf("%d series were exported at first, %d are now: %s", len(atFirst), len(now), difference(atFirst, now))
 	}
 	pools := len(v.app.versions.Current().Pools)
-	v.await("one janitor for each pool", func() bool { return testsupport.Goroutines("pool.(*Pool).janitor") == pools })
+	v.await("one janitor for each pool", func() bool { return testsupport.Goroutines("pool.(*janitor).run") == pools })
 	v.await("only connections of the current pools", func() bool {
 		var open, atSSPs int64
 		for _, p := range v.app.versions.Current().Pools {

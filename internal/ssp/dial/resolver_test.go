@@ -46,7 +46,7 @@ func TestTwoPortsOfOneHostShareOneLookup(t *testing.T) {
 		n.set("a.example", "192.0.2.1", 0)
 		wantAddrs(t, d, "a.example (192.0.2.1:80)", "a.example (192.0.2.1:81)")
 		n.wantLookups(t, "a.example", 1)
-	}, "http://a.example")
+	}, "http://a.example", "http://a.example:81")
 }
 
 func TestNoRequestWaitsWhileANameIsLookedUpAgain(t *testing.T) {

@@ -26,6 +26,11 @@ type endpoint struct {
 	dialError error // of the last dial or look-up; nil if a connection has been opened since
 }
 
+// lost reports whether e gets no requests because no connection to it is open and none can be opened.
+func (e *endpoint) lost() bool {
+	return e.Enabled() && !e.Ejected() && e.Unreachable() && !e.Active()
+}
+
 // endpoints holds the endpoints of the SSP. Guarded by Pool.mu, except the methods of the Balancer that
 // are safe for concurrent use.
 type endpoints struct {

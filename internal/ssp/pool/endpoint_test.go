@@ -344,3 +344,65 @@ func TestAllEndpointsDown(t *testing.T) {
 		finish(r, false)
 	})
 }
+
+// While requests wait for every place of the pool, an endpoint that works again gets its share back, and none of
+// the connections to the other endpoint is idle.
+func TestEndpointThatWorksAgainGetsItsShareOfABusyPool(t *testing.T) {
+	for _, protocol := range []exchange.Protocol{exchange.HTTP1, exchange.HTTP1Pipelined, exchange.HTTP2} {
+		withEndpoints(t, 2, func(o *Options) {
+			withWeights(1, 1)(o)
+			o.Protocol, o.MaxConns, o.MaxIdle, o.MaxHTTP2Conns, o.MaxStreams, o.PipelineDepth = protocol, 4, 4, 4, 2, 2
+		}, func(t *testing.T, s *fakeSSP, p *Pool) {
+			var down atomic.Bool
+			s.set(func(c dialCall) dialResult {
+				if down.Load() && c.addr.Name == "a:80" {
+					return dialResult{after: msec, err: errRefused}
+				}
+				return dialResult{after: msec, protocol: protocol}
+			})
+			served := map[string]int{}
+			var requests [16]*request // always in use or waiting
+			var ends [16]time.Time
+			for began := time.Now(); time.Since(began) < 12*sec; time.Sleep(msec) {
+				switch now := time.Since(began); {
+				case now == sec:
+					down.Store(true)
+					for _, c := range s.openTo("a:80") {
+						c.goAway(exchange.ClosedByPeer)
+					}
+				case now == 3*sec:
+					down.Store(false)
+				}
+				for i, r := range requests {
+					switch {
+					case r != nil && !r.ended():
+						continue
+					case r != nil && r.err == nil && ends[i].IsZero():
+						ends[i] = time.Now().Add(10 * msec)
+						continue
+					case r != nil && r.err == nil && time.Now().Before(ends[i]):
+						continue
+					case r != nil && r.err == nil:
+						finish(r, false)
+						if time.Since(began) > 10*sec {
+							served[r.ex.Endpoint]++
+						}
+					}
+					requests[i], ends[i] = ask(t, p, sec), time.Time{}
+				}
+			}
+			for _, r := range requests {
+				time.Sleep(20 * msec)
+				if r.ended() && r.err == nil {
+					finish(r, false)
+				}
+			}
+			a, b := served["a:80"], served["b:80"]
+			least := b / 4 // a multiplexed connection moves when it ends
+			if protocol == exchange.HTTP1 {
+				least = 2 * b / 3
+			}
+			testsupport.True(t, a > 0 && a >= least && b >= least, "%v: in the last 2 s of 12 the endpoints served %d and %d requests", protocol, a, b)
+		})
+	}
+}

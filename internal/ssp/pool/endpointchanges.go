@@ -17,6 +17,7 @@ type endpointChanges struct {
 	growth   *growth
 	governor *governor
 	dials    *dials
+	pruner   *pruner
 	do       *actions // the machine's
 
 	warm bool // min_idle connections have been open
@@ -54,6 +55,7 @@ func (c *endpointChanges) applyTurns() {
 	}
 	c.noteWarm()
 	c.drainInactive()
+	c.pruner.uneven = len(c.conns.endpoints.all) > 1
 	c.conns.due |= dueRevive
 }
 
@@ -91,6 +93,9 @@ func (c *endpointChanges) drainByState() {
 // reach records whether e is reachable: a connection to it is open, or the last dial to one
 // of its addresses succeeded.
 func (c *endpointChanges) reach(e *endpoint, now time.Time) {
+	if e.open == 0 {
+		c.pruner.uneven = len(c.conns.endpoints.all) > 1
+	}
 	unreachable := e.open == 0 && c.governor.allFailed(e)
 	if c.conns.endpoints.SetUnreachable(e.Endpoint, unreachable, now).Turns {
 		c.applyTurns()

@@ -72,7 +72,7 @@ func (k *machine) init(opts Options, now time.Time) {
 	k.dispatcher = dispatcher{conns: c, size: &k.size, lender: &k.lender, queue: &k.queue, isolation: &k.isolation, do: do}
 	k.beside = http1Beside{conns: c, lender: &k.lender, growth: &k.growth, governor: &k.governor, demotion: &k.demotion, dials: &k.dials}
 	k.elsewhere = elsewhere{opts: o, conns: c, size: &k.size, lender: &k.lender, dispatcher: &k.dispatcher, queue: &k.queue, dials: &k.dials, newWaiter: k.newWaiter, do: do}
-	k.changes = endpointChanges{opts: o, conns: c, size: &k.size, growth: &k.growth, governor: &k.governor, dials: &k.dials, do: do}
+	k.changes = endpointChanges{opts: o, conns: c, size: &k.size, growth: &k.growth, governor: &k.governor, dials: &k.dials, pruner: &k.pruner, do: do}
 	k.changes.setOptions(now)
 	k.queue.setFair(opts.Fair, now)
 	k.needs.note(k.stats.sums(now))
@@ -83,6 +83,9 @@ func (k *machine) init(opts Options, now time.Time) {
 func (k *machine) closeEnded() {
 	k.conns.closing--
 	k.conns.due |= dueGrow
+	if k.pruner.roomFor != nil {
+		k.conns.due |= dueRevive
+	}
 }
 
 // growDue and reviveDue record that a moment has come for which growAgain or reviveAgain asked.
@@ -243,6 +246,10 @@ func (k *machine) reuse(m *member) {
 		k.conns.due |= dueGrow
 		if why := k.conns.idleRule.expired(m, now); why != exchange.NotClosed {
 			k.conns.drain(m, why)
+			return
+		}
+		if k.pruner.makesRoom(m, now) {
+			k.conns.drain(m, exchange.ClosedDrain)
 			return
 		}
 		k.dispatcher.give(choice{m: m, isolated: isolated}, waitResult{}, now)

@@ -13,6 +13,9 @@ type pruner struct {
 	conns    *connections
 	size     *size
 	governor *governor
+
+	uneven  bool      // an endpoint may have less than its share of the connections
+	roomFor *endpoint // the endpoint that gets the room of the next connection that comes back; nil if none
 }
 
 // expireIdle drains the idle connections that are too old or were idle for too long. The list is not
@@ -96,6 +99,60 @@ func (p *pruner) makeRoom(e *endpoint) {
 	if from != nil {
 		c.drain(from.idle.popOldest(), exchange.ClosedDrain)
 	}
+}
+
+// keepRoomFor makes sure that e, which was refused a dial, gets a connection though max_conns are open and none of
+// them is idle.
+func (p *pruner) keepRoomFor(e *endpoint) {
+	if p.roomFor != nil || !p.atLimit() || !p.short(e) {
+		return
+	}
+	p.roomFor = e
+	if m := p.conns.shared.ofMostCrowded(); m != nil && m.ep != e && p.conns.closing+p.conns.draining == 0 {
+		p.conns.drain(m, exchange.ClosedDrain)
+	}
+}
+
+// makesRoom reports whether m, an exclusive connection that comes back while requests wait, must close so that an
+// endpoint without connections, or with less than its share, can get one. Otherwise such an endpoint would get no
+// request as long as the pool is busy.
+func (p *pruner) makesRoom(m *member, now time.Time) bool {
+	c := p.conns
+	if p.roomFor == nil && !p.uneven || c.closing > 0 || !p.atLimit() || m.ep.open < 2 {
+		return false
+	}
+	if p.roomFor == nil {
+		p.uneven = false
+		for _, e := range c.endpoints.all {
+			if e == m.ep || !e.Active() || e.dialing == 0 && !p.short(e) {
+				continue
+			}
+			p.uneven = true
+			if e.dialing == 0 && !p.governor.dialableAt(e, now).After(now) {
+				p.roomFor = e
+				break
+			}
+		}
+	}
+	switch e := p.roomFor; {
+	case e == nil || e == m.ep:
+		return false
+	case !p.short(e):
+		p.roomFor, p.uneven = nil, true
+		return false
+	default:
+		return e.open == 0 || float64(m.ep.open-1) >= c.endpoints.Share(m.ep.Endpoint, p.size.maxConns())
+	}
+}
+
+// short reports whether e has no connection, or less than its share, and is not being dialled.
+func (p *pruner) short(e *endpoint) bool {
+	return e.dialing == 0 && (e.open == 0 || e.Active() && float64(e.open+1) <= p.conns.endpoints.Share(e.Endpoint, p.size.maxConns()))
+}
+
+// atLimit reports whether max_conns are open or being dialled.
+func (p *pruner) atLimit() bool {
+	return len(p.conns.members)-p.conns.single+p.governor.dialing >= p.size.maxConns()
 }
 
 // makeRoomForIsolated closes a connection if max_conns are open: an idle one, or else the multiplexed one with

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"slices"
 	"time"
 
 	"adbuffer/internal/ssp/balancer"
@@ -187,7 +188,7 @@ func (k *machine) revive(now time.Time) {
 		k.probes.begin(s.all[b.Index], now)
 	}
 	for _, e := range s.all {
-		if !e.Enabled() || e.Ejected() || !e.Unreachable() || e.Active() || e.dialing > 0 {
+		if !e.lost() || e.dialing > 0 {
 			continue
 		}
 		switch at := k.governor.dialableAt(e, now); {
@@ -195,6 +196,12 @@ func (k *machine) revive(now time.Time) {
 			k.dials.startFor(e, now)
 		case next.IsZero() || at.Before(next):
 			next = at
+		}
+	}
+	if e := k.pruner.roomFor; e != nil && k.conns.closing == 0 && k.growth.mayDial() {
+		k.pruner.roomFor, k.pruner.uneven = nil, true
+		if slices.Contains(s.all, e) && e.Active() && k.pruner.short(e) && !k.governor.dialableAt(e, now).After(now) {
+			k.dials.startFor(e, now)
 		}
 	}
 	if !next.IsZero() {
