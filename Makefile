@@ -32,7 +32,7 @@ BENCHMARKS  = $(addprefix ./,$(sort $(dir $(shell git grep -l '^func Benchmark' 
 test lint bench-once promises: export GOFLAGS := -pgo=off -gcflags=all=-dwarf=false
 test lint bench-once promises: export CGO_ENABLED := 0
 
-.PHONY: all picture profile build image release release-test demo test deps lint bench bench-once bench-cores promises compare fuzz clean
+.PHONY: all picture profile build image release release-test demo test prebid deps lint bench bench-once bench-cores promises compare fuzz clean
 
 all: build
 
@@ -64,6 +64,9 @@ test: deps ## all tests: with the race detector, without it where it distorts, c
 	scripts/test-without-race $(AT_ONCE) $(OUTSIDE)
 	scripts/test-arm64
 	printf '%s\n' $(MODULES) | xargs -P 2 -I {} sh -c 'cd {} && $(CURDIR)/scripts/gotest ./... -shuffle=on -vet=off -timeout 10m'
+
+prebid: ## Prebid Server before and behind adbuffer: compiles it, which takes minutes
+	ADBUFFER_PREBID=1 $(GO) test -count=1 -v -run PrebidServer ./internal/test/e2e/openrtb
 
 deps: ## Debian packages that tests run against
 	@scripts/install $(PACKAGES)

@@ -1,0 +1,209 @@
+package openrtb
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"adbuffer/internal/test/e2e"
+	"adbuffer/internal/test/testsupport"
+)
+
+// prebidServer is Prebid Server's module, and its program. The tests run v0.275.0.
+const prebidServer = "github.com/prebid/prebid-server"
+
+// adapters are adapters of Prebid Server, with their parameters. bidstack sends Authorization, and bodies in gzip.
+var adapters = map[string]string{
+	"appnexus": `{"placement_id":1}`, "openx": `{"unit":"1","delDomain":"d.example.com"}`, "pubmatic": `{"publisherId":"1"}`,
+	"sharethrough": `{"pkey":"p"}`, "bidstack": `{"publisherId":"355cf800-8348-433a-9d95-70345fa70afc"}`,
+}
+
+// bidders are the servers behind the adapters.
+type bidders struct {
+	*httptest.Server
+	mu     sync.Mutex
+	bodies map[string][]string // what each bidder received
+}
+
+func newBidders(t *testing.T) *bidders {
+	b := &bidders{bodies: make(map[string][]string)}
+	b.Server = httptest.NewServer(http.HandlerFunc(b.serve))
+	t.Cleanup(b.Close)
+	return b
+}
+
+func (b *bidders) serve(w http.ResponseWriter, r *http.Request) {
+	name := strings.TrimPrefix(r.URL.Path, "/")
+	body, _ := io.ReadAll(r.Body)
+	if r.Header.Get("Content-Encoding") == "gzip" {
+		z, err := gzip.NewReader(bytes.NewReader(body))
+		if err == nil {
+			body, err = io.ReadAll(z)
+		}
+		if err != nil {
+			body = []byte(err.Error())
+		}
+	}
+	b.mu.Lock()
+	b.bodies[name] = append(b.bodies[name], string(body))
+	slices.Sort(b.bodies[name]) // an adapter may send two requests at once
+	b.mu.Unlock()
+	switch {
+	case name == "hangs":
+		<-r.Context().Done()
+		return
+	case name == "bidstack" && r.Header.Get("Authorization") != "Bearer 355cf800-8348-433a-9d95-70345fa70afc":
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	var q struct {
+		ID  string
+		Imp []struct{ ID string }
+	}
+	json.Unmarshal(body, &q)
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(w, `{"id":%q,"cur":"USD","seatbid":[{"bid":[{"id":"%s-bid","impid":%q,"price":1.25,"adm":"<VAST/>","crid":"c","w":300,"h":250,"ext":{"appnexus":{"bid_ad_type":0},"BidType":0}}]}]}`,
+		q.ID, name, q.Imp[0].ID)
+}
+
+// startPrebidServer runs Prebid Server, and returns its URL. endpoint returns the endpoint of an adapter.
+func startPrebidServer(t *testing.T, endpoint func(name string) string) string {
+	t.Helper()
+	dir := t.TempDir()
+	testsupport.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module pbs\n\ngo 1.26.0\n"), 0o600))
+	run := func(args ...string) string {
+		cmd := exec.Command("go", args...)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOFLAGS=-mod=mod")
+		return strings.TrimSpace(testsupport.Output(t, cmd))
+	}
+	run("get", "-tool", prebidServer+"@v0.275.0")
+	program := run("tool", "-n", prebidServer)                                                                                                   // go keeps it for the next test
+	testsupport.NoError(t, os.Symlink(filepath.Join(run("list", "-m", "-f", "{{.Dir}}", prebidServer), "static"), filepath.Join(dir, "static"))) // what adapters can do
+	addr := testsupport.FreeAddr(t)
+	_, port, _ := strings.Cut(addr, ":")
+	_, adminPort, _ := strings.Cut(testsupport.FreeAddr(t), ":")
+	config := fmt.Sprintf("host: 127.0.0.1\nport: %s\nadmin_port: %s\nstatus_response: ok\ngdpr: {enabled: false, default_value: \"0\"}\n"+
+		"currency_converter: {fetch_interval_seconds: 0}\nauction_timeouts_ms: {default: 60000, max: 60000}\nadapters:\n", port, adminPort)
+	for name := range adapters {
+		config += fmt.Sprintf("  %s: {endpoint: %q}\n", name, endpoint(name))
+	}
+	testsupport.NoError(t, os.WriteFile(filepath.Join(dir, "pbs.yaml"), []byte(config), 0o600))
+	cmd := exec.Command(program, "-alsologtostderr")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "HTTPS_PROXY=http://127.0.0.1:1") // at its start, it would fetch lists of vendors
+	testsupport.StartDaemon(t, "tcp", addr, cmd)
+	return "http://" + addr + "/openrtb2/auction"
+}
+
+// auction is a BidRequest that all adapters take.
+func auction(id, tmax int) string {
+	var params []string
+	for name, p := range adapters {
+		params = append(params, fmt.Sprintf("%q:%s", name, p))
+	}
+	slices.Sort(params)
+	return fmt.Sprintf(`{"id":"a%d","tmax":%d,"imp":[{"id":"i","banner":{"format":[{"w":300,"h":250}]},"video":{"mimes":["video/mp4"],"w":300,"h":250,"protocols":[2],"minduration":1,"maxduration":9},`+
+		`"ext":{"tid":"t","prebid":{"bidder":{%s}}}}],"app":{"id":"1","bundle":"b","publisher":{"id":"1"}},"device":{"ua":"u","ip":"203.0.113.9"},"source":{"tid":"t"}}`, id, tmax, strings.Join(params, ","))
+}
+
+// seats returns the bids of an auction by their seat.
+func seats(t *testing.T, body string) map[string]string {
+	t.Helper()
+	var res struct {
+		SeatBid []struct {
+			Seat string
+			Bid  json.RawMessage
+		}
+	}
+	if body != "" {
+		testsupport.NoError(t, json.Unmarshal([]byte(body), &res))
+	}
+	all := make(map[string]string)
+	for _, s := range res.SeatBid {
+		all[s.Seat] = string(s.Bid)
+	}
+	return all
+}
+
+func needsPrebidServer(t *testing.T) {
+	t.Helper()
+	if os.Getenv("ADBUFFER_PREBID") == "" {
+		t.Skip("compiles Prebid Server, which takes minutes; make prebid runs it")
+	}
+}
+
+// Prebid Server gets the same bids, and its bidders the same bodies, with adbuffer between them as without it. Without
+// headers.pass, only the bidder that needs Authorization bids nothing.
+func TestPrebidServerGetsTheSameBidsThroughAdbuffer(t *testing.T) {
+	needsPrebidServer(t)
+	const auctions, secret = 20, "bidstack"
+	run := func(endpoint func(name string) string, b *bidders) (bids []map[string]string) {
+		url := startPrebidServer(t, endpoint)
+		for i := range auctions {
+			res, err := http.Post(url, "application/json", strings.NewReader(auction(i, 50_000)))
+			testsupport.NoError(t, err)
+			body, err := io.ReadAll(res.Body)
+			res.Body.Close()
+			testsupport.NoError(t, err)
+			bids = append(bids, seats(t, string(body)))
+		}
+		return bids
+	}
+	direct := newBidders(t)
+	want := run(func(name string) string { return direct.URL + "/" + name }, direct)
+	testsupport.MustEqual(t, len(want[0]), len(adapters), "%d bidders bid without adbuffer: %[2]v", want[0])
+	for _, pass := range []string{"[Authorization]", "[]"} {
+		b := newBidders(t)
+		config, names := "", ""
+		for name := range adapters {
+			config += fmt.Sprintf("  - {name: %s, endpoints: [%q], headers: {pass: %s}}\n", name, b.URL+"/"+name, pass)
+			names += name + ", "
+		}
+		ab := e2e.Start(t, "ssps:\n"+config+"routes: [{name: default, match: {path: /fillbuffer}, ssps: ["+names+"], client_choice: true}]\n")
+		got := run(func(name string) string { return "http://" + ab.TrafficAddr + "/fillbuffer/" + name }, b)
+		for i := range want {
+			if pass == "[]" {
+				delete(want[i], secret)
+			}
+		}
+		testsupport.Equal(t, cmp.Diff(want, got), "", "headers.pass %[2]s: the bids are, -want +got:\n%[1]s", pass)
+		testsupport.Equal(t, cmp.Diff(direct.bodies, b.bodies), "", "headers.pass %[2]s: the bidders got, -want +got:\n%[1]s", pass)
+	}
+}
+
+// Prebid Server waits its whole tmax for a bidder that hangs, and then responds with the bids of the others. With
+// tmax_margin this is before the deadline.
+func TestPrebidServerIsInTimeWithAMargin(t *testing.T) {
+	needsPrebidServer(t)
+	b := newBidders(t)
+	url := startPrebidServer(t, func(name string) string {
+		if name == "openx" {
+			name = "hangs"
+		}
+		return b.URL + "/" + name
+	})
+	const auctions = 30
+	for _, c := range []struct{ margin, least int }{{0, 0}, {100, 28}} {
+		ab := e2e.Start(t, fmt.Sprintf("deadline: {openrtb_tmax: true}\nssps: [{name: pbs, endpoints: [%q], rewrite_tmax: true, tmax_margin: %dms}]\nroutes: [{name: default, match: {path: /bids}, ssps: [pbs]}]\n", url, c.margin))
+		withBids := 0
+		for i := range auctions {
+			if len(seats(t, ab.Post("/bids", auction(i, 500)).Body)) >= len(adapters)-1 {
+				withBids++
+			}
+		}
+		t.Logf("tmax 500 ms, margin %d ms: %d of %d auctions keep the other bids", c.margin, withBids, auctions)
+		testsupport.True(t, withBids >= c.least, "margin %d ms: %d of %d auctions keep the other bids, want %d", c.margin, withBids, auctions, c.least)
+	}
+}
