@@ -80,7 +80,7 @@ func TestOneFailedQueryLosesNoAddress(t *testing.T) {
 	testsupport.Eventually(t, "the log says which address came", func() bool {
 		c.Get("/fillbuffer").WantFill("openx")
 		line, ok := ab.Log.Line("the addresses of an SSP have changed")
-		return ok && fmt.Sprint(line["host"], line["came"], line["went"], len(line["in_use"].([]any))) == "ssp.adbuffer.test[127.0.0.2] []3"
+		return ok && fmt.Sprint(line["host"], line["came"], line["went"], len(line["in_use"].([]any))) == "ssp.adbuffer.test[127.0.0.2] [] 3"
 	})
 	ab.AwaitMetric(0, "adbuffer_dns_failing_names", "ssp=openx")
 }
