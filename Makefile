@@ -29,8 +29,9 @@ BENCHMARKS  = $(addprefix ./,$(sort $(dir $(shell git grep -l '^func Benchmark' 
 # Programs that are tested, not shipped, do without cmd/adbuffer/default.pgo, for which go compiles every
 # package of the program a second time, and without the tables of a debugger, a fifth of what compilation
 # costs.
-test lint bench-once promises: export GOFLAGS := -pgo=off -gcflags=all=-dwarf=false
-test lint bench-once promises: export CGO_ENABLED := 0
+test bench-once promises: export GOFLAGS := -pgo=off -gcflags=all=-dwarf=false
+lint: export GOFLAGS := -pgo=off
+test bench-once promises: export CGO_ENABLED := 0
 
 .PHONY: all picture profile build image release release-test demo test prebid deps lint bench bench-once bench-cores promises compare fuzz clean
 

@@ -45,7 +45,7 @@ func TestTheOverviewNamesWhatIsWrongWithTheService(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	a.background.Go(func() { a.views.Watch(ctx, a.proxy, sink.Dropped) })
 	defer stop()
-	sink.Write([]byte("a line\n")) //nolint:errcheck // it never fails
+	sink.Write([]byte("a line\n"))
 	var got struct{ Notices []adminview.Notice }
 	texts := func() (all []string) {
 		b, err := json.Marshal(a.overview())

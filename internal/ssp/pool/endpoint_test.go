@@ -364,13 +364,13 @@ func TestEndpointThatWorksAgainGetsItsShareOfABusyPool(t *testing.T) {
 			var requests [16]*request // always in use or waiting
 			var ends [16]time.Time
 			for began := time.Now(); time.Since(began) < 12*sec; time.Sleep(msec) {
-				switch now := time.Since(began); {
-				case now == sec:
+				switch time.Since(began) {
+				case sec:
 					down.Store(true)
 					for _, c := range s.openTo("a:80") {
 						c.goAway(exchange.ClosedByPeer)
 					}
-				case now == 3*sec:
+				case 3 * sec:
 					down.Store(false)
 				}
 				for i, r := range requests {

@@ -34,7 +34,7 @@ func (w *SendWindows) Apply(s *SettingsChange, waiting bool) (visit bool) {
 	initial := int64(s.Value[h2.SettingInitialWindowSize])
 	grew := initial > w.Initial
 	w.Initial = initial
-	if !(grew && waiting) && !w.Overflows(w.maxCredit) {
+	if (!grew || !waiting) && !w.Overflows(w.maxCredit) {
 		return false
 	}
 	w.maxCredit = 0
