@@ -22,13 +22,14 @@ func newRun(stdout, stderr *os.File) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run SCENARIO.yaml",
 		Short: "Run one scenario",
-		Long: `Runs a scenario: starts the simulated SSPs and the adbuffer that it names, or takes
-a server that is running, sends its requests, and prints rates, latencies,
-errors by kind, handshakes, and what the process under test cost. "-" reads the
-scenario from standard input. Ctrl-C ends the load and prints what there is.
+		Long: `Runs a scenario. Starts the simulated SSPs and the adbuffer that the scenario names, or
+uses a server that is already running. Sends the scenario's requests, and prints rates,
+latencies, errors by kind, handshakes, and the CPU and memory that the server used. "-"
+reads the scenario from standard input. Ctrl-C ends the load and prints the results so far.
 
-With open loops, latency counts from when a request was due, so that a server that
-stands still cannot hide it. Figures that cannot be trusted are marked.
+In an open loop, the latency of a request counts from the moment at which the request was
+due, so that it includes the time in which the server stalled. Figures that cannot be
+trusted are marked.
 
 The exit status is 1 if the scenario is wrong, or the server refuses connections.`,
 		Example: `  go run ./loadtest run loadtest/scenarios/steady.yaml
@@ -54,7 +55,7 @@ The exit status is 1 if the scenario is wrong, or the server refuses connections
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the results as JSON")
 	cmd.Flags().BoolVar(&allowRemote, "allow-remote", false,
-		"load a server that is not on this machine; only with its owner's leave")
+		"load a server on another machine; get its owner's permission first")
 	cmd.Flags().StringVar(&adbuffer, "adbuffer", "", "adbuffer's `executable`; default: built from this module")
 	return cmd
 }

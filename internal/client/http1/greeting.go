@@ -49,10 +49,10 @@ func (g *greeting) begin() bool {
 // arrived counts n bytes of the TLS handshake. It returns an error if the client has sent more than
 // freeHandshakeBytes while the handshakes of all clients hold too many bytes of maxBuffered.
 func (g *greeting) arrived(n int, maxBuffered int64) error {
-	g.bytes.Arrived(n)
+	g.bytes.CountRead(n)
 	g.held += n
 	g.memory.add(n)
-	if all := g.memory.bytes.Load(); g.bytes.Part() > freeHandshakeBytes && all > maxBuffered/handshakeShare {
+	if all := g.memory.bytes.Load(); g.bytes.SinceServerWrote() > freeHandshakeBytes && all > maxBuffered/handshakeShare {
 		return fmt.Errorf("%w: it has more than %d bytes, and those of all clients hold %d bytes, an eighth of server.max_buffered_bytes", handshake.ErrTooLarge, freeHandshakeBytes, all)
 	}
 	return nil
@@ -156,7 +156,7 @@ func (s *tlsSocket) Read(b []byte) (int, error) {
 	if !c.socket.ReadAhead() {
 		turns.Release()
 	}
-	b, err := c.greeting.bytes.Room(b)
+	b, err := c.greeting.bytes.LimitRead(b)
 	if err != nil {
 		return 0, err
 	}
@@ -179,7 +179,7 @@ const (
 
 func (s *tlsSocket) Write(b []byte) (int, error) {
 	if c := s.client; c.greeting.turns != nil {
-		c.greeting.bytes.Wrote()
+		c.greeting.bytes.ServerWrote()
 		if c.greeting.turns.Release() {
 			c.unfinished.flight.Store(time.Now().UnixNano())
 		}

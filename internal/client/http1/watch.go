@@ -16,7 +16,7 @@ type watch struct {
 }
 
 func (w *watch) add(c *Conn) {
-	if !c.socket.IsKernels() {
+	if !c.socket.IsKernelSocket() {
 		return
 	}
 	w.once.Do(func() {

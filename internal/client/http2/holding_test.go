@@ -132,7 +132,7 @@ func TestAResponseInTheBufferHasAMomentBeforeItsConnectionIsDropped(t *testing.T
 }
 
 // A client lost its connection after a hundred responses that were dropped because other clients took the
-// memory for unread responses. A client whose machine stands still for a moment does not lose it either.
+// memory for unread responses. A client whose machine stalls for a moment does not lose it either.
 func TestOnlyAClientThatGoesOnNotReadingLosesItsConnection(t *testing.T) {
 	for _, test := range []struct {
 		waits  time.Duration

@@ -93,7 +93,7 @@ func (c *Conn) countUnsentLocked() {
 	}
 }
 
-// writtenLocked releases the streams whose responses have been written. No write is under way.
+// writtenLocked releases the streams whose responses have been written. No write may be running.
 func (c *Conn) writtenLocked() {
 	n := 0
 	for n < len(c.out.release) && c.out.release[n].at <= c.out.Handed {

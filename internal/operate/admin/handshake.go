@@ -49,14 +49,14 @@ func (c *handshakeConn) Read(b []byte) (int, error) {
 		return c.Conn.Read(b)
 	}
 	c.turns.Release()
-	if !c.bytes.Replied { // bytes after adbuffer's reply may already be a request
+	if !c.bytes.HelloEnded { // bytes after adbuffer's reply may already be a request
 		var err error
-		if b, err = c.bytes.Room(b); err != nil {
+		if b, err = c.bytes.LimitRead(b); err != nil {
 			return 0, err
 		}
 	}
 	n, err := c.Conn.Read(b)
-	c.bytes.Arrived(n)
+	c.bytes.CountRead(n)
 	if err == nil {
 		err = c.turns.Arrived(b[:n], time.Now().Add(turnPatience))
 	}
@@ -67,7 +67,7 @@ func (c *handshakeConn) Read(b []byte) (int, error) {
 func (c *handshakeConn) Write(b []byte) (int, error) {
 	if c.turns != nil {
 		c.turns.Release()
-		c.bytes.Wrote()
+		c.bytes.ServerWrote()
 	}
 	return c.Conn.Write(b)
 }

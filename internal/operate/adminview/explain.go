@@ -58,7 +58,7 @@ type explainedSSP struct {
 	BudgetMs   float64      `json:"budget_ms,omitempty"`
 	BudgetFrom string       `json:"budget_from,omitempty"`
 	Request    *capturedMsg `json:"request,omitempty"`  // the request as its first endpoint would get it
-	Dropped    []string     `json:"dropped,omitempty"`  // the client's fields that the SSP does not get, with the setting that keeps each of them
+	Dropped    []string     `json:"dropped,omitempty"`  // the client's fields that are not forwarded to the SSP, each with the setting that decides so
 	Error      string       `json:"error,omitempty"`    // why there is no request
 	Filtered   []string     `json:"filtered,omitempty"` // the conditions on the body that do not hold
 	Limits     []string     `json:"limits"`

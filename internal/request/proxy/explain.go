@@ -41,7 +41,7 @@ type ExplainedRequest struct {
 	Query   []byte // the client's part of the request target
 	Request exchange.Request
 	Err     *exchange.Error // why Request is empty, or nil
-	Dropped []string        // the client's fields that the SSP does not get, with the setting that keeps each of them
+	Dropped []string        // the client's fields that are not forwarded to the SSP, each with the setting that decides so
 	// Budget and BudgetFrom are those of the SSP, like the request's.
 	Budget     time.Duration
 	BudgetFrom string

@@ -34,7 +34,7 @@ func (t *Table) FindCORS(f *header.RequestFields) (first *Route) {
 		if len(rt.CORS.Origins) == 0 {
 			continue
 		}
-		if _, ok := rt.matchesTarget(f, &params, t.params); !ok {
+		if _, ok := rt.matchesURL(f, &params, t.params); !ok {
 			continue
 		}
 		if rt.CORS.Allows(origin) {

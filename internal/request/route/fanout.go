@@ -63,7 +63,7 @@ var fanouts = sync.Pool{New: func() any {
 // newFanout returns a fan-out of r to the route's targets, held by the caller. abandon says that
 // the caller may detach before all legs have ended. Then newFanout copies the request, once for all
 // legs, and fails if the copy does not fit into the budget. Without the copy, the client's next
-// request would reuse the memory behind r.
+// request would reuse the memory that r refers to.
 func (rt *Route) newFanout(r *ssp.Request, p *Process, abandon bool) (*fanout, *exchange.Error) {
 	if abandon {
 		if err := exchange.ReserveForRequest(nil, r.Budget, copySize(r), "a copy of the request"); err != nil {

@@ -7,7 +7,7 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// Process holds the state that all requests share in modes with several legs.
+// Process holds what all routes of the process share: legs and mirrored requests use it.
 type Process struct {
 	// InFlight counts the legs of the parallel modes. The caller of Do counts the request itself,
 	// so a request with four legs counts five.
@@ -17,9 +17,8 @@ type Process struct {
 	Panicked func(value any, stack []byte)
 }
 
-// Allow reports whether the route accepts a method, given the client's choice, and lists the
-// methods that it accepts, for the field Allow. A mode that combines several responses, or takes
-// the first one, does not accept HEAD.
+// Allow reports whether the route accepts the method, and lists the methods that it accepts, for the field Allow. chosen
+// is the target that the client has chosen, or nil. The parallel modes do not accept HEAD.
 func (rt *Route) Allow(m exchange.Method, chosen *Target) (list string, ok bool) {
 	if chosen == nil && (rt.Mode == ParallelFirst || rt.Mode == ParallelAll) {
 		return "GET, POST", m != exchange.HEAD
@@ -27,18 +26,20 @@ func (rt *Route) Allow(m exchange.Method, chosen *Target) (list string, ok bool)
 	return "GET, HEAD, POST", true
 }
 
-// Do sends r to the route's SSPs, by its mode, or only to chosen if that is not nil. Allow must
-// have accepted the method.
+// Do sends r to the SSPs of the route, as its mode says, or only to chosen if chosen is not nil. Allow must have accepted
+// the method.
 //
-// After Do has returned, no goroutine reads r or the memory behind it: legs that still run have a
-// copy.
+// After Do has returned, no goroutine reads r or the memory that r refers to: legs that still run have a copy.
 //
-// The result's Outcome is the request's. Single and Split: the SSP's. ParallelAll: Merged, with any
-// outcomes of its legs. Waterfall and ParallelFirst: Fill if an SSP filled, else NoBid if one had
-// no bid. Otherwise it is the outcome of the first SSP in the route that responded, or else of the
-// first SSP in the route. All modes: Filtered if the conditions of no SSP hold, BadRequest if no SSP may get the
-// body because what must be removed from it cannot be read, ClientGone after a leg
-// found that the client has closed, and Overloaded if the mode needs more than the budget has.
+// The result's Outcome depends on the mode:
+//
+//   - Single and Split: the outcome of the SSP that got the request.
+//   - ParallelAll: Merged, whatever the outcomes of the legs are.
+//   - Waterfall and ParallelFirst: Fill if an SSP filled, else NoBid if an SSP had no bid, else the outcome of the first
+//     SSP in the route that responded, else the outcome of the first SSP in the route.
+//   - All modes: Filtered if no SSP's conditions hold; BadRequest if members must be removed for every SSP, and the body
+//     cannot be read; ClientGone if a leg found that the client has closed its connection; Overloaded if the budget
+//     lacks the memory that the mode needs.
 func (rt *Route) Do(r *ssp.Request, chosen *Target, p *Process) Result {
 	if rt.Mirror != nil {
 		rt.Mirror.send(r, p)
@@ -61,8 +62,8 @@ func (rt *Route) Do(r *ssp.Request, chosen *Target, p *Process) Result {
 	return sendToOne(r, t, skipped)
 }
 
-// only returns the only target that gets r: chosen if that is not nil, otherwise by the route's mode. It returns
-// nil if no target is eligible.
+// only returns the one target that gets r: chosen if chosen is not nil, otherwise the target that the route's mode
+// selects. It returns nil if no target is eligible.
 func (rt *Route) only(r *ssp.Request, chosen *Target, skipped **legLog) *Target {
 	switch {
 	case chosen != nil && chosen.Eligible(r):
@@ -77,12 +78,12 @@ func (rt *Route) only(r *ssp.Request, chosen *Target, skipped **legLog) *Target 
 	}
 }
 
-// sendToOne sends the request to t, the only SSP that gets it. legs holds the SSPs that were skipped before t,
-// nil if there were none.
+// sendToOne sends the request to t, the only SSP that gets it. legs holds the SSPs that were skipped before t; nil means
+// none.
 func sendToOne(r *ssp.Request, t *Target, legs *legLog) Result {
 	res := sendTo(r, t, r.Received)
 	if res.Exchange.Protocol == exchange.HTTP1 {
-		res.At = res.Exchange.Times.Done // otherwise another goroutine read the clock, and this one may have waited for CPU
+		res.At = res.Exchange.Times.Done // in HTTP/2 the connection's goroutine sets Done, and this goroutine may have waited for CPU since then
 	}
 	if legs != nil {
 		legs.add(t.SSP, res.Outcome, res.Exchange.Times.Done.Sub(r.Received), res.Exchange, res.Err)
@@ -91,7 +92,8 @@ func sendToOne(r *ssp.Request, t *Target, legs *legLog) Result {
 	return res
 }
 
-// sendTo sends the request to one SSP, on the caller's goroutine. queued is the current time.
+// sendTo sends the request to one SSP, on the caller's goroutine. queued is the time from which the request waits for a
+// place.
 func sendTo(r *ssp.Request, t *Target, queued time.Time) Result {
 	ex := exchange.AcquireExchange()
 	ex.Times.Queued, ex.Context = queued, r.Context

@@ -22,22 +22,23 @@ type Match struct {
 	Header []Condition
 	// OpenRTB are conditions on the body.
 	OpenRTB []openrtb.Condition
-	// Holdback is the share, from 0 to 1, of the requests that match and go on to the next route.
+	// Holdback is the share, from 0 to 1, of the matching requests for which this route is passed over, so that the search
+	// goes on with the next route.
 	Holdback float64
 }
 
-// Condition requires a query parameter or a header field: with Value, or with any value if Value is
-// nil. Package config says what the tags mean.
+// Condition requires a query parameter or a header field with this name and value. A nil Value means any value. Package
+// config says what the tags mean.
 type Condition struct {
 	Name  string  `yaml:"name" jsonschema:"required" empty:"must be set"`
 	Value *string `yaml:"value,omitempty" hide:"condition"`
 
-	param int `yaml:"-"` // of the query: index of Name in the table's params
+	param int `yaml:"-"` // the index of Name in Table.params; only for a condition on the query
 }
 
-// Find returns the first route that matches, or nil. If the route lets clients choose by path and
-// this client did, Find also returns the chosen name. If it must examine the body, it returns nil, and
-// s.NeedsBody is true.
+// Find returns the first route that matches, or nil. If the client has chosen an SSP by the path, and the route allows
+// that, name is the name of the SSP. If the next route has conditions on the body, and the body has not been examined,
+// Find returns nil and sets s.NeedsBody: the caller calls Examine, and then Find again.
 func (t *Table) Find(f *header.RequestFields, s *Search) (rt *Route, name []byte) {
 	s.NeedsBody = false
 	if hasDotDot(f.Path) {
@@ -61,15 +62,15 @@ func (t *Table) Find(f *header.RequestFields, s *Search) (rt *Route, name []byte
 	return nil, nil
 }
 
-// holdsBack draws whether a request that matches goes on to the next route.
+// holdsBack decides at random, by Holdback, whether a matching request goes on to the next route.
 func (rt *Route) holdsBack(s *Search) bool {
 	return rt.Match.Holdback > 0 && !s.Explaining && rand.Float64() < rt.Match.Holdback
 }
 
-// matches reports whether all conditions hold but those on the body. name is the SSP that the client chose by the path,
-// or nil. names are the parameters that params has to find.
+// matches reports whether all conditions hold, without those on the body. name is the SSP that the client chose by the
+// path, or nil. names are the query parameters that params finds when a condition needs them.
 func (rt *Route) matches(f *header.RequestFields, params *foundParams, names []string) (name []byte, ok bool) {
-	name, ok = rt.matchesTarget(f, params, names)
+	name, ok = rt.matchesURL(f, params, names)
 	if !ok {
 		return nil, false
 	}
@@ -81,8 +82,8 @@ func (rt *Route) matches(f *header.RequestFields, params *foundParams, names []s
 	return name, true
 }
 
-// matchesTarget reports whether the conditions on path, host and query hold.
-func (rt *Route) matchesTarget(f *header.RequestFields, params *foundParams, names []string) (name []byte, ok bool) {
+// matchesURL reports whether the conditions on path, host and query hold.
+func (rt *Route) matchesURL(f *header.RequestFields, params *foundParams, names []string) (name []byte, ok bool) {
 	m := &rt.Match
 	name, ok = m.matchPath(f.Path, rt.ClientChoice)
 	if !ok || !m.matchHost(f.Host()) {

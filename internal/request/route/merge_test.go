@@ -347,7 +347,7 @@ func TestIDsThatAreNoTextAreNotRepeated(t *testing.T) {
 
 func TestRequestsThatCannotBeMerged(t *testing.T) {
 	for body, why := range map[string]string{
-		`{"id":"1"}`: "", `{"id":1}`: "an id", `{"id":"\ud800"}`: "an id", "{\"id\":\"\xff\"}": "an id", `{}`: "an id", ``: "no JSON object", `{"id":"1","id":"1"}`: "twice", `{"id":"1"`: "not valid JSON",
+		`{"id":"1"}`: "", `{"id":1}`: "an id", `{"id":"\ud800"}`: "an id", "{\"id\":\"\xff\"}": "an id", `{}`: "an id", ``: "not a JSON object", `{"id":"1","id":"1"}`: "twice", `{"id":"1"`: "not valid JSON",
 	} {
 		r := newClient(t, exchange.POST, "", body)
 		got := CheckMerge(&r.Request)

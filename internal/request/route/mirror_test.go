@@ -258,7 +258,7 @@ func TestMirrorGetsItsOwnBody(t *testing.T) {
 			testsupport.True(t, held >= least, "%d bytes are held for two copies of %d bytes", held, len(body))
 			return b.reply
 		}
-		for _, why := range []openrtb.Reason{openrtb.Readable, openrtb.Twice} {
+		for _, why := range []openrtb.Reason{openrtb.Readable, openrtb.Duplicate} {
 			r := newClient(t, exchange.POST, "", body)
 			r.Unreadable = why
 			res := rt.Do(&r.Request, nil, newProcess(t))

@@ -8,11 +8,11 @@ import (
 )
 
 // silence drops copies for a mirror's SSP that does not respond. Such a copy costs a dial or a
-// wait, and shows nothing new. After silentAfter copies in a row without a response, only
+// wait, and shows only that the SSP still does not respond. After silentAfter copies in a row without a response, only
 // probes are sent: one at a time, and one each probeEvery. A response ends the silence. It is safe
 // for concurrent use.
 type silence struct {
-	inARow atomic.Int32              // copies without a response
+	inARow atomic.Int32              // copies without a response since the last response, up to silentAfter
 	next   atomic.Pointer[time.Time] // when the next probe may be sent; nil = now
 }
 
@@ -21,7 +21,7 @@ const (
 	probeEvery  = 100 * time.Millisecond
 )
 
-// drops reports whether a copy is dropped. inFlight is the number of copies under way.
+// drops reports whether a copy is dropped. inFlight is the number of copies in flight.
 func (s *silence) drops(now time.Time, inFlight int64) bool {
 	if s.inARow.Load() < silentAfter {
 		return false
@@ -34,8 +34,8 @@ func (s *silence) drops(now time.Time, inFlight int64) bool {
 	return !s.next.CompareAndSwap(next, &after)
 }
 
-// observe notes how a copy ended. The caller leaves out deadlines that were shorter than the SSP's usual
-// time: the client stated them.
+// observe notes how a copy ended. The caller does not report a copy that missed a deadline which left the SSP less than
+// its usual time: such a deadline was stated by the client, and does not mean that the SSP is silent.
 func (s *silence) observe(o exchange.Outcome) {
 	switch o.Row().Contact {
 	case exchange.Responded:

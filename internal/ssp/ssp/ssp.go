@@ -93,7 +93,7 @@ func (s *SSP) Failed(o exchange.Outcome, x *exchange.Exchange) bool {
 func (s *SSP) Policy() *header.Policy { return s.opts.Policy }
 
 // Request is a client's request, which all of its legs share. Legs only read it. While a leg runs,
-// neither the request nor the memory behind it may change.
+// neither the request nor the memory that it refers to may change.
 type Request struct {
 	Method   exchange.Method
 	Query    []byte // raw, without the question mark and adbuffer's control parameter

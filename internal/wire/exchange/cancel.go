@@ -87,7 +87,7 @@ func (c *Cancel) AfterFunc(f func()) (stop func() bool) {
 // Done implements context.Context.
 func (c *Cancel) Done() <-chan struct{} { return c.done }
 
-// Err implements context.Context. It returns an error at the latest when *f of Begin runs.
+// Err implements context.Context. When *f of Begin runs, it already returns an error.
 func (c *Cancel) Err() error {
 	if c.ended.Load() {
 		return context.Canceled

@@ -286,7 +286,7 @@ type Summary struct {
 	Times    Times
 }
 
-// Summary returns the summary of ex, on which no Do is under way.
+// Summary returns the summary of ex. No Do may be running on ex.
 func (ex *Exchange) Summary() Summary {
 	return Summary{
 		Status: ex.Response.Status, Attempts: ex.Attempts, Protocol: ex.Protocol, Reused: ex.Reused,

@@ -106,11 +106,11 @@ func TestDroppedFieldsNameTheirSetting(t *testing.T) {
 		o.Identity = mode
 		return NewPolicy(o).Dropped(&f, &id)
 	}
-	always := []string{"Authorization: headers.pass passes it", "X-Debug: headers.remove removes it", "X-Key: headers.set replaces it"}
-	device, like := "X-Device-IP: identity decides which of these fields cross", "X_Forwarded_For: servers may read '_' as '-'"
+	always := []string{"Authorization: headers.pass does not name it", "X-Debug: headers.remove removes it", "X-Key: headers.set replaces it"}
+	device, like := "X-Device-IP: headers.identity decides whether it is forwarded", "X_Forwarded_For: some servers read its '_' as '-'"
 	wantLines(t, dropped(true, XForwardedFor), append(slices.Clone(always), device, like)...)
-	wantLines(t, dropped(false, XForwardedFor), append(slices.Clone(always), "X-Real-IP: it crosses if server.trusted_proxies has the peer", device, like)...)
-	wantLines(t, dropped(true, None), append(slices.Clone(always), "X-Real-IP: identity decides which of these fields cross", "X-Forwarded-For: identity decides which of these fields cross", device, like)...)
+	wantLines(t, dropped(false, XForwardedFor), append(slices.Clone(always), "X-Real-IP: server.trusted_proxies does not contain the peer", device, like)...)
+	wantLines(t, dropped(true, None), append(slices.Clone(always), "X-Real-IP: headers.identity decides whether it is forwarded", "X-Forwarded-For: headers.identity decides whether it is forwarded", device, like)...)
 }
 
 func TestRemoveRunsBeforeSetAndSetReplaces(t *testing.T) {
@@ -167,7 +167,7 @@ func TestChecksSayWhatMakesNoSense(t *testing.T) {
 		{"pass", "Proxy-Authorization", ""},
 		{"pass", "Expect", "Expect never crosses the proxy"},
 		{"pass", "x_adbuffer_ssp", "x_adbuffer_ssp never crosses the proxy"},
-		{"pass", "X-Forwarded-Proto", "X-Forwarded-Proto says whose request it is; see identity"},
+		{"pass", "X-Forwarded-Proto", "X-Forwarded-Proto is an identity field; see identity"},
 		{"pass", "Co okie", errNotToken.Error()},
 		{"set", "X-Key", ""},
 		{"set", "Cookie", ""},

@@ -13,13 +13,13 @@ type IdentityMode string
 
 // The modes. Any other value means XForwardedFor.
 const (
-	// XForwardedFor continues X-Forwarded-For. The other fields of its kind (X-Forwarded-Proto,
-	// X-Forwarded-Host, Forwarded, X-Real-IP, True-Client-IP) cross from trusted peers.
+	// XForwardedFor appends the peer to X-Forwarded-For. X-Forwarded-Proto, X-Forwarded-Host, Forwarded, X-Real-IP,
+	// True-Client-IP and similar fields are forwarded from trusted peers.
 	XForwardedFor IdentityMode = "x_forwarded_for"
 	// XDevice sets X-Device-IP and X-Device-User-Agent, as VAST 4 requires. Other X-Device-* are
 	// forwarded from trusted peers.
 	XDevice IdentityMode = "x_device"
-	// Both does both of the above.
+	// Both does what XForwardedFor and XDevice do.
 	Both IdentityMode = "both"
 	// None sends no identity field.
 	None IdentityMode = "none"
@@ -31,24 +31,26 @@ type NameValue struct {
 	Value string `yaml:"value" form:"field value" hide:"field"`
 }
 
-// PolicyOptions say which fields of a request are forwarded to one SSP, and which fields of its
-// response are forwarded back.
+// PolicyOptions say which fields of a request are forwarded to one SSP, and which fields of the
+// SSP's response are forwarded to the client.
 type PolicyOptions struct {
-	// Pass names guarded fields of requests and responses that may cross, in any case.
+	// Pass names, in any case, the guarded fields that are forwarded: Cookie, Authorization and others of requests,
+	// Set-Cookie and others of responses.
 	Pass []string
-	// Remove names fields that never reach the SSP, in any case and with '_' read as '-'. Each is a token.
+	// Remove names fields of requests that are not forwarded, in any case and with '_' read as '-'. Each name is a
+	// token.
 	Remove []string
-	// Set lists fields of every request to the SSP. They replace all other fields with their names,
-	// in any case and with '_' read as '-'. Two fields with the same name are both sent.
+	// Set lists fields that every request to the SSP gets. They replace the client's fields of the same name, in any
+	// case and with '_' read as '-'. If Set has two fields of one name, both are sent.
 	Set []NameValue
 	// Identity says which fields give the SSP the client's identity.
 	Identity IdentityMode
 	// Via is the name of this process in the Via field that is added to each request; "" adds none.
-	// A Remove or Set of Via also suppresses it.
+	// It is not added if Remove or Set names Via.
 	Via string
 	// RequestID is the field for the id of each request; "" = none. SSPs' fields of that name are
 	// not forwarded, since adbuffer writes its own into responses. SendRequestID sends the id to
-	// the SSP. A Remove or Set of the field also suppresses it.
+	// the SSP, unless Remove or Set names the field.
 	RequestID     string
 	SendRequestID bool
 }
@@ -56,18 +58,18 @@ type PolicyOptions struct {
 // Policy says which fields are forwarded between clients and one SSP. It never changes and is safe
 // for concurrent use.
 type Policy struct {
-	options PolicyOptions // the options of NewPolicy
-	pass    []string
-	dropped []string // names of fields that are removed or set
-	set     []byte   // the lines of the fields that are set
+	options PolicyOptions // as given to NewPolicy
+	pass    []string      // names in PolicyOptions.Pass
+	dropped []string      // names in PolicyOptions.Remove and Set: the client's fields of these names are dropped
+	set     []byte        // the lines of the fields in PolicyOptions.Set
 
-	actions [3][nameIDs]action // by the trust in the request's identity fields
+	actions [3][nameIDs]action // indexed by untrustedPeer, trustedPeer or trustedPeerTruncate, then by nameID
 
-	forwardedFor, deviceIP, deviceUserAgent bool // whether these fields are sent
+	forwardedFor, deviceIP, deviceUserAgent bool // whether X-Forwarded-For, X-Device-IP and X-Device-User-Agent are sent
 
 	via viaLines
 
-	requestID     string // of PolicyOptions
+	requestID     string // PolicyOptions.RequestID if it is valid, else ""
 	sendRequestID bool
 }
 
@@ -77,9 +79,9 @@ type action uint8
 const (
 	drop action = iota
 	copyLine
-	copyIfPassed
-	shortenAddrs     // copy with shorter addresses
-	shortenForwarded // copy with shorter addresses, in the syntax of RFC 7239
+	copyIfPassed     // copy if PolicyOptions.Pass has the name
+	shortenAddrs     // copy with shortened addresses
+	shortenForwarded // copy a Forwarded field (RFC 7239) with shortened addresses
 )
 
 // The rows of Policy.actions.
@@ -89,8 +91,8 @@ const (
 	trustedPeerTruncate
 )
 
-// NewPolicy returns the policy that o describes. Values that CheckPass and CheckSet refuse have
-// no effect: the caller must have checked them.
+// NewPolicy returns the policy that o describes. It ignores values that CheckPass, CheckSet and
+// CheckRequestID refuse; the caller should have reported them.
 func NewPolicy(o PolicyOptions) *Policy {
 	p := &Policy{options: o}
 	if CheckRequestID(o.RequestID) == nil {
@@ -109,15 +111,15 @@ func NewPolicy(o PolicyOptions) *Policy {
 		}
 	}
 
-	list := o.Identity != XDevice && o.Identity != None
+	forwarding := o.Identity != XDevice && o.Identity != None
 	device := o.Identity == XDevice || o.Identity == Both
 	for row := range p.actions {
-		for name := range nameGuarded {
+		for name := range nameGuarded { // the names before nameGuarded are those of ordinary fields
 			p.actions[row][name] = copyLine
 		}
 		p.actions[row][nameGuarded] = copyIfPassed
 	}
-	if list {
+	if forwarding {
 		row := &p.actions[trustedPeer]
 		row[nameForwarded], row[nameForwardedAddr], row[nameForwardedOther] = copyLine, copyLine, copyLine
 		row = &p.actions[trustedPeerTruncate]
@@ -127,7 +129,7 @@ func NewPolicy(o PolicyOptions) *Policy {
 		p.actions[trustedPeer][nameDeviceOther] = copyLine
 		p.actions[trustedPeerTruncate][nameDeviceOther] = shortenAddrs
 	}
-	p.forwardedFor = list && !p.Drops("x-forwarded-for")
+	p.forwardedFor = forwarding && !p.Drops("x-forwarded-for")
 	p.deviceIP = device && !p.Drops("x-device-ip")
 	p.deviceUserAgent = device && !p.Drops("x-device-user-agent")
 	if !p.Drops("via") {
@@ -137,10 +139,11 @@ func NewPolicy(o PolicyOptions) *Policy {
 	return p
 }
 
-// Sets reports whether the policy sets fields of this name.
+// Sets reports whether the policy sets the field of this name, which a request to the SSP has. (Of a name that the policy
+// only removes, Sets may say true, but no request to the SSP has such a field.)
 func (p *Policy) Sets(name []byte) bool { return len(p.set) > 0 && p.drops(name) }
 
-// Drops reports whether the policy removes the client's fields of this name, or replaces them.
+// Drops reports whether PolicyOptions.Remove or Set names the field, so that the client's field is not forwarded.
 func (p *Policy) Drops(name string) bool { return p.drops([]byte(name)) }
 
 // drops is Drops for a name as bytes. It compares names in any case and with '_' read as '-'.
@@ -148,8 +151,8 @@ func (p *Policy) drops(name []byte) bool {
 	return slices.ContainsFunc(p.dropped, func(dropped string) bool { return sameName(name, dropped) })
 }
 
-// Dropped returns a text for each field of f that a setting keeps from the SSP, with the name of that setting. Fields that
-// cross no proxy, such as Connection, have no text, nor have fields that adbuffer writes itself.
+// Dropped returns a text for each field of f that is not forwarded because of a setting. The text names the field and the
+// setting. Fields that no proxy forwards, such as Connection, and fields that adbuffer writes itself have no text.
 func (p *Policy) Dropped(f *RequestFields, id *Identity) (all []string) {
 	for i := range f.fields {
 		field := &f.fields[i]
@@ -160,15 +163,15 @@ func (p *Policy) Dropped(f *RequestFields, id *Identity) (all []string) {
 			why = "headers.set replaces it"
 		case p.drops(field.Name):
 			why = "headers.remove removes it"
-		case p.appends(field, id):
+		case p.sends(field, id):
 		case field.id == nameGuarded:
-			why = "headers.pass passes it"
+			why = "headers.pass does not name it"
 		case field.id == nameLookAlike:
-			why = "servers may read '_' as '-'"
+			why = "some servers read its '_' as '-'"
 		case !id.trusted && p.actions[trustedPeer][field.id] != drop:
-			why = "it crosses if server.trusted_proxies has the peer"
+			why = "server.trusted_proxies does not contain the peer"
 		default:
-			why = "identity decides which of these fields cross"
+			why = "headers.identity decides whether it is forwarded"
 		}
 		if why != "" {
 			all = append(all, string(field.Name)+": "+why)
@@ -177,8 +180,8 @@ func (p *Policy) Dropped(f *RequestFields, id *Identity) (all []string) {
 	return all
 }
 
-// appends reports whether the SSP gets a field of this name, from the client or from adbuffer.
-func (p *Policy) appends(field *Field, id *Identity) bool {
+// sends reports whether the SSP gets the field, whether adbuffer copies it from the client or writes it itself.
+func (p *Policy) sends(field *Field, id *Identity) bool {
 	switch field.id {
 	case nameForwardedFor:
 		return p.forwardedFor
@@ -191,14 +194,13 @@ func (p *Policy) appends(field *Field, id *Identity) bool {
 	return act != drop && len(p.appendField(nil, field, act)) > 0
 }
 
-// passes reports whether guarded fields of this name may cross, in any case.
+// passes reports whether PolicyOptions.Pass has the name, in any case.
 func (p *Policy) passes(name []byte) bool {
 	return slices.ContainsFunc(p.pass, func(passed string) bool { return syntax.EqualFold(name, passed) })
 }
 
-// With returns a policy like p that also sets the given fields, in place of fields with these names that p sets. It
-// is for start-up, not for each request: for example, legs that need Accept-Encoding: identity have a policy of their
-// own.
+// With returns a policy like p that also sets the given fields; they replace fields of the same name that p sets. It is
+// for start-up, not for each request: for example, legs that need Accept-Encoding: identity have a policy of their own.
 func (p *Policy) With(set ...NameValue) *Policy {
 	o := p.options
 	o.Set = slices.Clone(set)
@@ -220,7 +222,7 @@ func CheckPass(name string) error {
 	case id.neverForwarded():
 		return fmt.Errorf("%s never crosses the proxy", name)
 	case id.isIdentity():
-		return fmt.Errorf("%s says whose request it is; see identity", name)
+		return fmt.Errorf("%s is an identity field; see identity", name)
 	}
 	return nil
 }

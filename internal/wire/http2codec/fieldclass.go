@@ -6,13 +6,13 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// class is the kind of a field. Classifying a field also checks it.
+// class is the kind of a field: how a header block handles it, or why it is malformed.
 type class uint8
 
 const (
 	ordinary      class = iota
 	status              // :status
-	ContentLength       // content-length
+	ContentLength       // content-length; exported, with Classify, for tests of other packages
 	method              // :method, and the following classes for the other pseudo-fields of requests
 	scheme
 	authority
@@ -20,11 +20,11 @@ const (
 	pseudo             // any other name that begins with a colon
 	connectionSpecific // RFC 9113, section 8.2.2
 	badName            // empty, with upper case, or not a token: section 8.2.1
-	badValue           // control characters, or blanks at an end: section 8.2.1
+	badValue           // control characters, or blanks around the value: section 8.2.1
 )
 
-// malformed describes the error of a field of each class. A pseudo-field is an error only in a
-// block that does not allow it.
+// malformed describes the error that a field of each class is. A pseudo-field is an error only in a block that does not
+// allow it.
 var malformed = [...]string{
 	status:             "a pseudo-field that requests do not have",
 	method:             "a pseudo-field that responses do not have",
@@ -37,10 +37,10 @@ var malformed = [...]string{
 	badValue:           "a malformed field value",
 }
 
-// Classify checks a field.
+// Classify returns the class of a field.
 func Classify(name, value []byte) class { return classifyName(name).with(value) }
 
-// with returns the class of a field whose name is of class c.
+// with returns the class of a field with this value, whose name is of class c.
 func (c class) with(value []byte) class {
 	if !syntax.IsTrimmedValue(value) {
 		return badValue
@@ -68,7 +68,7 @@ func classifyName(name []byte) class {
 		return pseudo
 	}
 	for _, c := range name {
-		if syntax.Lower[c] != c || c == 0 {
+		if syntax.Lower[c] != c || c == 0 { // Lower maps each byte that is not of a token to 0, also the byte 0
 			return badName
 		}
 	}
@@ -87,8 +87,8 @@ type staticEntry struct {
 	nameClass, class class // of the name, and of the whole field
 }
 
-// staticTable is RFC 7541, appendix A, from 1. hpack does not export its own,
-// but decodes each index.
+// staticTable is the table of RFC 7541, appendix A, whose indexes begin with 1. Package hpack does not export its table,
+// but its decoder returns each entry.
 var staticTable = func() (t [62]staticEntry) {
 	d := hpack.NewDecoder(0, nil)
 	for i := 1; i < len(t); i++ {

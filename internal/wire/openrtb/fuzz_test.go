@@ -135,11 +135,11 @@ func FuzzConditions(f *testing.F) {
 			testsupport.MustTrue(t, facts.Reason != Readable || facts.Holds(tests[i]) == (hit != r.Not), "%+v is %v for %q", r, hit == r.Not, body)
 		}
 		got := facts.Reason
-		if got == Twice && (twice || want == Syntax) || got == Depth && want == Syntax { // an error further on
+		if got == Duplicate && (twice || want == Syntax) || got == Depth && want == Syntax { // an error further on
 			return
 		}
 		if want == Readable && twice {
-			want = Twice
+			want = Duplicate
 		}
 		testsupport.MustEqual(t, got, want, "%[2]q is unreadable as %[1]q", body)
 	})

@@ -6,17 +6,17 @@ import (
 	"adbuffer/internal/wire/syntax"
 )
 
-// Reason says why a body is unreadable. Its names are the values of the metric label `reason`. The zero
-// value is Readable.
+// Reason says why a body cannot be used for conditions and edits; the zero value Readable says that it can. The names of
+// the reasons are the values of the metric label `reason`.
 type Reason uint8
 
 // The reasons.
 const (
 	Readable  Reason = iota
 	Syntax           // not valid JSON (RFC 8259), or a byte order mark
-	NotObject        // another JSON value, or no body
+	NotObject        // a JSON value that is not an object, or no body
 	Depth            // nested deeper than MaxDepth
-	Twice            // an object has the same member twice, on a configured path
+	Duplicate        // an object on a configured path has two members of one name
 	Encoding         // the request has a Content-Encoding
 	MediaType        // the request's Content-Type is protobuf
 
@@ -24,15 +24,15 @@ const (
 	Reasons
 )
 
-// MaxDepth is how deep objects and arrays may nest. The root has depth 1.
+// MaxDepth is how many levels deep objects and arrays may nest. The root is level 1.
 const MaxDepth = 64
 
 var reasons = [Reasons]struct{ name, text string }{
 	Readable:  {"", ""},
 	Syntax:    {"syntax", "it is not valid JSON"},
-	NotObject: {"not_object", "it is no JSON object"},
-	Depth:     {"depth", "it is nested deeper than 64"},
-	Twice:     {"twice", "it has the same member twice, on a configured path"},
+	NotObject: {"not_object", "it is not a JSON object"},
+	Depth:     {"depth", "it is nested more than 64 levels deep"},
+	Duplicate: {"twice", "it has the same member twice, on a configured path"},
 	Encoding:  {"encoding", "it is compressed"},
 	MediaType: {"media_type", "its Content-Type is protobuf"},
 }

@@ -95,7 +95,7 @@ func (s *scanner) object(i, depth int, n *node) int {
 			i = s.skip(value, depth)
 		} else {
 			if s.facts.seen[child.id] == serial && s.only == nil {
-				return s.fail(Twice)
+				return s.fail(Duplicate)
 			}
 			s.facts.seen[child.id] = serial
 			removed = s.editor.edit != nil && s.editor.removes(child, s.facts)

@@ -16,23 +16,23 @@ import (
 // With 64 clients on one core, that takes 0.94 of the CPU of plain writes with a yield after each write (interleaved
 // runs).
 type burst struct {
-	mu    sync.Mutex // guards the fields below, and the fields of the sendings in queue
-	queue []*sending
-	spare []*sending // memory of an earlier queue
+	mu    sync.Mutex // guards the fields below, and the fields of the writes in queue
+	queue []*burstWrite
+	spare []*burstWrite // memory of an earlier queue
 }
 
 // bursts holds about one burst for each core: a sync.Pool returns the value that was last put back on the same core.
 var bursts = sync.Pool{New: func() any { return new(burst) }}
 
-// sending is the state of the current WriteInBurst of a Conn, of which a Conn has at most one at a time.
-type sending struct {
+// burstWrite is the state of a call of WriteInBurst. A Conn has at most one such call at a time.
+type burstWrite struct {
 	sendFunc func(fd uintptr) // calls socket.sendNow, stored once to save an allocation
 	socket   *direct
 	p        []byte
 	state    sendState
 	n        int
 	err      error
-	// wake wakes the goroutine if it is asleep while another goroutine sends for it.
+	// wake wakes the goroutine that called WriteInBurst, if it is asleep while another goroutine sends its bytes.
 	wake   chan struct{}
 	asleep bool
 }
@@ -52,7 +52,7 @@ func (c *Conn) WriteInBurst(p []byte) (int, error) {
 	if c.raw == nil || len(p) == 0 {
 		return c.Write(p)
 	}
-	s := &c.sending
+	s := &c.burstWrite
 	if s.socket == nil {
 		s.socket, s.sendFunc, s.wake = &c.out, func(fd uintptr) { c.out.sendNow(fd) }, make(chan struct{}, 1)
 	}
@@ -86,13 +86,13 @@ func (c *Conn) WriteInBurst(p []byte) (int, error) {
 	if err != nil || n == len(p) {
 		return n, err
 	}
-	m, err := c.Write(p[n:]) // the socket is full: this goroutine waits for it, without the others
+	m, err := c.Write(p[n:]) // the socket is full: only this goroutine waits for it
 	return n + m, err
 }
 
-// takeLocked removes all sendings from the queue, so that the caller sends their bytes. The sending never blocks: if
-// a socket is full, its own goroutine sends the rest.
-func (b *burst) takeLocked() []*sending {
+// takeLocked removes all writes from the queue, so that the caller sends their bytes. The caller never blocks: if a socket
+// is full, the goroutine that called WriteInBurst on that socket sends the rest.
+func (b *burst) takeLocked() []*burstWrite {
 	batch := b.queue
 	b.queue, b.spare = b.spare[:0], nil
 	for _, s := range batch {
@@ -101,8 +101,8 @@ func (b *burst) takeLocked() []*sending {
 	return batch
 }
 
-// sentLocked ends the sendings of batch, and wakes their goroutines.
-func (b *burst) sentLocked(batch []*sending) {
+// sentLocked ends the writes of batch, and wakes their goroutines.
+func (b *burst) sentLocked(batch []*burstWrite) {
 	for i, s := range batch {
 		s.state = idle
 		if s.asleep {
@@ -114,7 +114,7 @@ func (b *burst) sentLocked(batch []*sending) {
 	b.spare = batch[:0]
 }
 
-// writeNow writes as many bytes of p as the socket takes without waiting. send is sending.sendFunc.
+// writeNow writes as many bytes of p as the socket takes without waiting. send is burstWrite.sendFunc.
 func (d *direct) writeNow(p []byte, send func(fd uintptr)) (int, error) {
 	d.buf, d.n, d.errno = p, 0, 0
 	return d.sent(d.raw.Control(send))

@@ -22,10 +22,10 @@ type Conn struct {
 	sys System
 	in  direct
 	out direct
-	// sending is the current WriteInBurst.
-	sending sending
+	// burstWrite is the state of the current WriteInBurst.
+	burstWrite burstWrite
 
-	watchedAs int32 // the descriptor under which a Watch knows the connection
+	watchFD int32 // the file descriptor under which a Watch has the connection
 
 	// records, if not nil, keeps reads within TLS records; see Records.
 	records *records
@@ -56,9 +56,8 @@ func New(c net.Conn) *Conn {
 	return s
 }
 
-// IsKernels reports whether the connection is a socket of the kernel, and not a simulated socket or
-// a pipe.
-func (c *Conn) IsKernels() bool {
+// IsKernelSocket reports whether the connection is a socket of the kernel, and not a simulated socket or a pipe.
+func (c *Conn) IsKernelSocket() bool {
 	_, ok := c.sys.(kernel)
 	return ok && c.raw != nil
 }
@@ -102,7 +101,7 @@ func (c *Conn) readSocket(p []byte) (int, error) {
 	for n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && c.in.rearmed() {
 		n, err = c.in.read(p)
 	}
-	if (c.in.limited || c.in.interrupted.Load()) && n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+	if (c.in.hasWaitDeadline || c.in.interrupted.Load()) && n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
 		n, err = c.in.readNow(p, os.ErrDeadlineExceeded)
 	}
 	c.in.endCall()
@@ -122,18 +121,18 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return done, err
 }
 
-// OnWait sets functions that return a deadline; the zero time means no deadline. A Read calls read once before it
-// waits for the peer, and a Write calls write. So a deadline costs nothing if no Read or Write must wait. The
-// deadline ends with the Read or Write that it was set for. If bytes have arrived when such a deadline passes, Read
-// returns the bytes and no error, even if it wakes late.
+// OnWait sets functions that return a deadline; the zero time means no deadline. A Read that must wait for the peer calls
+// read once, before it waits, and a Write that must wait calls write. So a Read or Write that need not wait sets no
+// deadline. The deadline applies only to the Read or Write that asked for it. If bytes have arrived when the deadline of
+// a Read passes, the Read returns the bytes and no error, even if it wakes late.
 //
 // No Read or Write may run during OnWait. A nil function is not called.
 func (c *Conn) OnWait(read, write func() time.Time) { c.in.onWait, c.out.onWait = read, write }
 
-// SetReadDeadline sets when a Read fails at the latest; the zero time means never.
+// SetReadDeadline sets the deadline of Read; the zero time means no deadline.
 func (c *Conn) SetReadDeadline(t time.Time) error { return c.in.deadline.set(t, c.in.arm) }
 
-// SetWriteDeadline sets when a Write fails at the latest; the zero time means never.
+// SetWriteDeadline sets the deadline of Write; the zero time means no deadline.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.out.deadline.set(t, c.out.arm) }
 
 // SetDeadline sets both deadlines.
@@ -154,12 +153,13 @@ func (wouldBlock) Temporary() bool { return true }
 // WouldBlock reports whether err is the error of a nonblocking read that found no bytes.
 func WouldBlock(err error) bool { return errors.Is(err, errWouldBlock) }
 
-// SetNonblocking makes reads return an error for which WouldBlock is true, instead of waiting. It
-// serves to read bytes that have already arrived, between exchanges.
+// SetNonblocking makes reads return an error for which WouldBlock is true, instead of waiting.
+// Between exchanges it is used to read the bytes that have already arrived.
 func (c *Conn) SetNonblocking(on bool) { c.nonblocking.Store(on) }
 
 // Interrupt makes every Read that waits or would wait, now and later, fail as if its deadline had passed. A Read
-// still returns bytes that have arrived. Interrupt needs OnWait. Any goroutine may call it.
+// still returns bytes that have arrived. Without a read function of OnWait, the next SetReadDeadline ends the effect. Any
+// goroutine may call Interrupt.
 func (c *Conn) Interrupt() {
 	c.in.interrupted.Store(true)
 	c.SetReadDeadline(past)

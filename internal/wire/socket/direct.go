@@ -26,10 +26,10 @@ type direct struct {
 	n           int
 	errno       syscall.Errno
 
-	deadline   deadline
-	onWait     func() time.Time // see OnWait; may be nil
-	waitCalled bool             // the current Read or Write has called onWait
-	limited    bool             // onWait returned a deadline, which applies to the current Read or Write
+	deadline        deadline
+	onWait          func() time.Time // see OnWait; may be nil
+	waitCalled      bool             // the current Read or Write has called onWait
+	hasWaitDeadline bool             // onWait returned a deadline, which applies to the current Read or Write
 	// interrupted is set by Interrupt, before Interrupt moves the deadline into the past. applyWaitDeadline moves the
 	// deadline before it loads interrupted. So whichever runs first, the deadline ends in the past.
 	interrupted atomic.Bool
@@ -42,8 +42,8 @@ var past = time.Unix(1, 0)
 func (d *direct) beginCall() { d.waitCalled = false }
 
 func (d *direct) endCall() {
-	if d.limited {
-		d.limited = false
+	if d.hasWaitDeadline {
+		d.hasWaitDeadline = false
 		d.deadline.set(time.Time{}, d.arm)
 	}
 }
@@ -72,11 +72,11 @@ func (d *direct) applyWaitDeadline() {
 	}
 	d.waitCalled = true
 	if until := d.onWait(); !until.IsZero() {
-		d.limited = true
+		d.hasWaitDeadline = true
 		d.deadline.set(until, d.arm)
 	}
 	if d.interrupted.Load() {
-		d.limited = true
+		d.hasWaitDeadline = true
 		d.deadline.set(past, d.arm)
 	}
 }

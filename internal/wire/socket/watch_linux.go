@@ -100,8 +100,8 @@ func (w *Watch) Remove(c *Conn, owner Watcher) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if int(c.watchedAs) < len(w.watched) && w.watched[c.watchedAs].owner == owner {
-		w.watched[c.watchedAs] = watched{}
+	if int(c.watchFD) < len(w.watched) && w.watched[c.watchFD].owner == owner {
+		w.watched[c.watchFD] = watched{}
 	}
 }
 
@@ -115,7 +115,7 @@ func (w *Watch) Close() error {
 
 // control calls f with both descriptors, unless one of them is closed.
 func (w *Watch) control(c *Conn, f func(set, fd uintptr)) {
-	if w == nil || !c.IsKernels() {
+	if w == nil || !c.IsKernelSocket() {
 		return
 	}
 	raw, err := w.set.SyscallConn()
@@ -123,7 +123,7 @@ func (w *Watch) control(c *Conn, f func(set, fd uintptr)) {
 		return
 	}
 	c.raw.Control(func(fd uintptr) {
-		c.watchedAs = int32(fd)
+		c.watchFD = int32(fd)
 		raw.Control(func(set uintptr) { f(set, fd) })
 	})
 }

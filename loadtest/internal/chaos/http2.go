@@ -142,7 +142,7 @@ func (r *run) stream(ctx context.Context, cc *http2.ClientConn, a *request, rnd 
 		return err
 	}
 	// The clock starts after the upload, since adbuffer cannot make the upload shorter.
-	r.judge(a, &response{status: res.StatusCode, header: res.Header, body: text, took: took}, a.st.stalls.total()-stalled, body.took())
+	r.judge(a, &response{status: res.StatusCode, header: res.Header, body: text, took: took}, a.st.stalls.total()-stalled, body.sendTime())
 	return nil
 }
 

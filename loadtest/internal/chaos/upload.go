@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// upload is a body that the client sends in pieces with pauses. In HTTP/1 a piece becomes a chunk.
+// upload is a request body that the client sends in pieces, with a pause before each piece. In a chunked HTTP/1 request a
+// piece is a chunk.
 type upload struct {
-	io.Reader
-	piece int // the longest piece in bytes
-	pause time.Duration
+	io.Reader     // the whole body
+	piece     int // the largest size of a piece in bytes
+	pause     time.Duration
 
 	mu          sync.Mutex
-	first, last time.Time
+	first, last time.Time // when the first and the last Read began
 }
 
 func (u *upload) Read(b []byte) (int, error) {
@@ -29,8 +30,8 @@ func (u *upload) Read(b []byte) (int, error) {
 
 func (u *upload) Close() error { return nil }
 
-// took returns an upper bound on the time that the client took to send the body.
-func (u *upload) took() time.Duration {
+// sendTime returns an upper bound on the time that the client needed to send the body.
+func (u *upload) sendTime() time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.last.Sub(u.first) + u.pause

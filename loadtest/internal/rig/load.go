@@ -12,12 +12,12 @@ import (
 
 // Figures are the measurements of one load.
 type Figures struct {
-	load.Summary                // of the load without its warm-up
-	Phases       []load.Summary // with the warm-up
-	Connections  uint64         // that the client opened
+	load.Summary                // of the whole load without its warm-up
+	Phases       []load.Summary // of each phase, also of the warm-up
+	Connections  uint64         // connections that the client opened
 	ClientCPU    float64        // seconds
 	TimeWait     uint64         // sockets in TIME_WAIT at the end
-	Doubts       []string       // reasons for not trusting the figures
+	Doubts       []string       // reasons not to trust the figures
 
 	Usage // of the loaded server; 0 if its process is unknown
 
@@ -25,7 +25,7 @@ type Figures struct {
 	SSPOpen uint64          // open connections to SSPs at the end
 }
 
-// Usage is the resource use of the loaded server, with the warm-up.
+// Usage is the resource use of the loaded server during the whole load, including the warm-up.
 type Usage struct {
 	PID     int     `json:"pid"`
 	CPU     float64 `json:"cpu_seconds"`
@@ -35,8 +35,9 @@ type Usage struct {
 	Files   int     `json:"open_files"`
 }
 
-// Used returns what the server used between before and after, under a load. Load tools report no phases: then whole
-// has the number of responses.
+// Used returns the resources that the server used between before and after, during a load with these results. The CPU of
+// one request is an average over the responses of all phases, or over those of whole if there are no phases, since the
+// load came from a tool that reports none.
 func (s *Stage) Used(before, after load.Usage, whole load.Summary, phases []load.Summary) Usage {
 	served := whole.Answered
 	if len(phases) > 0 {
@@ -49,10 +50,10 @@ func (s *Stage) Used(before, after load.Usage, whole load.Summary, phases []load
 	return Usage{PID: s.PID, CPU: cpu, CPUus: cpu * 1e6 / float64(max(served, 1)), RSS: after.RSS, PeakRSS: after.PeakRSS, Files: after.Files}
 }
 
-// Phase returns the figures of a phase.
+// Phase returns the figures of the phase with this name, or zero figures.
 func (f *Figures) Phase(name string) load.Summary { return named(f.Phases, name) }
 
-// Class returns the figures of a class of requests.
+// Class returns the figures of the requests of this class, or zero figures.
 func (f *Figures) Class(name string) load.Summary { return named(f.Classes, name) }
 
 func named(all []load.Summary, name string) load.Summary {
@@ -62,29 +63,29 @@ func named(all []load.Summary, name string) load.Summary {
 	return load.Summary{}
 }
 
-// Load loads a stage.
+// Load sends requests to the server of a stage, and returns the figures of the client.
 type Load func(*Stage) (*Figures, error)
 
-// Tolerate returns a load that does not fail, except by an interruption. Instead it gives the error to noted, with
-// figures of 0.
-func (loaded Load) Tolerate(noted func(*Figures, error)) Load {
+// Tolerate returns a load that fails only if the test is interrupted. After any other error it returns zero figures, and
+// calls note with these figures and the error.
+func (run Load) Tolerate(note func(*Figures, error)) Load {
 	return func(s *Stage) (*Figures, error) {
-		f, err := loaded(s)
+		f, err := run(s)
 		if err != nil && s.Ctx.Err() == nil {
 			f = new(Figures)
-			noted(f, err)
+			note(f, err)
 			return f, nil
 		}
 		return f, err
 	}
 }
 
-// Measure loads the stage. It adds the resource use of the server and the counters of the SSPs.
-func (s *Stage) Measure(loaded Load) *Figures {
-	before := s.books()
-	f := Must(loaded(s))(s.Rig)
+// Measure runs a load on the stage. It adds the resource use of the server and the counters of the SSPs to the figures.
+func (s *Stage) Measure(run Load) *Figures {
+	before := s.counters()
+	f := Must(run(s))(s.Rig)
 	s.Check(s.Ctx.Err()) // an interrupted test has no report
-	after := s.books()
+	after := s.counters()
 	if s.PID != 0 {
 		f.Usage = s.Used(before.usage, after.usage, f.Summary, f.Phases)
 	}
@@ -95,36 +96,40 @@ func (s *Stage) Measure(loaded Load) *Figures {
 }
 
 // Once starts a setup, measures one load, and stops the setup.
-func (r *Rig) Once(t Setup, loaded Load) *Figures {
+func (r *Rig) Once(t Setup, run Load) *Figures {
 	s := r.Start(t)
 	defer s.Stop()
-	return s.Measure(loaded)
+	return s.Measure(run)
 }
 
 // Beside measures a load while fn runs. After the load it cancels the context of fn and waits until fn returns.
-func (s *Stage) Beside(loaded Load, fn func(context.Context)) *Figures {
+func (s *Stage) Beside(run Load, fn func(context.Context)) *Figures {
 	ctx, stop := context.WithCancel(s.Ctx)
 	var beside sync.WaitGroup
 	beside.Go(func() { fn(ctx) })
 	defer beside.Wait()
 	defer stop()
-	return s.Measure(loaded)
+	return s.Measure(run)
 }
 
-// Generate loads with the generator of package load. If failures are expected, failed requests cause
-// no doubt.
-func Generate(plan load.Plan, expected bool) Load { return repeat(plan, expected, 1, nil) }
-
-// Calmly is Generate with up to three attempts, because another process may disturb the generator.
-// The result of the last attempt counts, with its doubts.
-func Calmly(plan load.Plan, expected bool) Load { return repeat(plan, expected, 3, nil) }
-
-// Watched is Generate, which calls watch after each interval.
-func Watched(plan load.Plan, expected bool, watch func(load.Progress)) Load {
-	return repeat(plan, expected, 1, watch)
+// Generate returns a load by the generator of package load. If failures are expected, failed requests are no reason to
+// doubt the figures.
+func Generate(plan load.Plan, failuresExpected bool) Load {
+	return repeat(plan, failuresExpected, 1, nil)
 }
 
-func repeat(plan load.Plan, expected bool, tries int, watch func(load.Progress)) Load {
+// GenerateRetried is Generate, repeated up to twice while there are doubts, because another process may disturb the
+// generator. The figures and the doubts are those of the last attempt.
+func GenerateRetried(plan load.Plan, failuresExpected bool) Load {
+	return repeat(plan, failuresExpected, 3, nil)
+}
+
+// GenerateWatched is Generate that calls watch with the progress after each interval.
+func GenerateWatched(plan load.Plan, failuresExpected bool, watch func(load.Progress)) Load {
+	return repeat(plan, failuresExpected, 1, watch)
+}
+
+func repeat(plan load.Plan, failuresExpected bool, tries int, watch func(load.Progress)) Load {
 	return func(s *Stage) (*Figures, error) {
 		for attempt := 1; ; attempt++ {
 			r, err := s.Generate(plan, watch)
@@ -136,7 +141,7 @@ func repeat(plan load.Plan, expected bool, tries int, watch func(load.Progress))
 				s.Say("again, since %s", doubts[0])
 				continue
 			}
-			if !expected {
+			if !failuresExpected {
 				doubts = r.Doubts
 			}
 			return &Figures{Summary: r.Whole, Phases: r.Phases, Connections: r.Connections.TCP,
@@ -154,8 +159,8 @@ func (s *Stage) Generate(plan load.Plan, watch func(load.Progress)) (*load.Resul
 	return s.Rig.Generate(plan, watch)
 }
 
-// ClosedLoop returns a plan in which each of conns connections sends its next request after a
-// response. The run ends after n requests, or after length if n is 0.
+// ClosedLoop returns a plan in which each of conns connections sends its next request after a response. The load ends
+// after n requests (0: no limit) or after length, whichever comes first. If n is set, length 0 means five minutes.
 func ClosedLoop(conns, n int, length time.Duration, templates ...load.Template) load.Plan {
 	if n > 0 && length == 0 {
 		length = 5 * time.Minute
@@ -164,7 +169,7 @@ func ClosedLoop(conns, n int, length time.Duration, templates ...load.Template) 
 		Phases: []load.Phase{{Name: "load", Duration: length}}, Templates: templates}
 }
 
-// OpenLoop returns a plan with a steady rate.
+// OpenLoop returns a plan that sends requests at a steady rate, whether or not responses have come.
 func OpenLoop(conns int, rate float64, warm, length time.Duration, templates ...load.Template) load.Plan {
 	phases := []load.Phase{{Name: "load", Duration: length, From: rate, To: rate}}
 	if warm > 0 {
@@ -175,10 +180,10 @@ func OpenLoop(conns int, rate float64, warm, length time.Duration, templates ...
 		Templates: templates}
 }
 
-// Get returns a small GET of path.
+// Get returns a template of a GET request for path.
 func Get(path string) load.Template { return load.Template{Name: path, Method: "GET", Path: path} }
 
-// Bid returns OpenRTB bid requests to path.
+// Bid returns a template of OpenRTB bid requests to path.
 func Bid(name, path string) load.Template {
 	t := Presets()["rtb"]
 	t.Name, t.Path = name, path+"?cb="+load.Number

@@ -82,9 +82,9 @@ func TestDoubtfulMeasurementIsMadeUpToThreeTimes(t *testing.T) {
 		}
 		fails := sspsim.Behaviour{Faults: sspsim.Faults{Status: sspsim.Status{Chance: sspsim.Always}}}
 		s := r.Start(Setup{Program: "direct", SSPs: []*SSP{{Name: "ssp", Behaviour: fails}}})
-		loaded := Calmly(ClosedLoop(1, 1, 0, Get("/bid")), true) // no request gets a response, which is doubtful
+		run := GenerateRetried(ClosedLoop(1, 1, 0, Get("/bid")), true) // no request gets a response, which is doubtful
 		for n := range 3 {
-			s.Measure(loaded)
+			s.Measure(run)
 			testsupport.Equal(t, again, 2*(n+1), "%d repetitions after %d measurements", n+1)
 		}
 	})

@@ -159,13 +159,13 @@ func (s *Stage) startProgram(t Setup) {
 	s.trust(route.TLS)
 }
 
-// books holds the resource use of the server and the sums of the SSPs' counters.
-type books struct {
+// counters holds the resource use of the server and the sums of the SSPs' counters.
+type counters struct {
 	usage load.Usage
 	ssp   sspsim.Counters
 }
 
-func (s *Stage) books() (b books) {
+func (s *Stage) counters() (b counters) {
 	if s.PID != 0 {
 		b.usage = Must(load.ReadTree(s.PID))(s.Rig)
 	}

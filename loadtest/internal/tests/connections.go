@@ -51,15 +51,15 @@ func sendSequence(e *rig.Rig, tool string, direct, close bool) *rig.Figures {
 	defer s.Stop()
 	// No connection that adbuffer has already opened may save a handshake.
 	s.SSPs[0].CloseConnections()
-	loaded := rig.Sequence(tool, small.Path, sequence, close)
+	run := rig.Sequence(tool, small.Path, sequence, close)
 	if tool == "" {
 		plan := rig.ClosedLoop(1, sequence, 0, small)
 		if close {
 			plan.Protocol = load.Close
 		}
-		loaded = rig.Generate(plan, false)
+		run = rig.Generate(plan, false)
 	}
-	f := s.Measure(loaded)
+	f := s.Measure(run)
 	if f.Answered != sequence || f.SSP.Responded != sequence {
 		f.Doubts = append(f.Doubts, fmt.Sprintf("%d of %d requests succeeded, the SSP sent %d responses", f.Answered,
 			sequence, f.SSP.Responded))

@@ -161,11 +161,11 @@ func sweepOne(e *rig.Rig, name string, setup rig.Setup, carried float64, factors
 		e.Next("overload: %s, %v × %.0f requests/s", name, factor, carried)
 		plan := rig.OpenLoop(conns, rate, length/4, length, bids()...)
 		plan.Poisson, plan.Deadline, plan.Timeout = true, sweepDeadline, sweepTimeout
-		loaded := rig.Generate(plan, true)
+		run := rig.Generate(plan, true)
 		if setup.Program != "" { // another program may accept no connections for seconds
-			loaded = loaded.Tolerate(func(f *rig.Figures, err error) { f.Doubts = []string{err.Error()} })
+			run = run.Tolerate(func(f *rig.Figures, err error) { f.Doubts = []string{err.Error()} })
 		}
-		rows = append(rows, sweepRow{factor, s.Measure(loaded)})
+		rows = append(rows, sweepRow{factor, s.Measure(run)})
 		rig.Sleep(e.Ctx, settled) // the proxy still handles requests that clients have abandoned
 	}
 	return rows

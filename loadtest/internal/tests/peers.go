@@ -167,7 +167,7 @@ func (c *comparison) startUpstreams() {
 // A row needs a stage: without nginx there is no upstream with TLS.
 func (c *comparison) add(p peer, servers map[string]*rig.Stage) {
 	at := func(rate float64) rig.Load {
-		return rig.Calmly(rig.OpenLoop(c.conns, rate, 500*time.Millisecond, c.length, c.request), false)
+		return rig.GenerateRetried(rig.OpenLoop(c.conns, rate, 500*time.Millisecond, c.length, c.request), false)
 	}
 	for _, protocol := range p.upstreams {
 		row := &peerRow{peer: p.name, way: protocol, stage: servers[protocol], check: c.returnsExactly(servers[protocol])}

@@ -60,11 +60,11 @@ const minShare = 0.85
 // measure measures a round. If requests fail, the row is void; if they fail at the fast rate, only that figure is.
 func (r *peerRow) measure() {
 	var round [len(peerLoads{})]*rig.Figures
-	for i, loaded := range r.loads {
-		if loaded == nil {
+	for i, run := range r.loads {
+		if run == nil {
 			continue
 		}
-		f, fault := soundly(r.stage, loaded)
+		f, fault := soundly(r.stage, run)
 		switch {
 		case fault == "":
 			round[i] = f
@@ -86,8 +86,8 @@ func (r *peerRow) measure() {
 
 // soundly measures a load. If a request failed or a tool hung, it returns why the figures are void. If the proxy has
 // ended, the test ends.
-func soundly(s *rig.Stage, loaded rig.Load) (f *rig.Figures, fault string) {
-	f = s.Measure(loaded.Tolerate(func(_ *rig.Figures, err error) { fault = err.Error() }))
+func soundly(s *rig.Stage, run rig.Load) (f *rig.Figures, fault string) {
+	f = s.Measure(run.Tolerate(func(_ *rig.Figures, err error) { fault = err.Error() }))
 	if fault == "" && (f.Failed > 0 || f.Answered == 0) {
 		fault = fmt.Sprintf("%d requests failed, %d did not: %s", f.Failed, f.Answered, f.Kinds())
 	}

@@ -111,14 +111,14 @@ func fillPool(e *rig.Rig, way poolWay, n int, x time.Duration) *rig.Figures {
 	plan := rig.ClosedLoop(n, 0, 0, small)
 	plan.Phases = []load.Phase{{Name: "warm-up", Duration: max(2*x, 300*time.Millisecond), Unrecorded: true},
 		{Name: "load", Duration: max(e.Time(10*time.Second, time.Second), 3*x)}}
-	loaded := rig.Generate(plan, false)
+	run := rig.Generate(plan, false)
 	if float64(n)/x.Seconds() <= modest {
-		loaded = rig.Calmly(plan, false) // at higher rates a busy machine is expected
+		run = rig.GenerateRetried(plan, false) // at higher rates a busy machine is expected
 	}
 	return e.Once(rig.Setup{Anywhere: true, Config: rig.Config{Deadline: "30s"},
 		SSPs: []*rig.SSP{{Name: "ssp", Speaks: way.speaks, Behaviour: b,
 			Protocol: way.protocol, Pool: pool, More: []string{"timeouts: {connect: 10s, tls_handshake: 10s}",
-				"breaker: {enabled: false}"}}}}, loaded)
+				"breaker: {enabled: false}"}}}}, run)
 }
 
 // The sizes of overflow, which sends more requests at once than the places and the queue hold.

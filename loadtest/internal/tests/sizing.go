@@ -264,7 +264,7 @@ func (tr *trace) run(e *rig.Rig, program string) *course {
 	plan := load.Plan{Protocol: load.KeepAlive, Open: true, Poisson: true, Connections: 1500, Timeout: time.Second, Phases: tr.phases,
 		Templates: []load.Template{small}, Statuses: []int{200}, Seed: 1}
 	c := &course{}
-	c.Figures = s.Measure(rig.Watched(plan, true, func(load.Progress) {
+	c.Figures = s.Measure(rig.GenerateWatched(plan, true, func(load.Progress) {
 		c.limits = append(c.limits, limitOf(e, s, route))
 		for _, change := range tr.changes {
 			if change.second == len(c.limits) {

@@ -134,7 +134,7 @@ func (w way) soak(e *rig.Rig, n int) (out soaked) {
 			Body: sspsim.Size{P50: 1300, P95: 3000}})
 	plan.Echo, plan.EchoBody, plan.Pause = true, true, pause
 	done, printed := 0, 0
-	out.Figures = s.Measure(rig.Watched(plan, false, func(p load.Progress) {
+	out.Figures = s.Measure(rig.GenerateWatched(plan, false, func(p load.Progress) {
 		done += int(p.Answered)
 		if tenth := done * 10 / n; tenth > printed && tenth < 10 {
 			printed = tenth

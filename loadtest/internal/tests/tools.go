@@ -57,11 +57,11 @@ func rules(e *rig.Rig) {
 				}
 				// Without keep-alive each request needs a port. At full size there are more requests
 				// than ports.
-				loaded := rig.AB(responses.path, n, conns, flags...)
+				run := rig.AB(responses.path, n, conns, flags...)
 				if tool == "wrk" {
-					loaded = rig.WRK(request, conns, e.Time(10*time.Second, time.Second))
+					run = rig.WRK(request, conns, e.Time(10*time.Second, time.Second))
 				}
-				f := e.Once(beforeUpstream(up), loaded)
+				f := e.Once(beforeUpstream(up), run)
 				t.Add(f.Doubts, tool, responses.name, onOff, f.Rate, f.Latency.P50, f.Latency.P99, f.Failed, f.CPUus,
 					f.TimeWait)
 				all.Answered, all.Failed, all.TimeWait = all.Answered+f.Answered, all.Failed+f.Failed, max(all.TimeWait, f.TimeWait)
