@@ -40,7 +40,7 @@ func (r *room) add(peer netip.Addr, p progress) *unfinishedConn {
 	return one
 }
 
-// wantTaken checks which connection makes room for a new connection of peer.
+// wantTaken checks that a new connection from peer closes the connection want, to make room.
 func (r *room) wantTaken(what string, peer netip.Addr, want *unfinishedConn) {
 	r.t.Helper()
 	got := r.take(peer, func(one *unfinishedConn) progress { return r.of[one] })

@@ -88,8 +88,8 @@ const parkAfter = 200 * time.Millisecond
 // park begins parking when a Read has waited long enough for a request.
 func (c *Conn) park() { c.life.change(serving, parking) }
 
-// busy reports whether the connection must be served again although it should be parked, because HTTP/2 has begun on
-// it, or has work.
+// busy reports whether the connection must be served again instead of being parked: the client has just switched to
+// HTTP/2, or frames of HTTP/2 are still to be handled.
 func (c *Conn) busy() bool { return c.upgraded || c.http2 != nil && !c.http2.Leave() }
 
 // Close implements net.Conn. The server calls it when it no longer uses the connection.

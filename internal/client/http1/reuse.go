@@ -7,14 +7,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// reuse counts the requests of connections that have ended. It shows clients that open a connection for each request,
-// and names one of them.
+// reuse counts the requests of each client connection, when the connection ends. Its numbers show whether clients open
+// a connection for each request; it keeps the address of one such client.
 type reuse struct {
 	requests prometheus.Histogram // of connections with a request
 
-	mu   sync.Mutex // guards the fields below
-	once uint64     // connections that ended after one request
-	peer netip.Addr // the client of the last of them
+	mu     sync.Mutex // guards the fields below
+	single uint64     // connections that ended after one request
+	peer   netip.Addr // the client of the last of these connections
 }
 
 func newReuse() reuse {
@@ -31,13 +31,13 @@ func (r *reuse) ended(c *Conn) {
 	if requests == 1 {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.once, r.peer = r.once+1, c.Client.Peer
+		r.single, r.peer = r.single+1, c.Client.Peer
 	}
 }
 
-// singles returns the number of connections that ended after one request, and the client of the last of them.
+// singles returns the number of connections that ended after one request, and the client of the last of these connections.
 func (r *reuse) singles() (uint64, netip.Addr) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.once, r.peer
+	return r.single, r.peer
 }

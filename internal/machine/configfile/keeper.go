@@ -55,8 +55,8 @@ func (k *Keeper) reloadLocked() (changed bool, err error) {
 	return true, nil
 }
 
-// Check calls Reload if the file system's records show that a file has changed since the files were last read. So
-// an invalid version of the files is reported once. While another goroutine reads the files, Check returns without doing anything.
+// Check calls Reload if the sizes or times of the files are not those of the last Reload. A version of the files that
+// is invalid is therefore reported once. While another goroutine reads the files, Check returns without doing anything.
 func (k *Keeper) Check() (changed bool, err error) {
 	if !k.mu.TryLock() {
 		return false, nil

@@ -8,7 +8,7 @@ import (
 	"adbuffer/internal/wire/logs"
 )
 
-// origin says who decided that a response has no ad, for the metric label `origin`.
+// origin is the value of the metric label `origin`: the party that decided that a response has no ad.
 type origin uint8
 
 const (

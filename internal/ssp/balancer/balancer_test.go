@@ -150,8 +150,8 @@ func TestMaxEjectedEndpoints(t *testing.T) {
 	testsupport.Equal(t, s.states(), "ejected ejected ejected enabled", "%s, although a later priority serves")
 }
 
-// The checks of all endpoints fail. Without a spare, max_ejected keeps half of the endpoints in use, which one
-// event reports.
+// If the health checks of all endpoints fail and no spare works, max_ejected keeps half of the endpoints in use. One
+// event reports this.
 func TestFailingChecksRespectMaxEjected(t *testing.T) {
 	for name, c := range map[string]struct {
 		priorities []int

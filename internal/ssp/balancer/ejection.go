@@ -47,9 +47,9 @@ func (f *failures) record(o *Ejection, g rates.Group, failed bool, now time.Dura
 	return f.window.Ratio(o.FailureRatio, o.MinRequests) >= o.FailureRatio
 }
 
-// rowEjects reports whether the failures in a row suffice for an ejection. They do if they came from most groups of
-// clients, or from at least ejection.consecutive groups, or if the groups without a failure sent too few requests to
-// show that the endpoint works.
+// rowEjects reports whether the current run of failures is enough to eject the endpoint: failures came from most groups
+// of clients, or from at least ejection.consecutive groups, or the groups without a failure sent fewer than
+// ejection.min_requests requests, which do not show that the endpoint works.
 func (f *failures) rowEjects(o *Ejection) bool {
 	failed := f.row.Groups()
 	all, others := f.window.Others(failed)

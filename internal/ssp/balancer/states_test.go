@@ -328,8 +328,9 @@ func TestWhatEjects(t *testing.T) {
 	testsupport.True(t, !ended(s, "-----"), "failures count although a reload has switched ejection off")
 }
 
-// An ejection lasts for base_time, multiplied by the number of ejections in a row, and at most for max_time. The
-// row ends when the endpoint has worked for as long as its last ejection, and for a window.
+// The first ejection lasts for base_time, the second in a row twice as long, the third three times as long, up to
+// max_time. The next ejection is a first one again if the endpoint has worked for as long as its last ejection lasted,
+// and for at least one window.
 func TestHowLongAnEjectionLasts(t *testing.T) {
 	s := start(func(s *Settings) { s.Ejection.MaxTime = 12 * time.Second }, 0, 0)
 	b := s.all[1]

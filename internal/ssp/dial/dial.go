@@ -47,8 +47,8 @@ type Options struct {
 	// are in use, a look-up returned addresses that are never dialled, or a client certificate could not be read
 	// again. Any goroutine may call Warn, once for each error. It must not block for long.
 	Warn func(error)
-	// Changed, if not nil, receives each change of the addresses of a name. Any goroutine may call Changed, which must not
-	// block for long.
+	// Changed, if not nil, is called when the addresses of a name have changed. The call may come from any goroutine, so
+	// Changed must not block for long.
 	Changed func(AddressChange)
 }
 

@@ -88,9 +88,10 @@ func (k *machine) closeEnded() {
 	}
 }
 
-// growDue and reviveDue record that a moment has come for which growAgain or reviveAgain asked.
+// growDue records that the time has come for which actions.growAgain set an alarm: the pool may dial again.
 func (k *machine) growDue() { k.conns.due |= dueGrow }
 
+// reviveDue records the same of actions.reviveAgain: an endpoint may be due for a dial or a probe.
 func (k *machine) reviveDue() { k.conns.due |= dueRevive }
 
 func (k *machine) startDrain() {

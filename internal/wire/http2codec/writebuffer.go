@@ -1,7 +1,8 @@
 package http2codec
 
-// WriteBuffer holds the frames that a connection has to write. All goroutines append to Frames, and one goroutine at a
-// time writes what they have appended. The lock of its HTTP/2 connection guards it.
+// WriteBuffer holds the frames that wait to be written to an HTTP/2 connection. Goroutines append frames to Frames, and
+// one goroutine at a time writes them to the socket. The connection's lock guards the WriteBuffer, but is not held
+// during a write.
 type WriteBuffer struct {
 	Frames  []byte
 	Writing bool   // a goroutine writes, or is about to write

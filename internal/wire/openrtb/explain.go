@@ -1,6 +1,7 @@
 package openrtb
 
-// Seen is what Explain reports about one condition: the values that a body has at the path of the condition.
+// Seen is the result of Explain: whether a condition holds for a body, and which values the body has at the condition's
+// path.
 type Seen struct {
 	Holds  bool     // the condition holds
 	Values [][]byte // the first maxSeen values, as JSON without surrounding blanks

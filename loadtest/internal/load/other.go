@@ -4,7 +4,7 @@ package load
 
 import "time"
 
-// The generator is for Linux. On other systems it compiles, but measures neither CPU time nor cores.
+// The load generator runs on Linux. On other systems it compiles, but it cannot measure CPU time, nor choose cores.
 
 func preciseTimers() (unlock func()) { return func() {} }
 func sleep(d time.Duration)          { time.Sleep(d) }
