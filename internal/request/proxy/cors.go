@@ -25,6 +25,9 @@ func (r *request) addCORS(w *response, rt *route.Route) (allowed bool) {
 	if _, fromSSP := syntax.FindField(w.Fields, allowOrigin); fromSSP {
 		return false
 	}
+	if !rt.CORS.Credentials { // the SSP's field would be valid for the origin that adbuffer adds
+		w.removeField(allowCredentials)
+	}
 	if rt.CORS.AllowsAll() {
 		w.addField(allowOrigin, []byte("*"))
 		return true
