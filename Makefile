@@ -14,10 +14,11 @@ PACKAGES   := nginx-light nghttp2-server nghttp2-client curl prometheus chromium
 # Packages tested at once: one more than there are processors, since many tests wait.
 AT_ONCE     = $(shell expr $$(nproc) + 1)
 
-# Packages that try the finished binary, the image and the units from outside. They run without the race
-# detector, which looks at the whole binary in loadtest's TestChaosHoldsEveryPromise.
-OUTSIDE     = ./internal/test/e2e/... ./deploy/...
-RACED       = $(shell $(GO) list ./... | grep -vE '^adbuffer/(internal/test/e2e|deploy)/')
+# Packages that try the finished binary, the image and the units from outside, and run without the race
+# detector. The other end-to-end packages, whose tests send most requests, reload and hand over, run with
+# it, and so does their binary.
+OUTSIDE     = $(addprefix ./internal/test/e2e/,admin deploy failing limits tls) ./deploy/...
+RACED       = $(shell $(GO) list ./... | grep -vE '^adbuffer/(internal/test/e2e/(admin|deploy|failing|limits|tls)$$|deploy/)')
 
 # Modules of their own: tests with libraries that the product does not use. They run without the race
 # detector, which would compile these libraries a second time.
@@ -89,7 +90,7 @@ bench-once: ## every benchmark once, to see that it still works
 bench-cores: ## how more cores slow acquire and release, counters and the in-flight limit
 	$(GO) test -run '^$$' -bench 'Cores' -cpu 1,2,4,8 -benchtime 200ms ./internal/ssp/pool ./internal/machine/metrics ./internal/ssp/ssp
 
-promises: ## chaos for two minutes, and a soak of 50 000 requests each way: nothing else may run meanwhile
+promises: ## chaos for two minutes, and a soak of 50 000 requests each way: nothing else may run meanwhile at the same priority
 	$(GO) run ./loadtest chaos --for 2m
 	$(GO) run ./loadtest soak --requests 50000
 

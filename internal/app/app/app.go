@@ -119,7 +119,11 @@ func (a *App) readiness() error {
 	case draining:
 		return errors.New("draining")
 	default:
-		return errors.New("starting: min_idle connections are being opened; " + a.views.Cold())
+		text := "starting: min_idle connections are being opened"
+		if cold := a.views.Cold(); cold != "" {
+			text += "; " + cold
+		}
+		return errors.New(text)
 	}
 }
 

@@ -87,6 +87,30 @@ func TestAClientHelloIsCountedAndBounded(t *testing.T) {
 	end()
 }
 
+// A server refuses the fourth large hello of 20 000 bytes if max_buffered_bytes is 512 KiB, and other clients get their
+// handshake.
+func TestHandshakesGoOnBesideLargeClientHellos(t *testing.T) {
+	s, h := newHolder(t, 512<<10)
+	addr, end := serve(t, s)
+	var all []net.Conn
+	for range 3 {
+		all = append(all, sendHello(t, addr, 20_000))
+	}
+	testsupport.Eventually(t, "60000 bytes count", func() bool { return h.bytes.Load() == 60_000 })
+	testsupport.True(t, isClosed(t, sendHello(t, addr, 20_000)), "a fourth large hello has room")
+	testsupport.Eventually(t, "60000 bytes count", func() bool { return h.bytes.Load() == 60_000 })
+	all = append(all, sendHello(t, addr, 8192))
+	testsupport.Eventually(t, "a small hello counts too", func() bool { return h.bytes.Load() == 68_192 })
+	whole, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})
+	testsupport.NoError(t, err)
+	whole.Close()
+	for _, c := range all {
+		c.Close()
+	}
+	testsupport.Eventually(t, "none counts", func() bool { return h.bytes.Load() == 0 })
+	end()
+}
+
 // Unfinished handshakes hold at most an eighth of the memory for bodies and 8 KiB each.
 func TestLargeClientHellosHoldAShareOfTheMemory(t *testing.T) {
 	const maxBuffered = 512 << 10

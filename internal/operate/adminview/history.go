@@ -188,18 +188,15 @@ func (r *recent) rejects() bool { return 2*r.rejected > r.responses }
 
 // recent returns what the last requests show. outcomes counts all requests since start.
 func (h *history) recent(outcomes map[string]uint64) (r recent) {
-	var earlier []map[string]uint64 // the counts at earlier looks, the latest first
+	earlier := []map[string]uint64{nil} // the counts recentLooks looks ago; nil before the first look
 	if len(h.outcomes) > 0 {
-		earlier = append(earlier, h.outcomes[0])
+		earlier[0] = h.outcomes[0]
 	}
-	for _, m := range slices.Backward(h.minute.marks) {
+	for _, m := range slices.Backward(h.minute.marks) { // the marks of the last minute, the latest first
 		earlier = append(earlier, m.outcomes)
 	}
-	if len(earlier) == 0 {
-		earlier = append(earlier, nil)
-	}
 	r.outcomes = since(earlier[0], outcomes)
-	for _, then := range earlier {
+	for _, then := range earlier { // marks later than earlier[0] have fewer responses
 		var responses uint64
 		for o := range exchange.Outcomes {
 			if o.HasResponse() {

@@ -54,7 +54,7 @@ func TestEachNoticeHasItsRule(t *testing.T) {
 			"limit_reached: A limit was reached within the last 30 seconds: requests are refused. See server.max_in_flight; 7 of 8 are in use.",
 			"limit_reached: A limit was reached within the last 30 seconds: connections are refused. See server.max_connections; 1 of 2 are in use.",
 		}},
-		{"no reuse", facts{reuse: "Clients closed 412 connections."}, []string{"no_reuse: Clients closed 412 connections."}},
+		{"no reuse", facts{reuse: "412 client connections ended."}, []string{"no_reuse: 412 client connections ended."}},
 		{"expired certificate", certificate(since), []string{"certificate: The certificate of server.tls.cert_file expired at 2026-11-28T11:59:00Z: clients refuse it."}},
 		{"certificate about to expire", certificate(now.Add(13 * 24 * time.Hour)),
 			[]string{"certificate: The certificate of server.tls.cert_file expires at 2026-12-11T12:00:00Z; from then on clients refuse it."}},

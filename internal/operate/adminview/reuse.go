@@ -57,10 +57,10 @@ func (r *reuse) textLocked() string {
 		return ""
 	}
 	first, last := r.looks[0], r.looks[len(r.looks)-1]
-	single, requests, seconds := last.single-first.single, last.requests-first.requests, (len(r.looks)-1)*int(historyStep.Seconds())
+	single, requests, seconds := last.single-first.single, last.requests-min(last.requests, first.requests), (len(r.looks)-1)*int(historyStep.Seconds())
 	if single <= recentLooks*uint64(historyStep.Seconds())*singlesPerSecond || 10*single < requests {
 		return ""
 	}
-	return fmt.Sprintf("Clients closed %d connections after one request in the last %d s, with %d requests in all. The last client was %s. See keep-alive in the client, and adbuffer_client_requests_per_connection.",
+	return fmt.Sprintf("%d client connections ended after one request in the last %d s, with %d requests in all. The last client was %s. See keep-alive in the client, server.idle_timeout, and adbuffer_client_requests_per_connection.",
 		single, seconds, requests, cmp.Or(last.client, "at a Unix socket"))
 }

@@ -122,7 +122,11 @@ func TestBothProtocolsLeadToTheSame(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	f := m.frames(t)
 	statuses := make(map[string]int)
-	for i := range uint32(80) {
+	cases := uint32(80)
+	if *full {
+		cases = 150
+	}
+	for i := range cases {
 		r := randomRequest(random)
 		one := m.measure(ssp, func() response { return m.overHTTP1(t, r) })
 		two := m.measure(ssp, func() response { return f.send(2*i+1, r) })

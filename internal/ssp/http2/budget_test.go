@@ -57,7 +57,10 @@ func hostileStep(r *rand.Rand, ids []uint32) (b []byte) {
 // memory is at most twice that, plus 4 KB for each response that has begun. At the end no byte is
 // reserved.
 func TestReservedBytesFollowTheBytesThatArrived(t *testing.T) {
-	const scripts = 60
+	scripts := 60
+	if *full {
+		scripts = 150
+	}
 	testsupport.Bubble(t, func(t *testing.T) {
 		for seed := range uint64(scripts) {
 			r := rand.New(rand.NewPCG(seed, 11))

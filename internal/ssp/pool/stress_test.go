@@ -98,7 +98,7 @@ func (c stress) run(t *testing.T) {
 	testsupport.True(t, snap.PlacesInUse == 0 && len(openMembers(p)) == 0 && snap.Pending+snap.WaitingForDials == 0 && s.openCount() == 0,
 		"after Close: %d places in use, %d members, %d waiting, %d open", snap.PlacesInUse, len(openMembers(p)), snap.Pending+snap.WaitingForDials, s.openCount())
 	testsupport.True(t, given.Load() == back.Load(), "%d places were acquired, %d were released", given.Load(), back.Load())
-	testsupport.AtLeast(t, given.Load(), 20, "only %d requests were served: %v", outcomes) // few on a busy machine
+	testsupport.AtLeast(t, given.Load(), 100, "only %d requests were served: %v", outcomes)
 	testsupport.True(t, outcomes[exchange.Internal] <= 0, "outcomes %v", outcomes)
 	total := counted(p, "pool_acquire_seconds")
 	testsupport.Equal(t, uint64(total), snap.Arrivals, "%d requests got a place or an error")
@@ -130,7 +130,7 @@ func (c stress) burst(t *testing.T, p *Pool, s *fakeSSP, given, back *atomic.Int
 	})
 	for range 320 {
 		clients.Go(func() {
-			for range 12 {
+			for range 25 {
 				ex := &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(time.Duration(1+rand.IntN(60)) * msec)}, FairKey: rand.Uint64N(20)}
 				cancel := context.CancelFunc(func() {})
 				if rand.IntN(8) == 0 {

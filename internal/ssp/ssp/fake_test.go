@@ -275,20 +275,18 @@ func (c *client) start(n int) <-chan result {
 	return results
 }
 
-// spendBudget leaves no token for retries.
-func (c *client) spendBudget() {
+// spendBudget takes all tokens for retries, and returns how many there were.
+func (c *client) spendBudget() (n int) {
 	for c.ssp.budget.spend(c.id.Group()) {
+		n++
 	}
+	return n
 }
 
 // wantTokens checks how many retries the budget allows the client, and takes the tokens.
 func (c *client) wantTokens(want int) {
 	c.t.Helper()
-	n := 0
-	for c.ssp.budget.spend(c.id.Group()) {
-		n++
-	}
-	testsupport.Equal(c.t, n, want, "%d tokens are left")
+	testsupport.Equal(c.t, c.spendBudget(), want, "%d tokens are left")
 }
 
 func (c *client) get() result { return c.do(c.request(exchange.GET)) }
