@@ -144,12 +144,9 @@ func (f *facts) paths() (all []string) {
 	return all
 }
 
-// overloadSetting is the setting of the limit for which overloadNotice stands.
-const overloadSetting = "server.overload.target"
-
 func limitNotices(f *facts) (all []string) {
 	for _, l := range f.limits {
-		if l.Setting != overloadSetting {
+		if l.Setting != proxy.OverloadSetting { // overloadNotice is about it
 			all = append(all, fmt.Sprintf("A limit was reached within the last %.0f seconds: %s. See %s; %d of %d are in use.", recentEvents.Seconds(), l.Effect, l.Setting, l.Used, l.Limit))
 		}
 	}

@@ -118,8 +118,13 @@ func (p *Proxy) explain(e *Explanation, c *http1.Conn, hostOf func(ssp string) s
 func (x *http1Request) untilFirstAttempt() *refusal {
 	p, r := x.proxy, x.request
 	if f := x.checkHead(); f != nil {
-		if f.Outcome == exchange.MethodNotAllowed && r.preflightRoute() != nil {
-			return &refusal{Outcome: exchange.Fill, Status: statusNoContent, Detail: "routes[].cors: adbuffer responds to the preflight"}
+		if rt := r.preflightRoute(); f.Outcome == exchange.MethodNotAllowed && rt != nil {
+			origin, _ := r.fields.Lookup("Origin")
+			detail := "adbuffer responds to the preflight; cors.origins of route " + rt.Name + " has not the request's Origin, so browsers send no request"
+			if rt.CORS.Allows(origin) {
+				detail = "adbuffer responds to the preflight; cors.origins of route " + rt.Name + " has the request's Origin"
+			}
+			return &refusal{Outcome: exchange.Fill, Status: statusNoContent, Detail: detail}
 		}
 		return f
 	}

@@ -19,6 +19,9 @@ func (p *Proxy) SingleRequests() (n uint64, client string) {
 	return c.Single, p.current().shownPeer(c.SinglePeer)
 }
 
+// OverloadSetting is the setting of the limit on how long requests wait for CPU, the first that Limits returns.
+const OverloadSetting = "server.overload.target"
+
 // Limits returns the limits of the service.
 func (p *Proxy) Limits() []LimitState {
 	connections := p.Connections()
@@ -26,7 +29,7 @@ func (p *Proxy) Limits() []LimitState {
 	_, _, unread := p.unread.counts()
 	shed := p.current().opts.Overload
 	state := shed.State()
-	lag := LimitState{"server.overload.target", "requests wait for CPU for more ms than the limit, and some of them are refused", int64(state.LagMs), int64(state.TargetMs), 0}
+	lag := LimitState{OverloadSetting, "requests wait for CPU for more ms than the limit, and some of them are refused", int64(state.LagMs), int64(state.TargetMs), 0}
 	if state.DryRun {
 		lag.Effect = "requests wait for CPU for more ms than the limit; without dry_run, some of them would be refused"
 	}

@@ -158,6 +158,14 @@ func (r *Route) uses(ssp string) bool {
 	return r.Mirror.SSP == ssp || slices.ContainsFunc(r.SSPs, func(leg RouteSSP) bool { return leg.Name == ssp })
 }
 
+// margin returns tmax_margin of the SSP with this name, 0 if there is no such SSP.
+func (cfg *Config) margin(name string) time.Duration {
+	if i := slices.IndexFunc(cfg.SSPs, func(s SSP) bool { return s.Name == name }); i >= 0 {
+		return cfg.SSPs[i].TmaxMargin
+	}
+	return 0
+}
+
 func (w *warner) route(cfg *Config, i int) {
 	routes := cfg.Routes
 	rt, path := &routes[i], at("routes", i)
@@ -169,6 +177,9 @@ func (w *warner) route(cfg *Config, i int) {
 	}
 	for j, leg := range rt.SSPs {
 		w.aboveMax(join(at(join(path, "ssps"), j), "timeout"), leg.Timeout, &cfg.Deadline)
+		if m := cfg.margin(leg.Name); leg.Timeout > 0 && m >= leg.Timeout {
+			w.add(join(at(join(path, "ssps"), j), "timeout"), "%s is not above tmax_margin of %s, %s; requests would tell the SSP a tmax of 1", formatDuration(leg.Timeout), leg.Name, formatDuration(m))
+		}
 		if rt.Mode == route.Split && leg.Weight == 0 && !rt.ClientChoice {
 			w.add(join(at(join(path, "ssps"), j), "weight"), "is 0, so %s gets no requests; client_choice would let clients choose it", leg.Name)
 		}

@@ -79,6 +79,9 @@ func TestWarnings(t *testing.T) {
 		"a share of the requests above all":             {withSSP("max_in_flight: 16385"), []string{"ssps[0].max_in_flight: 16385 is above server.max_in_flight, 16384, and never reached"}},
 		"more warm connections than HTTP/2":             {withSSP("protocol: h2c, pool: {min_idle: 5}"), []string{"ssps[0].pool.min_idle: 5 is above max_http2_conns, 4, and never reached"}},
 		"more warm connections, if ALPN chooses HTTP/2": {withTLS("pool: {min_idle: 5}"), nil},
+		"a margin of a route's whole timeout": {"ssps: [{name: a, endpoints: [\"http://127.0.0.1:9000/\"], rewrite_tmax: true, tmax_margin: 20ms}]\n" + strings.Replace(route, "ssps: [a]", "mode: waterfall, ssps: [{name: a, timeout: 20ms}]", 1), []string{
+			"routes[0].ssps[0].timeout: 20ms is not above tmax_margin of a, 20ms; requests would tell the SSP a tmax of 1"}},
+		"a margin below a route's timeout": {"ssps: [{name: a, endpoints: [\"http://127.0.0.1:9000/\"], rewrite_tmax: true, tmax_margin: 19ms}]\n" + strings.Replace(route, "ssps: [a]", "mode: waterfall, ssps: [{name: a, timeout: 20ms}]", 1), nil},
 		"a step above max": {ssp + strings.Replace(route, "ssps: [a]", "mode: waterfall, ssps: [{name: a, timeout: 6s}]", 1), []string{
 			"routes[0].ssps[0].timeout: 6s is above deadline.max, 5s, and has no effect"}},
 		"sources of the other family": {withSSP("source_addresses: [\"::1\"]"), []string{

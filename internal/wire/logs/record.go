@@ -144,8 +144,11 @@ func (l *Leg) MarshalLogObject(e zapcore.ObjectEncoder) error {
 	}
 	f.exchange(&l.Exchange)
 	f = append(f, zap.Float64("total_ms", milliseconds(l.Took)))
-	if l.Failed && l.Err != nil {
-		f.text("error", Cut(l.Err.Text()))
+	if l.Failed {
+		f = append(f, zap.Bool("failed", true))
+		if l.Err != nil {
+			f.text("error", Cut(l.Err.Text()))
+		}
 	}
 	for i := range f {
 		f[i].AddTo(e)
