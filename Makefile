@@ -30,9 +30,8 @@ BENCHMARKS  = $(addprefix ./,$(sort $(dir $(shell git grep -l '^func Benchmark' 
 # Programs that are tested, not shipped, do without cmd/adbuffer/default.pgo, for which go compiles every
 # package of the program a second time, and without the tables of a debugger, a fifth of what compilation
 # costs.
-test bench-once promises: export GOFLAGS := -pgo=off -gcflags=all=-dwarf=false
-lint: export GOFLAGS := -pgo=off
-test bench-once promises: export CGO_ENABLED := 0
+test bench-once promises lint: export GOFLAGS := -pgo=off -gcflags=all=-dwarf=false
+test bench-once promises lint: export CGO_ENABLED := 0
 
 .PHONY: all picture profile build image release release-test demo test prebid deps lint bench bench-once bench-cores promises compare fuzz clean
 
@@ -73,10 +72,8 @@ prebid: ## Prebid Server before and behind adbuffer: compiles it, which takes mi
 deps: ## Debian packages that tests run against
 	@scripts/install $(PACKAGES)
 
-# For this machine golangci-lint runs vet.
-lint: ## vet (for macOS on ARM too), gofmt, golangci-lint and functions that no program reaches
+lint: ## gofmt, golangci-lint, which runs vet, and functions that no program reaches
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
-	GOOS=darwin GOARCH=arm64 $(GO) vet ./...
 	$(GO) run $(GOLANGCI) run ./...
 	scripts/deadcode $(DEADCODE)
 	for m in $(MODULES); do (cd $$m && $(GO) run $(GOLANGCI) run ./...) || exit 1; done

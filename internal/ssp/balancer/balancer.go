@@ -137,6 +137,19 @@ func (b *Balancer) Share(e *Endpoint, n int) float64 {
 	return float64(n) * float64(e.turns) / float64(len(b.turns.order))
 }
 
+// LacksOnlyConnection reports whether e gets no requests only because no connection to it is open: none could be
+// opened, or e's ejection is over and a request must be its probe.
+func (b *Balancer) LacksOnlyConnection(e *Endpoint, now time.Time) bool {
+	switch {
+	case e.active || e.removed || e.outranked || !e.Enabled() || e.checks.unhealthy:
+		return false
+	case e.ejected:
+		return !b.settings.Checked && e.probe == NoProbe && !e.until.After(now)
+	default:
+		return e.unreachable
+	}
+}
+
 // Change says what the pool must do after a change of the Balancer. The zero Change requires nothing.
 type Change struct {
 	Events []Event // events to report
@@ -209,7 +222,8 @@ func (b *Balancer) SetUnreachable(e *Endpoint, unreachable bool, now time.Time) 
 func (b *Balancer) rebuild(now time.Time) Change {
 	mayServe := func(e *Endpoint) bool { return e.Enabled() && !e.out() }
 	serves := (*Endpoint).canServe
-	if !slices.ContainsFunc(b.all, serves) { // endpoints that are out count like the others
+	anyCan := slices.ContainsFunc(b.all, serves)
+	if !anyCan { // endpoints that are out count like the others
 		mayServe = (*Endpoint).Enabled
 		serves = func(e *Endpoint) bool { return e.Enabled() && !e.unreachable }
 	}
@@ -230,6 +244,7 @@ func (b *Balancer) rebuild(now time.Time) Change {
 	for _, e := range b.all {
 		e.barred = !mayServe(e)
 		e.active = serves(e) && e.Priority == best
+		e.outranked = anyCan && e.Priority > best
 		excluded := e.barred && e.out()
 		newlyExcluded = newlyExcluded || excluded && !e.excluded.Load()
 		e.excluded.Store(excluded)

@@ -69,9 +69,10 @@ type Endpoint struct {
 
 	// Set by Balancer.rebuild.
 
-	barred bool
-	active bool
-	turns  int // number of turns in a round
+	barred    bool
+	active    bool
+	outranked bool // endpoints with a lower value of Priority can serve
+	turns     int  // number of turns in a round
 	// ahead is how many waiting requests the endpoint has served without a turn. If negative, it is how many of its
 	// turns have served no request.
 	ahead int

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"adbuffer/internal/machine/rates"
@@ -249,6 +250,35 @@ func TestAnEndpointThatFailsAndComesBack(t *testing.T) {
 		{opened, ""},
 		{arrive, ""},
 		{probed(4, exchange.Success), "report the return of a"},
+	})
+}
+
+func TestAnEndpointComesBackToABusyPool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // giveBack reads the clock
+		c := newCourse(t, 2, func(o *Options) { o.MaxConns, o.MaxIdle = 2, 2 })
+		c.run([]step{
+			{arrive, "dial any"},
+			{arrive, "dial any"},
+			{opened, "0 gets a place on 0"},
+			{opened, "1 gets a place on 1"},
+			{arrive, ""},
+			{arrive, ""},
+			{arrive, ""},
+			{fail(0), "report the ejection of a, revive after 5s"},
+			{giveBack(0), "close 0"},
+			{closed, "dial any"},
+			{opened, "2 gets a place on 2"},
+			{func(c *course) {
+				time.Sleep(5 * time.Second)
+				after(5 * time.Second)(c)
+			}, ""}, // the probe needs room
+			{giveBack(1), "close 1"},
+			{closed, "dial a"},
+			{opened, "3 gets a place on 3"},
+			{probed(3, exchange.Success), "4 gets a place on 3, report the return of a"},
+			{arrive, ""},
+			{giveBack(2), "5 gets a place on 2"}, // each endpoint has its share
+		})
 	})
 }
 

@@ -52,13 +52,11 @@ func (d *dials) offersHTTP2(to aim, now time.Time) bool {
 	}
 }
 
-// startFor starts a dial to e, and reports whether max_dials and max_conns allow it. At
-// max_conns it closes an idle connection, or else the next one that comes back, and the dial may start after the
-// close.
+// startFor starts a dial to e, and reports whether max_dials and max_conns allow it. At max_conns it makes room
+// if e is short of connections or one is idle, and the dial starts after a close.
 func (d *dials) startFor(e *endpoint, now time.Time) bool {
 	if !d.growth.mayDial() {
-		d.pruner.makeRoom(e)
-		d.pruner.keepRoomFor(e)
+		d.pruner.makeRoom(e, now)
 		return false
 	}
 	d.start(aim{endpoint: e}, now)

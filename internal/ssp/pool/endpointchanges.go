@@ -55,7 +55,7 @@ func (c *endpointChanges) applyTurns() {
 	}
 	c.noteWarm()
 	c.drainInactive()
-	c.pruner.uneven = len(c.conns.endpoints.all) > 1
+	c.pruner.mayBeUneven()
 	c.conns.due |= dueRevive
 }
 
@@ -94,7 +94,7 @@ func (c *endpointChanges) drainByState() {
 // of its addresses succeeded.
 func (c *endpointChanges) reach(e *endpoint, now time.Time) {
 	if e.open == 0 {
-		c.pruner.uneven = len(c.conns.endpoints.all) > 1
+		c.pruner.mayBeUneven()
 	}
 	unreachable := e.open == 0 && c.governor.allFailed(e)
 	if c.conns.endpoints.SetUnreachable(e.Endpoint, unreachable, now).Turns {

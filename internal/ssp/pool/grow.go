@@ -60,6 +60,11 @@ func (g *growth) mayDial() bool {
 	return g.mayDialIsolated() && g.used() < g.size.maxConns()
 }
 
+// lacksRoom reports whether max_conns, or the size that the pool chose, prevents a dial, and max_dials does not.
+func (g *growth) lacksRoom() bool {
+	return g.governor.dialing < g.opts.MaxDials && !g.mayDial()
+}
+
 // mayDialIsolated reports whether max_dials and max_conns allow a dial for an isolated request. The size that
 // the pool chose does not count such connections.
 func (g *growth) mayDialIsolated() bool {

@@ -65,7 +65,7 @@ func (k *machine) init(opts Options, now time.Time) {
 	k.governor = newGovernor(o, &c.endpoints)
 	k.demotion.opts, k.demotion.conns, k.demotion.stats = o, c, k.stats
 	k.growth = growth{opts: o, queue: &k.queue, isolation: &k.isolation, conns: c, size: &k.size, governor: &k.governor}
-	k.pruner = pruner{conns: c, size: &k.size, governor: &k.governor}
+	k.pruner = pruner{conns: c, size: &k.size, growth: &k.growth, governor: &k.governor}
 	k.dials = dials{opts: o, conns: c, size: &k.size, growth: &k.growth, governor: &k.governor, demotion: &k.demotion, isolation: &k.isolation, pruner: &k.pruner, do: do}
 	k.probes = prober{opts: o, endpoints: &c.endpoints.Balancer, dials: &k.dials, do: do}
 	k.lender = lender{conns: c, size: &k.size, probes: &k.probes}
@@ -83,8 +83,8 @@ func (k *machine) init(opts Options, now time.Time) {
 func (k *machine) closeEnded() {
 	k.conns.closing--
 	k.conns.due |= dueGrow
-	if k.pruner.roomFor != nil {
-		k.conns.due |= dueRevive
+	if k.pruner.roomMade() {
+		k.conns.due |= dueRevive | dueRoom
 	}
 }
 

@@ -12,10 +12,11 @@ import (
 type pruner struct {
 	conns    *connections
 	size     *size
+	growth   *growth
 	governor *governor
 
-	uneven  bool      // an endpoint may have less than its share of the connections
-	roomFor *endpoint // the endpoint that gets the room of the next connection that comes back; nil if none
+	uneven bool // an endpoint may have fewer connections than its share
+	making bool // a connection closes so that an endpoint can get one
 }
 
 // expireIdle drains the idle connections that are too old or were idle for too long. The list is not
@@ -71,12 +72,15 @@ func (p *pruner) trim() {
 	}
 }
 
-// makeRoom closes an idle connection if max_conns are open, so that e can get one. It chooses
-// an endpoint that gets no requests, or an active one with more than its share. It closes one
-// connection at a time.
-func (p *pruner) makeRoom(e *endpoint) {
+// mayBeUneven records that an endpoint may have fewer connections than its share.
+func (p *pruner) mayBeUneven() { p.uneven = len(p.conns.endpoints.all) > 1 }
+
+// makeRoom closes an idle connection if max_conns are open, so that e, or any endpoint if e is nil, can get one. It
+// chooses an endpoint that gets no requests, or an active one with more than its share. It closes one
+// connection at a time. If no connection is idle, a multiplexed one drains for e, and makesRoom closes exclusive ones.
+func (p *pruner) makeRoom(e *endpoint, now time.Time) {
 	c := p.conns
-	if c.closing > 0 || c.kept == 0 || len(c.members)+p.governor.dialing < p.size.maxConns() {
+	if !p.growth.lacksRoom() || c.closing > 0 || e == nil && c.kept == 0 {
 		return
 	}
 	var from *endpoint
@@ -85,7 +89,7 @@ func (p *pruner) makeRoom(e *endpoint) {
 		case other == e || len(other.idle.list) == 0:
 		case !other.Active():
 			from = other
-		case from == nil && float64(other.open-1) >= c.endpoints.Share(other.Endpoint, p.size.maxConns()):
+		case from == nil && p.canSpare(other):
 			from = other
 		}
 	}
@@ -96,63 +100,76 @@ func (p *pruner) makeRoom(e *endpoint) {
 			}
 		}
 	}
-	if from != nil {
+	switch {
+	case from != nil:
 		c.drain(from.idle.popOldest(), exchange.ClosedDrain)
-	}
-}
-
-// keepRoomFor makes sure that e, which was refused a dial, gets a connection though max_conns are open and none of
-// them is idle.
-func (p *pruner) keepRoomFor(e *endpoint) {
-	if p.roomFor != nil || !p.atLimit() || !p.short(e) {
+	case e == nil || !p.short(e, now):
 		return
+	default:
+		if m := c.shared.ofMostCrowded(); m != nil && m.ep != e && c.draining == 0 {
+			c.drain(m, exchange.ClosedDrain)
+		}
 	}
-	p.roomFor = e
-	if m := p.conns.shared.ofMostCrowded(); m != nil && m.ep != e && p.conns.closing+p.conns.draining == 0 {
-		p.conns.drain(m, exchange.ClosedDrain)
-	}
+	p.mayBeUneven()
+	p.making = p.making || e != nil
 }
 
 // makesRoom reports whether m, an exclusive connection that comes back while requests wait, must close so that an
 // endpoint without connections, or with less than its share, can get one. Otherwise such an endpoint would get no
 // request as long as the pool is busy.
 func (p *pruner) makesRoom(m *member, now time.Time) bool {
-	c := p.conns
-	if p.roomFor == nil && !p.uneven || c.closing > 0 || !p.atLimit() || m.ep.open < 2 {
+	if !p.uneven || m.single || p.conns.closing > 0 || !p.growth.lacksRoom() || m.ep.Active() && m.ep.open < 2 {
 		return false
 	}
-	if p.roomFor == nil {
-		p.uneven = false
-		for _, e := range c.endpoints.all {
-			if e == m.ep || !e.Active() || e.dialing == 0 && !p.short(e) {
-				continue
-			}
-			p.uneven = true
-			if e.dialing == 0 && !p.governor.dialableAt(e, now).After(now) {
-				p.roomFor = e
-				break
-			}
+	e := p.deprived(now)
+	if e == nil || e == m.ep || e.open > 0 && !p.canSpare(m.ep) {
+		return false
+	}
+	p.making = true
+	return true
+}
+
+// roomMade reports whether the close that has ended may have been one that makes room for an endpoint.
+func (p *pruner) roomMade() bool {
+	made := p.making
+	p.making = false
+	return made
+}
+
+// deprived returns an endpoint that is short of connections and may be dialled now, or nil. It returns none that is
+// being dialled.
+func (p *pruner) deprived(now time.Time) *endpoint {
+	if !p.uneven {
+		return nil
+	}
+	p.uneven = false
+	for _, e := range p.conns.endpoints.all {
+		if !p.short(e, now) {
+			continue
+		}
+		p.uneven = true
+		if e.dialing == 0 && !p.governor.dialableAt(e, now).After(now) {
+			return e
 		}
 	}
-	switch e := p.roomFor; {
-	case e == nil || e == m.ep:
-		return false
-	case !p.short(e):
-		p.roomFor, p.uneven = nil, true
-		return false
-	default:
-		return e.open == 0 || float64(m.ep.open-1) >= c.endpoints.Share(m.ep.Endpoint, p.size.maxConns())
+	return nil
+}
+
+// short reports whether e has no connection, or fewer than its share, though it gets requests, or would get some if
+// it had a connection.
+func (p *pruner) short(e *endpoint, now time.Time) bool {
+	if !e.Active() {
+		return e.open == 0 && p.conns.endpoints.LacksOnlyConnection(e.Endpoint, now)
 	}
+	return e.open == 0 || float64(e.open+1) <= p.share(e)
 }
 
-// short reports whether e has no connection, or less than its share, and is not being dialled.
-func (p *pruner) short(e *endpoint) bool {
-	return e.dialing == 0 && (e.open == 0 || e.Active() && float64(e.open+1) <= p.conns.endpoints.Share(e.Endpoint, p.size.maxConns()))
-}
+// canSpare reports whether e has more connections than its share.
+func (p *pruner) canSpare(e *endpoint) bool { return float64(e.open-1) >= p.share(e) }
 
-// atLimit reports whether max_conns are open or being dialled.
-func (p *pruner) atLimit() bool {
-	return len(p.conns.members)-p.conns.single+p.governor.dialing >= p.size.maxConns()
+// share returns how many of the connections that may be open e should have.
+func (p *pruner) share(e *endpoint) float64 {
+	return p.conns.endpoints.Share(e.Endpoint, p.size.maxConns())
 }
 
 // makeRoomForIsolated closes a connection if max_conns are open: an idle one, or else the multiplexed one with

@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"slices"
 	"time"
 
 	"adbuffer/internal/ssp/balancer"
@@ -22,11 +21,13 @@ const (
 	dueElsewhere
 	// dueRevive: an endpoint that gets no requests may be due for a dial or a probe.
 	dueRevive
+	// dueRoom: a connection has closed so that an endpoint that is short of connections can get one.
+	dueRoom
 )
 
 // settle does what the event has made necessary, once and in this order:
 //
-//	revive ──▶ fail ──▶ end waits for other endpoints ──▶ serve ──▶ dial ──▶ expect and refuse
+//	revive ──▶ use room ──▶ fail ──▶ end waits for other endpoints ──▶ serve ──▶ dial ──▶ expect and refuse
 //
 // Dials for endpoints without requests come first, because waiters need not fail while such a dial is
 // under way. Free places are given before the pool dials for the remaining waiters.
@@ -40,6 +41,9 @@ func (k *machine) settle(now time.Time) {
 	}
 	if due&dueRevive != 0 {
 		k.revive(now)
+	}
+	if due&dueRoom != 0 {
+		k.useRoom(now)
 	}
 	if due&dueFail != 0 {
 		k.failWaiting(now)
@@ -67,7 +71,7 @@ func (k *machine) grow(now time.Time) {
 	}
 	for !k.conns.closed && k.growth.wants() {
 		if !k.growth.mayDial() {
-			k.pruner.makeRoom(nil)
+			k.pruner.makeRoom(nil, now)
 			break
 		}
 		if ok, pause := k.governor.ready(now); !ok {
@@ -198,13 +202,15 @@ func (k *machine) revive(now time.Time) {
 			next = at
 		}
 	}
-	if e := k.pruner.roomFor; e != nil && k.conns.closing == 0 && k.growth.mayDial() {
-		k.pruner.roomFor, k.pruner.uneven = nil, true
-		if slices.Contains(s.all, e) && e.Active() && k.pruner.short(e) && !k.governor.dialableAt(e, now).After(now) {
-			k.dials.startFor(e, now)
-		}
-	}
 	if !next.IsZero() {
 		k.do.reviveAgain(next)
+	}
+}
+
+// useRoom dials an active endpoint that is short of connections, before grow dials any endpoint for the waiters. revive
+// has dialled those that are not active.
+func (k *machine) useRoom(now time.Time) {
+	if e := k.pruner.deprived(now); e != nil && e.Active() && !k.conns.closed && k.growth.mayDial() {
+		k.dials.start(aim{endpoint: e}, now)
 	}
 }

@@ -32,7 +32,7 @@ type breaker struct {
 	*rates.Window
 	*shedCounts
 	lender  interface{ Exclusions() uint64 }
-	forgot  *atomic.Uint64 // lender.Left at the last look
+	forgot  *atomic.Uint64 // lender.Exclusions at the last look
 	refusal refusal[int64] // by the window's step: its figures are at most a step old
 }
 

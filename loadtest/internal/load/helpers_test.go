@@ -85,7 +85,7 @@ func at(addr string, rate float64, length time.Duration) Plan {
 		Templates: []Template{{Name: "ad", Method: "GET", Path: "/bid?cb={n}"}}}
 }
 
-func run(t *testing.T, p Plan) *Result {
+func run(t testing.TB, p Plan) *Result {
 	t.Helper()
 	r, err := Run(t.Context(), p, nil)
 	testsupport.NoError(t, err)
