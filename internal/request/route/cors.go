@@ -1,6 +1,9 @@
 package route
 
-import "adbuffer/internal/wire/header"
+import (
+	"adbuffer/internal/wire/header"
+	"adbuffer/internal/wire/syntax"
+)
 
 // CORS says which pages' scripts may read a route's responses. Package config says what the tags mean.
 type CORS struct {
@@ -45,4 +48,20 @@ func (t *Table) FindCORS(f *header.RequestFields) (first *Route) {
 		}
 	}
 	return first
+}
+
+// corsLines returns those of the lines that say which scripts may read a response, in the memory of lines.
+func corsLines(lines []byte) []byte {
+	const prefix = "Access-Control-"
+	kept := lines[:0]
+	for {
+		name, _, rest := syntax.CutField(lines)
+		if name == nil {
+			return kept
+		}
+		if syntax.EqualFold(name, "Vary") || len(name) >= len(prefix) && syntax.EqualFold(name[:len(prefix)], prefix) {
+			kept = append(kept, lines[:len(lines)-len(rest)]...)
+		}
+		lines = rest
+	}
 }

@@ -108,8 +108,8 @@ func (res *Result) normalizeNoBid() {
 	}
 	response := &res.Exchange.Response
 	if response.Status != 204 {
-		// Its fields describe the document.
-		response.Status, response.Fields = 204, response.Fields[:0]
+		// Its other fields describe the document.
+		response.Status, response.Fields = 204, corsLines(response.Fields)
 	}
 	res.Exchange.ReleaseBody()
 	response.ContentLength = -1

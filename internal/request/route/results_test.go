@@ -121,12 +121,12 @@ var resultTests = []resultTest{
 		result: "fill of b: 200", legs: "a no_bid 0s, b fill 0s", asked: "ab",
 	},
 
-	{ // The 204 has neither the document nor the fields that describe it.
-		name: "a document without an ad", mode: Waterfall, noBidBody: ssp.NoBidVAST, ssps: []reply{fails(0, exchange.ConnLost), {status: 200, body: "<VAST/>", fields: "Content-Type: text/xml\r\nETag: 1\r\n"}},
+	{ // The 204 has neither the document nor the fields that describe it, but those about CORS.
+		name: "a document without an ad", mode: Waterfall, noBidBody: ssp.NoBidVAST, ssps: []reply{fails(0, exchange.ConnLost), {status: 200, body: "<VAST/>", fields: "Content-Type: text/xml\r\naccess-control-allow-origin:*\r\nETag: 1\r\nVary: Origin\r\n"}},
 		result: "no_bid of b: 204", legs: "a conn_lost 0s, b no_bid 0s", asked: "ab",
 	},
 	{
-		name: "a document without an ad", mode: ParallelFirst, noBidBody: ssp.NoBidVAST, ssps: []reply{fails(0, exchange.ConnLost), {status: 200, body: "<VAST/>", fields: "Content-Type: text/xml\r\nETag: 1\r\n"}},
+		name: "a document without an ad", mode: ParallelFirst, noBidBody: ssp.NoBidVAST, ssps: []reply{fails(0, exchange.ConnLost), {status: 200, body: "<VAST/>", fields: "Content-Type: text/xml\r\naccess-control-allow-origin:*\r\nETag: 1\r\nVary: Origin\r\n"}},
 		result: "no_bid of b: 204", legs: "a conn_lost 0s, b no_bid 0s", asked: "ab",
 	},
 	{
@@ -298,8 +298,11 @@ func (tt *resultTest) run(t *testing.T) {
 	testsupport.True(t, tt.detail == "" || res.Err != nil && strings.Contains(res.Err.Error(), tt.detail), "the error is %v, want %q in it", res.Err, tt.detail)
 
 	if res.Outcome == exchange.NoBid && tt.mode >= Waterfall {
-		a := &res.Exchange.Response
-		testsupport.True(t, len(a.Fields) == 0 && a.ContentLength < 0, "the 204 has the fields %q and the length %d", a.Fields, a.ContentLength)
+		a, fields := &res.Exchange.Response, ""
+		if tt.noBidBody == ssp.NoBidVAST {
+			fields = "access-control-allow-origin:*\r\nVary: Origin\r\n"
+		}
+		testsupport.True(t, string(a.Fields) == fields && a.ContentLength < 0, "the 204 has the fields %q and the length %d", a.Fields, a.ContentLength)
 	}
 
 	synctest.Wait() // abandoned legs end now, not later
