@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"adbuffer/internal/client/listen"
+	"adbuffer/internal/machine/configfile"
 	"adbuffer/internal/machine/lag"
 	"adbuffer/internal/machine/overload"
 	"adbuffer/internal/operate/admin"
@@ -37,14 +38,16 @@ type App struct {
 	requests *logs.RequestLog
 	views    *adminview.Views
 	fleet    *fleet.Fleet // nil = no Redis is configured
-	queue    *lag.Queue
-	lag      *lag.Meter
-	overload *overload.Gate
-	share    *cpushare.Share
-	state    atomic.Int32
-	started  time.Time
-	via      string // the name of this process in Via; unique to the process
-	process  Process
+	// redisFiles are the TLS files of connections to Redis; nil = cleartext.
+	redisFiles *configfile.Keeper
+	queue      *lag.Queue
+	lag        *lag.Meter
+	overload   *overload.Gate
+	share      *cpushare.Share
+	state      atomic.Int32
+	started    time.Time
+	via        string // the name of this process in Via; unique to the process
+	process    Process
 	// configuredLevel is log.level of the configuration in force.
 	configuredLevel config.LogLevel
 

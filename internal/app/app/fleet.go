@@ -24,7 +24,7 @@ func (a *App) startFleet(c *config.Fleet) error {
 	}
 	o := fleetOptions(c)
 	var err error
-	o.Redis.TLS, err = redisTLS(&c.Redis)
+	o.Redis.TLS, a.redisFiles, err = redisTLS(&c.Redis)
 	if err != nil {
 		return fmt.Errorf("fleet.redis.tls: %w", err)
 	}
@@ -45,12 +45,12 @@ func fleetOptions(c *config.Fleet) fleet.Options {
 	return o
 }
 
-// redisTLS returns a function that makes the TLS configuration of a new connection, or nil for cleartext.
-// The function reads changed files again, so that an operator can renew the client certificate and the
-// authorities.
-func redisTLS(c *config.Redis) (func() (*tls.Config, error), error) {
+// redisTLS returns a function that makes the TLS configuration of a new connection, and the files that it uses; both are
+// nil for cleartext. The function reads changed files again, so that an operator can renew the client certificate and
+// the authorities.
+func redisTLS(c *config.Redis) (func() (*tls.Config, error), *configfile.Keeper, error) {
 	if !c.TLS.Enabled {
-		return nil, nil
+		return nil, nil, nil
 	}
 	name := c.TLS.ServerName
 	if name == "" {
@@ -58,7 +58,7 @@ func redisTLS(c *config.Redis) (func() (*tls.Config, error), error) {
 	}
 	keeper, err := configfile.Keep(configfile.TLSFiles{Cert: c.TLS.CertFile, Key: c.TLS.KeyFile, CA: c.TLS.CAFile})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	return func() (*tls.Config, error) {
 		_, err := keeper.Check()
@@ -68,7 +68,7 @@ func redisTLS(c *config.Redis) (func() (*tls.Config, error), error) {
 			t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return m.Certificate, nil }
 		}
 		return t, err
-	}, nil
+	}, keeper, nil
 }
 
 // withFleet calls f with a context of firstLease, if a Redis is configured.

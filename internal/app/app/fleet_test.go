@@ -106,7 +106,7 @@ func TestTLSToRedisFollowsItsFiles(t *testing.T) {
 	}
 	write(authorities[0])
 	redis := config.Redis{Address: "redis.test:6379", TLS: config.RedisTLS{Enabled: true, ClientTLS: config.ClientTLS{CAFile: ca}}}
-	files, err := redisTLS(&redis)
+	files, _, err := redisTLS(&redis)
 	testsupport.NoError(t, err)
 	handshake := func(server tls.Certificate) error {
 		t.Helper()
@@ -135,7 +135,7 @@ func TestTLSToRedisFollowsItsFiles(t *testing.T) {
 	}
 	testsupport.True(t, handshake(servers[0]) != nil, "a certificate of the previous authority is accepted")
 	redis.TLS.InsecureSkipVerify = true
-	files, err = redisTLS(&redis)
+	files, _, err = redisTLS(&redis)
 	testsupport.NoError(t, err)
 	if err := handshake(servers[0]); err != nil {
 		t.Errorf("with insecure_skip_verify: %v", err)

@@ -88,6 +88,15 @@ func (c *certificates) each(f func(*listen.Certificates)) {
 // watchCertificates reloads certificates when their files change, until ctx ends.
 func (a *App) watchCertificates(ctx context.Context) {
 	a.certificates.each(func(c *listen.Certificates) { a.background.Go(func() { c.Watch(ctx) }) })
+	if a.redisFiles != nil {
+		a.background.Go(func() {
+			a.redisFiles.Watch(ctx, func(_ bool, err error) {
+				if err != nil {
+					a.log.Warn("the changed TLS files for Redis are not valid, and the previous ones stay in use; see fleet.redis.tls", zap.Error(err))
+				}
+			})
+		})
+	}
 }
 
 // tlsOf returns the TLS configuration of a listener; nil for cleartext.

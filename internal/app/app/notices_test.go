@@ -36,7 +36,7 @@ func TestTheOverviewNamesWhatIsWrongWithTheService(t *testing.T) {
 	files := `tls: {cert_file: "` + cert + `", key_file: "` + key + `"}`
 	s := setup{
 		server: files, ssps: []string{at("a", sim(t, sspsim.Options{Protocol: sspsim.TLSAuto}), "qps: {limit: 100, scope: fleet}", files)},
-		routes: []string{to("x", "a")}, more: `fleet: {redis: {address: "` + testsupport.FreeAddr(t) + `"}, expected_replicas: 2}`,
+		routes: []string{to("x", "a")}, more: `fleet: {redis: {address: "` + testsupport.FreeAddr(t) + `", ` + strings.Replace(files, "{", "{enabled: true, ", 1) + `}, expected_replicas: 2}`,
 	}
 	sink := logs.NewSink(fullDisk{}, nil)
 	a, err := New(s.load(t), zap.NewNop(), Process{Sink: sink})
@@ -57,9 +57,9 @@ func TestTheOverviewNamesWhatIsWrongWithTheService(t *testing.T) {
 		}
 		return all
 	}
-	testsupport.Eventually(t, "a look finds the lost line", func() bool { return len(texts()) == 4 })
+	testsupport.Eventually(t, "a look finds the lost line", func() bool { return len(texts()) == 5 })
 	for i, want := range []string{
-		"The certificate of server.tls.cert_file expired at ", "The certificate of tls.cert_file of a expired at ", "Redis is away: adbuffer sends these SSPs at most its last share of qps.limit: a (50/s). ", "Log lines are lost, 1 since start: ",
+		"The certificate of server.tls.cert_file expired at ", "The certificate of fleet.redis.tls.cert_file expired at ", "The certificate of tls.cert_file of a expired at ", "Redis is away: adbuffer sends these SSPs at most its last share of qps.limit: a (50/s). ", "Log lines are lost, 1 since start: ",
 	} {
 		testsupport.True(t, strings.HasPrefix(got.Notices[i].Text, want), "notice %d is %q, want %q", i, got.Notices[i].Text, want)
 	}

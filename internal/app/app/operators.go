@@ -76,6 +76,9 @@ func (a *App) facts() adminview.Facts {
 	if c := a.certificates.admin; c != nil {
 		add("admin.tls.cert_file", "operators and scrapers", c.Expiry())
 	}
+	if k := a.redisFiles; k != nil && k.Current().Certificate != nil {
+		add("fleet.redis.tls.cert_file", "Redis servers", k.Current().Certificate.Leaf.NotAfter)
+	}
 	for _, p := range a.versions.Current().Parts {
 		if expiry := p.CertificateExpiry(); !expiry.IsZero() {
 			add("tls.cert_file of "+p.Config.Name, "SSPs", expiry)
