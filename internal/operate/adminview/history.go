@@ -169,7 +169,9 @@ func (h *histories) lastMinuteOfRoute(r *proxy.RouteCounts) lastMinute {
 	return one.last(r.Latency, countsOf(r))
 }
 
-func countsOf(r *proxy.RouteCounts) counts { return counts{r.Outcomes, r.Masked, r.Merged} }
+func countsOf(r *proxy.RouteCounts) counts {
+	return counts{r.Outcomes, r.Masked, r.Merged, r.Preflights}
+}
 
 // recent is what the last requests to an SSP show.
 type recent struct {

@@ -17,6 +17,8 @@ type lastMinute struct {
 	Filtered uint64 `json:"filtered,omitempty"`
 	// Masked counts the errors of SSPs that the route replaced by its no_ad (on_error_status).
 	Masked uint64 `json:"masked,omitempty"`
+	// Preflights counts OPTIONS requests that routes[].cors responded to; they are not in Requests.
+	Preflights uint64 `json:"preflights,omitempty"`
 	// Seconds is the length of the covered time.
 	Seconds    float64 `json:"seconds"`
 	Fills      uint64  `json:"fills"`
@@ -49,11 +51,11 @@ type mark struct {
 	counts
 }
 
-// counts are the requests to an SSP or on a route, since start. masked and merged are those of proxy.RouteCounts, 0 for
-// an SSP.
+// counts are the requests to an SSP or on a route, since start. The numbers are those of proxy.RouteCounts, 0 for an
+// SSP.
 type counts struct {
-	outcomes       map[string]uint64
-	masked, merged uint64
+	outcomes                   map[string]uint64
+	masked, merged, preflights uint64
 }
 
 // describes reports whether the marks were read from h, or there are no marks yet.
@@ -88,6 +90,7 @@ func (m *minute) last(h *metrics.Histogram, now counts) lastMinute {
 	recent := since(before.outcomes, now.outcomes)
 	l.P50Seconds, l.P99Seconds = h.QuantileOf(0.5, latency), h.QuantileOf(0.99, latency)
 	l.Filtered, l.Masked = recent[filtered], now.masked-min(now.masked, before.masked)
+	l.Preflights = now.preflights - min(now.preflights, before.preflights)
 	l.Requests, l.Failed, l.byHand = askedOf(recent), countFailed(recent), recent[exchange.SSPDisabled.String()]
 	l.Fills = recent[exchange.Fill.String()] + now.merged - min(now.merged, before.merged)
 	l.Rejected, l.noRoute = recent[exchange.ClientError.String()], recent[exchange.NoRoute.String()]

@@ -46,12 +46,13 @@ func (r *request) addCORS(w *response, rt *route.Route) (allowed bool) {
 
 // preflight makes the response to an OPTIONS request for a route with CORS, with which a browser asks whether a
 // script may send another request. It returns false for any other request. A preflight is no request for an ad, so it
-// is neither counted nor logged.
+// is counted apart from the outcomes, and not logged.
 func (r *request) preflight(w *response) bool {
 	rt := r.preflightRoute()
 	if rt == nil {
 		return false
 	}
+	r.stats(rt).preflights.Add(1)
 	r.skipBody()
 	w.writeOwnHead(statusNoContent, "", nil)
 	if r.addCORS(w, rt) {

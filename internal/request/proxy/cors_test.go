@@ -101,7 +101,7 @@ func TestScriptsOfAllowedPagesCanReadResponses(t *testing.T) {
 }
 
 // adbuffer responds to preflights itself, also for a route with conditions that a preflight cannot meet, and counts
-// them nowhere.
+// them apart from requests for an ad.
 func TestPreflights(t *testing.T) {
 	m := newModeProxy(t, route.ParallelAll, func(o *proxy.Options, rt *route.Route) {
 		overTLS(o, rt)
@@ -146,6 +146,11 @@ func TestPreflights(t *testing.T) {
 			t.Errorf("%d requests ended as %s, want %d", n, name, want)
 		}
 	}
+	for name, want := range map[string]float64{"r": 8, "all": 2, "second": 2} { // over both protocols
+		testsupport.Equal(t, m.seriesOf("adbuffer_requests_total", "preflight", name), want, "%v preflights of route %s", name)
+	}
+	rows := m.p.Routes()
+	testsupport.True(t, rows[0].Preflights == 8 && len(rows[0].Outcomes) == 0, "the first route has %+v", rows[0])
 	res, _ := m.ask(clients[false], "OPTIONS", "/fill", "a body", "Origin: "+site) // its connection stays usable
 	testsupport.Equal(t, res.StatusCode, 204, "a preflight with a body: %d")
 	testsupport.Equal(t, fmt.Sprint(res.Close), "false", "a preflight with a body closes its connection: %s")

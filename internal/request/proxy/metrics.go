@@ -14,7 +14,7 @@ import (
 
 var (
 	descs           metrics.Descs
-	descRequests    = descs.New("adbuffer_requests_total", "Requests of clients, by the route they matched and how they ended.", "route", "outcome")
+	descRequests    = descs.New("adbuffer_requests_total", "Requests of clients, by the route they matched and how they ended; preflight: a browser's OPTIONS request, to which routes[].cors responded.", "route", "outcome")
 	descDuration    = descs.New("adbuffer_request_duration_seconds", "Time from the arrival of the whole request until its response was ready, in seconds.", "route")
 	descNoAd        = descs.New("adbuffer_no_ad_total", "Responses without an ad, by origin: after an SSP's no-bid (ssp), or the route's no_ad after something else, such as an error that on_error: no_ad replaced (proxy). With on_error: status, errors are not counted here.", "route", "origin")
 	descMasked      = descs.New("adbuffer_masked_total", "Error responses of SSPs that on_error replaced by the route's no_ad (on_error_status), unreadable ones included.", "route")
@@ -41,7 +41,7 @@ func (p *Proxy) Metrics() prometheus.Collector {
 
 func (p *Proxy) collect(to metrics.Sink) {
 	v := p.current()
-	for _, rs := range v.routes {
+	for i, rs := range v.routes {
 		ends := exchange.Routed
 		if rs.name == noRoute {
 			ends = exchange.Unrouted
@@ -49,6 +49,8 @@ func (p *Proxy) collect(to metrics.Sink) {
 		for o := range exchange.Outcomes {
 			to.CounterIf(o.Row().Ends&ends != 0, descRequests, rs.outcomes[o].Load(), rs.name, o.String())
 		}
+		hasCORS := i < len(v.table.Routes) && len(v.table.Routes[i].CORS.Origins) > 0
+		to.CounterIf(hasCORS, descRequests, rs.preflights.Load(), rs.name, preflightOutcome)
 		to.Histogram(descDuration, rs.duration, rs.name)
 		for o, name := range originNames {
 			to.Counter(descNoAd, rs.noAds[o].Load(), rs.name, name)

@@ -62,19 +62,21 @@ type RouteCounts struct {
 	Masked   uint64            // errors of SSPs that on_error replaced
 	Merged   uint64            // merged responses with a bid, or with the fill of an SSP
 	Latency  *metrics.Histogram
+
+	Preflights uint64 // OPTIONS requests that routes[].cors responded to; not in Outcomes
 }
 
 // Routes returns the counters of all routes that had requests, in the configuration's order.
 func (p *Proxy) Routes() []RouteCounts {
 	var all []RouteCounts
 	for _, rs := range p.current().routes {
-		r := RouteCounts{Name: rs.name, Outcomes: make(map[string]uint64), Masked: rs.masked.Load(), Merged: rs.merged.Load(), Latency: rs.duration}
+		r := RouteCounts{Name: rs.name, Outcomes: make(map[string]uint64), Masked: rs.masked.Load(), Merged: rs.merged.Load(), Latency: rs.duration, Preflights: rs.preflights.Load()}
 		for o := range exchange.Outcomes {
 			if n := rs.outcomes[o].Load(); n > 0 {
 				r.Outcomes[o.String()] = n
 			}
 		}
-		if len(r.Outcomes) > 0 {
+		if len(r.Outcomes) > 0 || r.Preflights > 0 {
 			all = append(all, r)
 		}
 	}

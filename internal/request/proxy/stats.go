@@ -27,7 +27,13 @@ type routeStats struct {
 	noAds    [origins]atomic.Uint64
 	masked   atomic.Uint64 // errors of SSPs that on_error replaced
 	merged   atomic.Uint64 // merged responses with a bid, or with the fill of an SSP
+	// preflights counts OPTIONS requests that routes[].cors responded to. They are no requests for an ad, so they are
+	// not in outcomes and duration.
+	preflights atomic.Uint64
 }
+
+// preflightOutcome is the value of the label `outcome` for preflights.
+const preflightOutcome = "preflight"
 
 // noRoute is the value of the label `route` if no route matched.
 const noRoute = logs.NoRoute

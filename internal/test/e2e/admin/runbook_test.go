@@ -40,7 +40,7 @@ func TestEachAlertAndEachOutcomeHasAnEntryInTheRunbook(t *testing.T) {
 		}
 	}
 	testsupport.NoError(t, yaml.Unmarshal(b, &rules))
-	known := make(map[string]bool)
+	known := map[string]bool{"preflight": true} // a value of the label outcome, but no outcome
 	for _, g := range rules.Groups {
 		for _, r := range g.Rules {
 			known[r.Alert] = true

@@ -167,7 +167,7 @@ ssps:
   - {name: copy, endpoints: [%[3]q]}
   - {name: named, endpoints: ["https://localhost:9/"], %[4]s, health_check: {path: /health}, pool: {max_requests_per_conn: 1000}}
   - {name: pipelined, endpoints: [%[3]q], protocol: http1-pipelined, pool: {auto: {enabled: true}}}
-routes: [{name: merged, match: {path: /merged}, mode: parallel-all, merge: openrtb, ssps: [openx]}, {name: default, match: {path: /fillbuffer}, ssps: [openx], mirror: {ssp: copy}}]
+routes: [{name: merged, match: {path: /merged}, mode: parallel-all, merge: openrtb, ssps: [openx]}, {name: default, match: {path: /fillbuffer}, ssps: [openx], mirror: {ssp: copy}, cors: {origins: ["*"]}}]
 `, testsupport.FreeAddr(t), redis.Addr, e2e.Healthy(t).URL(), listener.SSPSection()))
 	m := ab.Scrape()
 	for name, typ := range m.Types {
