@@ -154,35 +154,25 @@ func (id conditionID) line(log *zap.Logger) *zap.Logger {
 }
 
 // stateOf says, for explain, why requests to an SSP may be refused or delayed at this moment.
-func (h *histories) stateOf(part *reload.Part) []string {
-	s, all := part.SSP, []string{}
-	p, r := s.Pool().Snapshot(), s.Snapshot()
-	_, _, last := h.ofSSP(s, r.Outcomes)
-	if p.State != balancer.Enabled.String() {
-		all = append(all, fmt.Sprintf("an operator has set it to %s; see adbuffer ssp enable", p.State))
-	}
-	for i := range p.Endpoints {
-		if e := &p.Endpoints[i]; e.EjectedSeconds > 0 || e.State != balancer.Enabled.String() {
-			all = append(all, fmt.Sprintf("endpoint %s is %s", e.Endpoint, whyNot(e)))
+func (h *histories) stateOf(part *reload.Part) (all []string) {
+	for _, t := range h.rowOf(part).troubles {
+		if t.each == nil {
+			t.each = []string{t.text}
 		}
-	}
-	if r.QPSAlone > 0 {
-		all = append(all, fmt.Sprintf("Redis is away: adbuffer sends at most %v requests a second, its last share of qps.limit; see fleet.redis", round(r.QPSAlone)))
-	}
-	if p.PlacesInUse >= p.PlacesLimit && p.PlacesLimit > 0 {
-		all = append(all, fmt.Sprintf("all %d places are in use, and %d requests wait; see pool.max_conns and pool.max_pending", p.PlacesLimit, p.Pending))
-	}
-	for _, c := range conditionsOf(&p, &r, part.FailedLookups(), last) {
-		all = append(all, c.String())
+		all = append(all, t.each...)
 	}
 	return all
 }
 
-// whyNot says why an endpoint that is ejected or not enabled gets no requests.
+// whyNot says why an endpoint gets no requests. It returns "" if the endpoint may get requests.
 func whyNot(e *pool.EndpointSnapshot) string {
 	switch {
 	case e.EjectedSeconds > 0:
 		return fmt.Sprintf("ejected for %.1f s; see ejection", e.EjectedSeconds)
+	case e.State == balancer.Enabled.String() && (e.Connections > 0 || e.LastDialError == ""):
+		return ""
+	case e.State == balancer.Enabled.String():
+		return "unreachable: " + logs.Cut(e.LastDialError)
 	case e.State != "unhealthy":
 		return e.State
 	case e.LastCheckError == "":

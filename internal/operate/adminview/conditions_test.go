@@ -101,7 +101,7 @@ func TestDeadSSPIsLoggedAndExplained(t *testing.T) {
 	_, err = current.Pools[0].Acquire(&exchange.Exchange{Wanted: exchange.Wanted{Context: t.Context(), Deadline: time.Now().Add(30 * time.Second)}})
 	testsupport.MustTrue(t, err != nil, "a place on a connection to a closed port")
 	state := h.stateOf(current.Parts[0])
-	if len(state) != 1 || !strings.HasPrefix(state[0], "no connection to an endpoint can be opened, "+addr+": connect_failed: ") || !strings.Contains(state[0], "connection refused") {
+	if len(state) != 1 || !strings.HasPrefix(state[0], "endpoint "+addr+" is unreachable: connect_failed: ") || !strings.Contains(state[0], "connection refused") {
 		t.Errorf("the state is %q", state)
 	}
 	h.look(time.Now(), current.Parts, nil)
@@ -148,12 +148,16 @@ func TestALimitOfTheServiceIsLoggedAtOnceAndThenOnceAMinute(t *testing.T) {
 
 func TestExplainSaysThatAllPlacesAreInUse(t *testing.T) {
 	versions := versionsOf(t, oneSSP(startSSP(t), "a", "pool: {max_conns: 1}"))
-	h, current := newHistories(zap.NewNop()), versions.Current()
+	v, current := New(versions, zap.NewNop()), versions.Current()
+	h := v.history
 	place, err := current.Pools[0].Acquire(&exchange.Exchange{Wanted: exchange.Wanted{Context: t.Context(), Deadline: time.Now().Add(30 * time.Second)}})
 	testsupport.NoError(t, err)
-	want := "all 1 places are in use, and 0 requests wait; see pool.max_conns and pool.max_pending"
+	want := "all 1 places are in use; see pool.max_conns"
 	if state := h.stateOf(current.Parts[0]); !slices.Contains(state, want) {
 		t.Errorf("the state is %q, want %q", state, want)
+	}
+	if now := v.viewOf(current.Parts[0]).Now; !slices.Equal(now, []string{want}) {
+		t.Errorf("/pools says %q, want %q", now, want)
 	}
 	place.Release(new(exchange.Exchange))
 	if state := h.stateOf(current.Parts[0]); len(state) != 0 {

@@ -244,7 +244,7 @@ func sparesOf(s *ssp.SSP) (all []string) {
 		}
 	}
 	for i := range endpoints {
-		// For other endpoints, stateOf says why they get no requests.
+		// For other endpoints, whyNot says why they get no requests.
 		if e := &endpoints[i]; serving > 0 && e.Priority > priority && e.State == balancer.Enabled.String() {
 			all = append(all, fmt.Sprintf("%s has priority %d, and gets requests once no endpoint of priority %d works; now %d of %d work", e.Endpoint, e.Priority, priority, serving, of))
 		}

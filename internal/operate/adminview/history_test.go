@@ -204,7 +204,7 @@ func TestAnSSPThatRejectsMostRequestsIsTroubleUntilItAcceptsThem(t *testing.T) {
 					begins = i + 1
 				}
 			}
-			if row := v.rowOf(versions.Current().Parts[0]); begins > 0 {
+			if row := v.history.rowOf(versions.Current().Parts[0]); begins > 0 {
 				testsupport.True(t, row.Trouble == "rejects" && row.LastMinute.Failed == 0 && row.LastMinute.Rejected >= 20, "the row is %+v", row)
 			}
 			for i := range 50 {

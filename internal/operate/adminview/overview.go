@@ -32,10 +32,11 @@ const (
 
 var urgencyNames = [...]string{calm: "", byHand: "by hand", someFail: "some fail", waits: "waiting", degraded: "degraded", rejects: "rejects", failing: "failing", down: "down"}
 
-// trouble is one reason why an SSP needs attention.
+// trouble is a fact about an SSP that matters to its requests at this moment. Troubles that are calm need no attention.
 type trouble struct {
 	urgency urgency
 	text    string
+	each    []string // what explain shows in place of text: a text for each endpoint
 }
 
 // sspRow is an SSP in the overview.
@@ -43,7 +44,7 @@ type sspRow struct {
 	SSP     string   `json:"ssp"`
 	Urgency int      `json:"urgency"`       // higher is worse; 0 = no trouble
 	Trouble string   `json:"trouble"`       // the name of the urgency; "" = no trouble
-	Why     []string `json:"why,omitempty"` // the troubles, worst first
+	Why     []string `json:"why,omitempty"` // the troubles that need attention, worst first
 
 	Saturation    float64    `json:"saturation"`
 	SaturationMax float64    `json:"saturation_max"`
@@ -53,8 +54,9 @@ type sspRow struct {
 	LastMinute    lastMinute `json:"last_minute"`
 	Trend         trend      `json:"trend"`
 
-	rejects bool
-	alone   float64 // ssp.Snapshot.QPSAlone
+	troubles []trouble // worst first
+	rejects  bool
+	alone    float64 // ssp.Snapshot.QPSAlone
 }
 
 // routeRow is a route in the overview.
@@ -72,7 +74,7 @@ func (v *Views) Overview(service Service, routes []proxy.RouteCounts, limits []p
 		service.ConfigHash, lower = current.Hash, lowered(current.Config)
 		rows = make([]sspRow, len(current.Parts))
 		for i, p := range current.Parts {
-			rows[i] = v.rowOf(p)
+			rows[i] = v.history.rowOf(p)
 		}
 	})
 	slices.SortStableFunc(rows, func(a, b sspRow) int {
@@ -109,24 +111,26 @@ func (v *Views) factsOf(known Facts, limits []proxy.LimitState, totals proxy.Sna
 	return f
 }
 
-func (v *Views) rowOf(part *reload.Part) sspRow {
+func (h *histories) rowOf(part *reload.Part) sspRow {
 	p, s := part.SSP.Pool().Snapshot(), part.SSP.Snapshot()
-	minute, trend, last := v.history.ofSSP(part.SSP, s.Outcomes)
+	minute, trend, last := h.ofSSP(part.SSP, s.Outcomes)
 	row := sspRow{
 		SSP: part.Config.Name, Saturation: round(p.Saturation), SaturationMax: round(p.SaturationMax),
 		PlacesInUse: p.PlacesInUse, PlacesLimit: p.PlacesLimit, Waiting: p.Pending,
 		LastMinute: minute, Trend: trend, rejects: last.rejects(), alone: s.QPSAlone,
 	}
-	all := troublesOf(&p, &s, &row.LastMinute)
+	row.troubles = troublesOf(&p, &s, &row.LastMinute)
 	for _, c := range conditionsOf(&p, &s, part.FailedLookups(), last) {
 		if c.kind != unreachable { // troublesOf reports unreachable endpoints
-			all = append(all, trouble{conditionUrgency[c.kind], c.String()})
+			row.troubles = append(row.troubles, trouble{urgency: conditionUrgency[c.kind], text: c.String()})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b trouble) int { return int(b.urgency - a.urgency) })
-	for _, t := range all {
+	slices.SortStableFunc(row.troubles, func(a, b trouble) int { return int(b.urgency - a.urgency) })
+	for _, t := range row.troubles {
 		row.Urgency = max(row.Urgency, int(t.urgency))
-		row.Why = append(row.Why, t.text)
+		if t.urgency > calm {
+			row.Why = append(row.Why, t.text)
+		}
 	}
 	row.Trouble = urgencyNames[row.Urgency]
 	return row
@@ -140,10 +144,13 @@ const (
 	someFailShare = 0.01
 )
 
-// troublesOf returns the troubles that show in an SSP's state, endpoints, queue and last minute.
+// troublesOf returns the troubles that show in an SSP's state, endpoints, queue, limits and last minute.
 func troublesOf(p *pool.Snapshot, s *ssp.Snapshot, m *lastMinute) (all []trouble) {
+	add := func(u urgency, format string, args ...any) {
+		all = append(all, trouble{urgency: u, text: fmt.Sprintf(format, args...)})
+	}
 	if p.State != balancer.Enabled.String() {
-		all = append(all, trouble{byHand, "an operator has set it to " + p.State})
+		add(byHand, "an operator has set it to %s; see adbuffer ssp enable", p.State)
 	}
 	if t, any := endpointTrouble(p.Endpoints); any {
 		all = append(all, t)
@@ -159,26 +166,38 @@ func troublesOf(p *pool.Snapshot, s *ssp.Snapshot, m *lastMinute) (all []trouble
 			u = someFail
 		}
 		if u != calm {
-			all = append(all, trouble{u, fmt.Sprintf("%d of %d requests of the last minute failed: %s", failed, asked, m.howFailed)})
+			add(u, "%d of %d requests of the last minute failed: %s", failed, asked, m.howFailed)
 		}
 	}
-	if p.Pending > 0 {
-		all = append(all, trouble{waits, fmt.Sprintf("requests in the queue: %d; places: %d; see pool.max_conns", p.Pending, p.PlacesLimit)})
+	switch full := p.PlacesInUse >= p.PlacesLimit && p.PlacesLimit > 0; {
+	case p.Pending > 0 && full:
+		add(waits, "all %d places are in use, and %d requests wait; see pool.max_conns and pool.max_pending", p.PlacesLimit, p.Pending)
+	case p.Pending > 0:
+		add(waits, "%d requests wait, and %d of %d places are in use", p.Pending, p.PlacesInUse, p.PlacesLimit)
+	case full:
+		add(calm, "all %d places are in use; see pool.max_conns", p.PlacesLimit)
 	}
 	if o := s.ConcurrencyLimit; o > 0 && s.InFlight >= o {
-		all = append(all, trouble{waits, fmt.Sprintf("%d of %d requests to it are in flight", s.InFlight, o)})
+		add(waits, "%d of %d requests to it are in flight; see max_in_flight", s.InFlight, o)
+	}
+	if s.QPSAlone > 0 { // the notice about Redis needs the attention
+		add(calm, "Redis is away: adbuffer sends at most %v requests a second, its last share of qps.limit; see fleet.redis", round(s.QPSAlone))
 	}
 	return all
 }
 
 // endpointTrouble says how many endpoints get no requests, and why, for example "1 of 3 endpoints ejected:
-// connection refused".
+// connection refused". It is calm if operators have drained or disabled these endpoints.
 func endpointTrouble(endpoints []pool.EndpointSnapshot) (t trouble, any bool) {
 	why := map[string]int{}
 	out := 0
 	var order []string
 	for i := range endpoints {
-		text := whyOut(&endpoints[i])
+		e := &endpoints[i]
+		if text := whyNot(e); text != "" {
+			t.each = append(t.each, fmt.Sprintf("endpoint %s is %s", e.Endpoint, text))
+		}
+		text := whyOut(e)
 		if text == "" {
 			continue
 		}
@@ -188,17 +207,17 @@ func endpointTrouble(endpoints []pool.EndpointSnapshot) (t trouble, any bool) {
 			order = append(order, text)
 		}
 	}
-	if out == 0 {
-		return trouble{}, false
-	}
 	for i, text := range order {
 		order[i] = fmt.Sprintf("%d of %d endpoints %s", why[text], len(endpoints), text)
 	}
-	t = trouble{degraded, strings.Join(order, "; ")}
-	if out == len(endpoints) {
+	t.text = strings.Join(order, "; ")
+	switch {
+	case out > 0 && out == len(endpoints):
 		t.urgency = down
+	case out > 0:
+		t.urgency = degraded
 	}
-	return t, true
+	return t, len(t.each) > 0
 }
 
 // whyOut says why an endpoint gets no requests. It returns "" if the endpoint may get requests, or if an

@@ -26,7 +26,7 @@ type poolView struct {
 	// OutcomesLastMinute counts the requests of LastMinute by outcome.
 	OutcomesLastMinute map[string]uint64 `json:"outcomes_last_minute"`
 	Advice             string            `json:"advice"` // "" while no request can be sent to the SSP
-	// Now has the SSP's troubles, one sentence each, and what pool.auto does at this moment.
+	// Now has what matters to the SSP's requests at this moment, one sentence a cause, and what pool.auto does.
 	Now []string `json:"now"`
 	// AddressChanges are the last changes of the addresses that DNS returns for the SSP's names.
 	AddressChanges []dial.AddressChange `json:"address_changes,omitempty"`
@@ -68,9 +68,14 @@ func (v *Views) viewOf(p *reload.Part) poolView {
 		snap.Endpoints[i].LastDialError = logs.Cut(snap.Endpoints[i].LastDialError)
 	}
 	state := p.SSP.Snapshot()
-	row, fit := v.rowOf(p), ""
+	row, fit, now := v.history.rowOf(p), "", []string{}
 	if row.Urgency != int(down) {
 		fit = advice.ForPool(&snap, &o)
+	}
+	for _, t := range row.troubles {
+		if t.text != "" { // the view of an endpoint shows its state by hand
+			now = append(now, t.text)
+		}
 	}
 	return poolView{
 		Snapshot: snap, Protocol: snap.Protocol.String(), Connections: connectionsView(&snap),
@@ -81,7 +86,7 @@ func (v *Views) viewOf(p *reload.Part) poolView {
 			MaxStreams: o.MaxStreams, PipelineDepth: o.PipelineDepth, Sources: len(p.Config.SourceAddresses), MaxInFlight: p.SSP.MaxInFlight(),
 		},
 		Requests: state, LastMinute: row.LastMinute, OutcomesLastMinute: v.history.outcomesOf(p.SSP, state.Outcomes), URLs: p.Config.ShownURLs(), ReuseRatio: reuseRatio(&snap),
-		Now:            append(append([]string{}, row.Why...), advice.ForAuto(&snap, &o)...),
+		Now:            append(now, advice.ForAuto(&snap, &o)...),
 		AddressChanges: p.AddressChanges(),
 		Advice:         fit, IdleAdvice: advice.ForIdleTimeout(&snap, &o),
 	}
