@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,9 +82,6 @@ and sizing report which promises of adbuffer hold. run sends a load from a file.
 	return root
 }
 
-// errBroken means that a promise did not hold. The report names it.
-var errBroken = errors.New("a promise was broken; see BROKEN above")
-
 // newTest returns the command of a load test. It prints the report of the test.
 func newTest(stdout, stderr *os.File, t tests.Command) *cobra.Command {
 	var (
@@ -118,10 +116,7 @@ func newTest(stdout, stderr *os.File, t tests.Command) *cobra.Command {
 			} else {
 				_, err = fmt.Fprint(stdout, r.Rep.Markdown())
 			}
-			if err == nil && !r.Rep.Held() {
-				err = errBroken
-			}
-			return err
+			return cmp.Or(err, r.Rep.Broken())
 		})
 	}
 	cmd.Flags().Float64Var(&scale, "scale", 1, "size of the test; 1 is that of the original measurement")

@@ -4,6 +4,7 @@ package results
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -97,9 +98,16 @@ func (r *Report) Promise(text string, held bool, doubts []string, figures string
 		Words: fmt.Sprintf(figures, args...)})
 }
 
-// Held reports whether all promises held. It ignores doubted verdicts.
-func (r *Report) Held() bool {
-	return !slices.ContainsFunc(r.Verdicts, func(v Verdict) bool { return !v.Held && !v.Doubted })
+// Broken returns an error that names the promises that did not hold, with their figures, or nil if all held. It ignores
+// doubted verdicts.
+func (r *Report) Broken() error {
+	var broken []error
+	for _, v := range r.Verdicts {
+		if !v.Held && !v.Doubted {
+			broken = append(broken, fmt.Errorf("a promise was broken: %s: %s", v.Promise, v.Words))
+		}
+	}
+	return errors.Join(broken...)
 }
 
 // Note adds a note.
