@@ -38,11 +38,13 @@ func TestThePackagesWorkUnderASystemdThatRuns(t *testing.T) {
 	boottest.Boot(t, share, "/share")
 }
 
-// packagesOf makes the packages of a version for this machine, and returns their folder.
+// packagesOf makes the packages of a version for this machine, and returns their folder. Their binary is that of the
+// other tests, which is already compiled.
 func packagesOf(t *testing.T, version string) string {
 	t.Helper()
-	r := &release{root: "../..", out: t.TempDir(), version: version, commit: commit, time: time.Unix(1_750_000_000, 0)}
-	testsupport.NoError(t, r.build(t.Context(), runtime.GOARCH, r.binary(runtime.GOARCH)))
+	r := &release{root: "../..", out: t.TempDir(), version: version, commit: commit, time: time.Unix(1_750_000_000, 0), goflags: os.Getenv("GOFLAGS")}
+	_, err := r.command(t.Context(), nil, "go", "build", "-ldflags", r.names(), "-o", r.binary(runtime.GOARCH), "./cmd/adbuffer")
+	testsupport.NoError(t, err)
 	testsupport.NoError(t, errors.Join(r.findGo(t.Context()), r.writeLicenses(runtime.GOARCH)))
 	stage := t.TempDir()
 	manual, err := r.manual(t.Context(), stage)

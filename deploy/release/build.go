@@ -14,8 +14,13 @@ import (
 // of it is inside: go env's settings are replaced, and the commit comes from r, not from git.
 func (r *release) build(ctx context.Context, arch, file string) error {
 	_, err := r.command(ctx, []string{"GOOS=linux", "GOARCH=" + arch}, "go", "build", "-trimpath", "-buildvcs=false", "-mod=readonly",
-		"-ldflags", "-s -w -X adbuffer/internal/app/app.Version="+r.version+" -X adbuffer/internal/app/app.Commit="+r.commit, "-o", file, "./cmd/adbuffer")
+		"-ldflags", "-s -w "+r.names(), "-o", file, "./cmd/adbuffer")
 	return err
+}
+
+// names are the flags of the linker that give the binary its version and commit.
+func (r *release) names() string {
+	return "-X adbuffer/internal/app/app.Version=" + r.version + " -X adbuffer/internal/app/app.Commit=" + r.commit
 }
 
 // findGo finds Go's folders.
@@ -32,7 +37,7 @@ func (r *release) findGo(ctx context.Context) error {
 func (r *release) command(ctx context.Context, env []string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = r.root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOEXPERIMENT=", "GODEBUG=", "GOFIPS140=off", "GOAMD64=v1", "GOARM64=v8.0", "GOWORK=off", "SOURCE_DATE_EPOCH="+fmt.Sprint(r.time.Unix()))
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS="+r.goflags, "GOEXPERIMENT=", "GODEBUG=", "GOFIPS140=off", "GOAMD64=v1", "GOARM64=v8.0", "GOWORK=off", "SOURCE_DATE_EPOCH="+fmt.Sprint(r.time.Unix()))
 	cmd.Env = append(cmd.Env, env...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()

@@ -22,6 +22,7 @@ type release struct {
 	version string    // without a leading v
 	commit  string    // full hash
 	time    time.Time // of the commit; the only time in all files
+	goflags string    // GOFLAGS of go's commands; empty for a release
 
 	goroot, modcache string // folders of Go's library and of modules, for their licenses
 }
