@@ -245,6 +245,7 @@ func (r *run) starve(ctx context.Context, st *instance) {
 	// New connections had to wait until adbuffer had descriptors again.
 	st.stalls.sum.Add(int64(length))
 	restore()
+	st.starving.Store(time.Now().UnixNano())
 }
 
 // starved reports whether the process had no descriptor a moment ago.

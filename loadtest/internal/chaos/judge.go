@@ -82,7 +82,9 @@ func (r *run) judge(a *request, p *response, stalled, paused time.Duration) {
 	if a.outage != 0 && stalled < a.deadline/2 {
 		r.group.judge(a, p)
 	}
-	if a.healthy != "" && (source != "proxy/local_error" || !a.st.starved()) {
+	// Without descriptors no dial succeeds, and requests may wait for one.
+	undialled := source == "proxy/local_error" || source == "proxy/pending_timeout"
+	if a.healthy != "" && !(undialled && a.st.starved()) {
 		r.healthy.sent.Add(1)
 		switch {
 		case ssp == a.healthy && (p.status == 200 || p.status == 204):

@@ -208,6 +208,16 @@ func TestOnlyAMeasuredStallExcusesAndIsCounted(t *testing.T) {
 	}
 }
 
+// A process without descriptors cannot dial a healthy SSP, so only such failures do not count then.
+func TestFailuresToDialDoNotCountWithoutDescriptors(t *testing.T) {
+	for source, want := range map[string]uint64{"proxy/local_error": 0, "proxy/pending_timeout": 0, "proxy/deadline": 1} {
+		r, st := quiet("a"), new(instance)
+		st.starving.Store(time.Now().UnixNano())
+		r.judge(&request{token: 7, method: "GET", deadline: time.Second, healthy: "a", st: st}, &response{status: 503, header: http.Header{"X-Adbuffer-Source": {source}}}, 0, 0)
+		testsupport.Equal(t, r.healthy.sent.Load(), want, "%[3]s: %[1]d requests count, want %[2]d", source)
+	}
+}
+
 func TestMoreExcusesThanOneInAHundredBreakThePromise(t *testing.T) {
 	r := quiet("a")
 	for range 10 {
