@@ -72,11 +72,11 @@ prebid: ## Prebid Server before and behind adbuffer: compiles it, which takes mi
 deps: ## Debian packages that tests run against
 	@scripts/install $(PACKAGES)
 
-lint: ## gofmt, golangci-lint, which runs vet, and functions that no program reaches
+lint: ## gofmt, golangci-lint, which runs vet, functions that no program reaches, and vet of the modules of tests
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	$(GO) run $(GOLANGCI) run ./...
 	scripts/deadcode $(DEADCODE)
-	for m in $(MODULES); do (cd $$m && $(GO) run $(GOLANGCI) run ./...) || exit 1; done
+	for m in $(MODULES); do (cd $$m && $(GO) vet ./...) || exit 1; done
 
 bench: ## the benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/...
