@@ -34,7 +34,7 @@ func (r *Rig) Build() {
 	commit, _ := exec.CommandContext(r.Ctx, "git", "describe", "--always", "--dirty", "--exclude=*").Output() // nothing outside of a repository
 	bin := filepath.Join(r.Dir, "adbuffer")
 	cmd := exec.CommandContext(r.Ctx, "go", "build", "-o", bin, "-ldflags", "-X adbuffer/internal/app/app.Commit="+strings.TrimSpace(string(commit)), "./cmd/adbuffer")
-	cmd.Dir = r.ModuleRoot()
+	cmd.Dir, cmd.Env = r.ModuleRoot(), append(os.Environ(), "CGO_ENABLED=0") // as it is shipped
 	if out, err := cmd.CombinedOutput(); err != nil {
 		r.Check(fmt.Errorf("building adbuffer in %s: %w\n%s", cmd.Dir, err, out))
 	}
