@@ -30,6 +30,7 @@ type lastMinute struct {
 	byHand    uint64 // how many of Failed were refused because an operator disabled the SSP
 	noRoute   uint64 // how many of Requests matched no route
 	howFailed string // the commonest outcomes of the other failed requests, with their numbers
+	over      bool   // the failures have ended: the last seconds had none, although some were to be expected
 }
 
 // The last minute is the time since the oldest of the last minuteMarks marks. A mark is made every
@@ -95,7 +96,20 @@ func (m *minute) last(h *metrics.Histogram, now counts) lastMinute {
 	l.Fills = recent[exchange.Fill.String()] + now.merged - min(now.merged, before.merged)
 	l.Rejected, l.noRoute = recent[exchange.ClientError.String()], recent[exchange.NoRoute.String()]
 	l.howFailed = howFailed(recent)
+	if n := len(m.marks) - 2; n >= 0 && l.Requests > 0 {
+		lately := since(m.marks[n].outcomes, now.outcomes) // in the last 10 to 20 s
+		l.over = blamed(lately) == 0 && blamed(recent)*askedOf(lately) >= expectedFailures*l.Requests
+	}
 	return l
+}
+
+// expectedFailures is how many failures the last seconds would have had with the minute's share of failures, if their
+// absence shows that the failures have ended.
+const expectedFailures = 5
+
+// blamed counts the failures without the requests that were refused because an operator disabled the SSP.
+func blamed(outcomes map[string]uint64) uint64 {
+	return countFailed(outcomes) - outcomes[exchange.SSPDisabled.String()]
 }
 
 // since returns the difference of two counts of requests by outcome.
@@ -124,7 +138,7 @@ func commonestFailure(outcomes map[string]uint64, pick func(exchange.Outcome) bo
 // all failures.
 func howFailed(outcomes map[string]uint64) string {
 	var all []string
-	tenth := (countFailed(outcomes) - outcomes[exchange.SSPDisabled.String()] + 9) / 10
+	tenth := (blamed(outcomes) + 9) / 10
 	for _, pick := range []func(exchange.Outcome) bool{blamesSSP, func(o exchange.Outcome) bool { return !blamesSSP(o) }} {
 		rest := maps.Clone(outcomes)
 		least := uint64(1)

@@ -125,6 +125,11 @@ func (h *histories) rowOf(part *reload.Part) sspRow {
 			row.troubles = append(row.troubles, trouble{urgency: conditionUrgency[c.kind], text: c.String()})
 		}
 	}
+	for _, c := range part.AddressChanges() {
+		if time.Since(c.At) < addressChangeShown {
+			row.troubles = append(row.troubles, trouble{text: fmt.Sprintf("DNS changed the addresses of %s at %s: %v came, %v went, %v are in use", c.Host, rfc3339(c.At), c.Came, c.Went, c.InUse)})
+		}
+	}
 	slices.SortStableFunc(row.troubles, func(a, b trouble) int { return int(b.urgency - a.urgency) })
 	for _, t := range row.troubles {
 		row.Urgency = max(row.Urgency, int(t.urgency))
@@ -144,6 +149,9 @@ const (
 	someFailShare = 0.01
 )
 
+// addressChangeShown is for how long a change of addresses is news. An address that went stays in use for as long.
+const addressChangeShown = time.Minute
+
 // troublesOf returns the troubles that show in an SSP's state, endpoints, queue, limits and last minute.
 func troublesOf(p *pool.Snapshot, s *ssp.Snapshot, m *lastMinute) (all []trouble) {
 	add := func(u urgency, format string, args ...any) {
@@ -152,11 +160,12 @@ func troublesOf(p *pool.Snapshot, s *ssp.Snapshot, m *lastMinute) (all []trouble
 	if p.State != balancer.Enabled.String() {
 		add(byHand, "an operator has set it to %s; see adbuffer ssp enable", p.State)
 	}
-	if t, any := endpointTrouble(p.Endpoints); any {
-		all = append(all, t)
+	endpoints, any := endpointTrouble(p.Endpoints)
+	if any {
+		all = append(all, endpoints)
 	}
 	// Requests that were refused because an operator disabled the SSP are no failures of the SSP.
-	if failed, asked := m.Failed-m.byHand, m.Requests-m.byHand; failed > 0 {
+	if failed, asked := m.Failed-m.byHand, m.Requests-m.byHand; failed > 0 && !m.over && endpoints.urgency != down {
 		share := float64(failed) / float64(asked)
 		u := calm
 		switch {

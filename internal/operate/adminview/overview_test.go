@@ -38,9 +38,11 @@ func TestTroublesOfAnSSP(t *testing.T) {
 		{name: "ejected for its responses", urgency: degraded, endpoints: []pool.EndpointSnapshot{up, failedResponses}, want: "1 of 2 endpoints ejected: most of its failures are server_error"},
 		{name: "two causes", urgency: degraded, endpoints: []pool.EndpointSnapshot{up, sick, unreachable}, want: "1 of 3 endpoints unhealthy: 503; 1 of 3 endpoints unreachable: certificate has expired or is not yet valid"},
 		{name: "none is left", urgency: down, endpoints: []pool.EndpointSnapshot{unreachable, unreachable}, want: "2 of 2 endpoints unreachable: certificate has expired or is not yet valid"},
+		{name: "none is left, so all requests fail", urgency: down, endpoints: []pool.EndpointSnapshot{unreachable}, minute: lastMinute{Requests: 10, Failed: 10}, want: "1 of 1 endpoints unreachable"},
 		{name: "an operator drains one", urgency: calm, endpoints: []pool.EndpointSnapshot{up, drained}, want: "endpoint e:1 is draining"},
 		{name: "by hand", urgency: byHand, pool: pool.Snapshot{State: "disabled"}, want: "an operator has set it to disabled"},
 		{name: "few fail", urgency: calm, minute: lastMinute{Requests: 1000, Failed: 9}},
+		{name: "most failed until 20 s ago", urgency: calm, minute: lastMinute{Requests: 1000, Failed: 600, over: true}},
 		{name: "some fail", urgency: someFail, minute: lastMinute{Requests: 1000, Failed: 10, howFailed: "10 as deadline"}, want: "10 of 1000 requests of the last minute failed: 10 as deadline"},
 		{name: "most fail", urgency: failing, minute: lastMinute{Requests: 10, Failed: 5, howFailed: "5 as server_error"}, want: "5 of 10 requests"},
 		{name: "by hand, and its requests fail", urgency: byHand, pool: pool.Snapshot{State: "draining"}, minute: lastMinute{Requests: 10, Failed: 10, byHand: 10}, want: "an operator has set it to draining"},
@@ -78,6 +80,30 @@ func TestAMinuteCountsOnlyFailuresOfTheLastMinute(t *testing.T) {
 	now := map[string]uint64{"server_error": 8, "deadline": 2, "breaker_open": 90, "ssp_disabled": 200, "cancelled": 30, "client_gone": 4, "fill": 5, "too_large": 1, "filtered": 93}
 	if got := m.last(h, counts{now, 6, 120, 57}); got.Filtered != 90 || got.Preflights != 7 || got.Masked != 2 || got.Failed != 293 || got.byHand != 200 || got.Fills != 25 || got.howFailed != "2 as deadline, 90 as breaker_open" || got.Requests != 333 || got.Seconds < 60 || got.Seconds > 70 {
 		t.Errorf("the last minute is %+v", got)
+	}
+}
+
+// The failures end with look 49. 20 s later at most, an SSP with many requests has no trouble any more.
+func TestFailuresOfTheMinuteAreOverOnceTheLastSecondsHaveNone(t *testing.T) {
+	for _, test := range []struct {
+		rate uint64 // requests a look
+		over int    // the look at which the failures are over
+	}{{80, 55}, {1, 0}} { // of one request a look, too few were to be expected to fail
+		var m minute
+		h, outcomes, over := metrics.Durations(time.Millisecond, time.Second), map[string]uint64{}, 0
+		for i := range 90 {
+			outcome := "fill"
+			if i >= 40 && i < 50 {
+				outcome = "deadline"
+			}
+			outcomes = map[string]uint64{"fill": outcomes["fill"], "deadline": outcomes["deadline"], "ssp_disabled": 9}
+			outcomes[outcome] += test.rate
+			m.look(h, counts{outcomes: outcomes})
+			if last := m.last(h, counts{outcomes: outcomes}); last.over && over == 0 {
+				over = i
+			}
+		}
+		testsupport.Equal(t, over, test.over, "with %[2]d requests a look, the failures are over at look %[1]d", test.rate)
 	}
 }
 
