@@ -71,6 +71,7 @@ func TestADialOutlastsItsTimeoutsWhileOtherGoroutinesRun(t *testing.T) {
 
 // Though the process has too little CPU, a dial to a black hole ends. It ends later than its timeout.
 func TestADialToABlackHoleEndsDespiteTheLag(t *testing.T) {
+	testsupport.Long(t)
 	silent := listen(t, waitForEnd).addr("ssp.test")
 	for _, c := range []struct {
 		scheme, setting string
@@ -94,6 +95,7 @@ func TestADialToABlackHoleEndsDespiteTheLag(t *testing.T) {
 
 // An address is not slower than another if only this process was slow.
 func TestAnAddressIsNotSlowBecauseOfTheLag(t *testing.T) {
+	testsupport.Long(t)
 	first, _ := counted(t, "127.0.0.1")
 	second, others := counted(t, "::1")
 	o := (&peer{port: 1}).options(t, "http", "ssp.test")
