@@ -12,18 +12,23 @@ import (
 )
 
 // editBody shortens the addresses in the body if the route's privacy requires that, and checks whether the body is
-// readable for the SSPs' remove. For both, it decodes a gzip body. An empty body needs no edit.
+// readable for the SSPs' remove. For both, and for the SSPs' rewrite_tmax, it decodes a gzip body. An empty body needs no
+// edit.
 func (p *Proxy) editBody(r *request) *refusal {
 	rt := r.route
-	if len(r.body) == 0 || !rt.TruncateIP && !rt.Removes() {
+	mustRead := rt.TruncateIP || rt.Removes()
+	if len(r.body) == 0 || !mustRead && !rt.RewritesTmax() {
 		return nil
 	}
 	var undecoded error
 	if r.fields.Codings() == 1 && openrtb.IsGzip(r.fields.ContentEncoding()) {
 		var f *refusal
-		if f, undecoded = p.decodeBody(r); f != nil {
+		if f, undecoded = p.decodeBody(r); f != nil && (mustRead || f.Outcome != exchange.TooLarge) {
 			return f
 		}
+	}
+	if !mustRead {
+		return nil
 	}
 	facts := openrtb.AcquireFacts()
 	defer facts.Release()

@@ -72,6 +72,7 @@ type Route struct {
 	filters    bool           // a target has conditions
 	removes    bool           // at least one SSP gets the body without some members
 	removed    openrtb.Paths  // the members that at least one SSP does not get, and those that their conditions read
+	rewrites   bool           // a target's SSP gets the remaining time as tmax
 	abandons   bool           // a target is secondary
 
 	weights int             // sum of the targets', for Split
@@ -98,6 +99,7 @@ func NewTable(routes []*Route) *Table {
 			target.when = t.compile(target.When)
 			rt.filters = rt.filters || len(target.when) > 0
 			rt.abandons = rt.abandons || target.Secondary
+			rt.rewrites = rt.rewrites || target.SSP.RewritesTmax()
 			rt.addRemoved(target.SSP)
 			if rt.MergeOpenRTB {
 				target.SSP.CountMerges()
@@ -128,6 +130,9 @@ func (rt *Route) addRemoved(s *ssp.SSP) {
 		edit.AddPaths(&rt.removed)
 	}
 }
+
+// RewritesTmax reports whether at least one SSP of the route gets the remaining time as tmax.
+func (rt *Route) RewritesTmax() bool { return rt.rewrites }
 
 // Removes reports whether at least one SSP of the route, or its mirror, gets the body without some members. If so,
 // ScanRemoved must examine the body before Do: an unreadable body makes the SSPs that have members removed ineligible,

@@ -71,6 +71,9 @@ func (s *SSP) MaxInFlight() int { return s.opts.MaxInFlight }
 // Removes returns the members of bodies that the SSP does not get, or nil.
 func (s *SSP) Removes() *openrtb.Edit { return s.opts.Remove }
 
+// RewritesTmax reports whether rewrite_tmax is set.
+func (s *SSP) RewritesTmax() bool { return s.opts.RewriteTmax }
+
 // MaxResponseBytes returns max_response_bytes.
 func (s *SSP) MaxResponseBytes() int { return s.opts.MaxResponseBytes }
 

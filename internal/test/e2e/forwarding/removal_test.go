@@ -24,11 +24,13 @@ ssps:
     rewrite_tmax: true
     remove: [{path: device.ifa, when: [{path: regs.coppa, in: [1]}]}, {path: user.eids}]
   - {name: b, endpoints: [%q]}
+  - {name: rewrites, endpoints: [%q], rewrite_tmax: true}
 routes:
   - {name: all, match: {path: /all}, mode: parallel-all, ssps: [a, b]}
   - {name: a, match: {path: /a}, ssps: [a]}
   - {name: private, match: {path: /private}, ssps: [b], privacy: truncate_ip}
-`, a.URL(), b.URL()))
+  - {name: rewrites, match: {path: /rewrites}, ssps: [rewrites]}
+`, a.URL(), b.URL(), b.URL()))
 	zipped := func(text string) string {
 		var z bytes.Buffer
 		w := gzip.NewWriter(&z)
@@ -51,6 +53,15 @@ routes:
 		t.Errorf("a got %s", got)
 	}
 	ab.Post("/a", "").WantFill("a")
+	ab.Post("/rewrites", zipped(`{"tmax":29999}`), "Content-Encoding: gzip").WantFill("rewrites")
+	if last := e2e.LastRequest(t, b); !strings.HasPrefix(string(last.Body), `{"tmax":`) || strings.Contains(string(last.Body), "29999") || strings.Contains(string(last.Head), "Content-Encoding") {
+		t.Errorf("tmax in gzip is rewritten to %s %q", last.Head, last.Body)
+	}
+	for _, unchanged := range []string{zipped(body)[1:], zipped(`{"x":"` + strings.Repeat("x", 5000) + `"}`)} { // no gzip, and too large
+		ab.Post("/rewrites", unchanged, "Content-Encoding: gzip").WantFill("rewrites")
+		last := e2e.LastRequest(t, b)
+		testsupport.True(t, string(last.Body) == unchanged && strings.Contains(string(last.Head), "Content-Encoding: gzip"), "a body that cannot be decoded is sent as %s %q", last.Head, last.Body)
+	}
 	before := len(b.Requests())
 	envelope := ab.Post("/all", `{"user":{"eids":1,"eids":2}}`).WantStatus("twice", 200).Body
 	testsupport.True(t, strings.Contains(envelope, `{"ssp":"a","error":"filtered"}`) && len(b.Requests()) == before+1, "an unreadable body: %s", envelope)
