@@ -152,9 +152,9 @@ func (b *Balancer) LacksOnlyConnection(e *Endpoint, now time.Time) bool {
 
 // Change says what the pool must do after a change of the Balancer. The zero Change requires nothing.
 type Change struct {
-	Events []Event // events to report
-	Turns  bool    // the endpoints that get requests may have changed
-	Drain  bool    // the connections of the endpoint must drain, since other endpoints serve
+	Events        []Event // events to report
+	Turns         bool    // the endpoints that get requests may have changed
+	DrainEndpoint bool    // the connections of the endpoint must drain, since other endpoints serve
 }
 
 // mayGoOut reports whether e may go out: an endpoint of another priority can serve, or max_ejected allows one more

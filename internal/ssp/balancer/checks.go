@@ -69,7 +69,7 @@ func (b *Balancer) CheckEnded(e *Endpoint, err error, now time.Time) (change Cha
 		e.checks.unhealthy = true
 		e.endEjection(now) // from now on the checks decide when the endpoint returns
 		change = b.rebuild(now)
-		change.Drain = e.barred
+		change.DrainEndpoint = e.barred
 	case changed && e.checks.failing:
 		event.Check = ChecksFailIn
 	case changed:

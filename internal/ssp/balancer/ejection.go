@@ -151,7 +151,7 @@ func (b *Balancer) ProbeEnded(e *Endpoint, result exchange.Result, again bool, n
 // because no endpoint can serve.
 func (b *Balancer) ProbeFailed(e *Endpoint) Change {
 	e.probeFailed()
-	return Change{Drain: e.barred}
+	return Change{DrainEndpoint: e.barred}
 }
 
 // ProbeLater postpones the probe of e to the given time, after a failure that does not blame e.
@@ -245,7 +245,7 @@ func (b *Balancer) Eject(e *Endpoint, now time.Time) Change {
 	}
 	e.ejected = true
 	change := b.rebuild(now)
-	change.Events, change.Drain = []Event{event}, e.barred
+	change.Events, change.DrainEndpoint = []Event{event}, e.barred
 	return change
 }
 

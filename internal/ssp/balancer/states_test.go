@@ -198,7 +198,7 @@ func TestAnEjectionTellsWhyAndEndsWithItsProbe(t *testing.T) {
 	a, b := s.all[0], s.all[1]
 	change := s.eject(t, b)
 	want := Event{Endpoint: "b", Ejected: true, Lasts: 5 * time.Second, InARow: 1, Requests: 5, Failures: 5, FailuresInARow: 5}
-	testsupport.True(t, change.Drain && change.Turns && len(change.Events) == 1 && change.Events[0] == want, "%+v, want %+v", change, want)
+	testsupport.True(t, change.DrainEndpoint && change.Turns && len(change.Events) == 1 && change.Events[0] == want, "%+v, want %+v", change, want)
 	testsupport.True(t, b.EjectedFor(s.now) == 5*time.Second && b.EjectedFor(s.now.Add(time.Minute)) == 0 && a.EjectedFor(s.now) == 0, "ejected for %v", b.EjectedFor(s.now))
 	testsupport.True(t, len(s.DialFailed(b, s.now).Events) == 0 && len(s.Eject(b, s.now).Events) == 0, "an ejected endpoint is ejected again")
 	due, next := s.DueProbes(s.now)
@@ -221,7 +221,7 @@ func TestAnEjectionTellsWhyAndEndsWithItsProbe(t *testing.T) {
 	testsupport.Equal(t, b.Probe(), NoProbe, "without a connection, the probe is %v")
 	s.SetProbe(b, ProbeSent, s.now)
 	s.now = s.now.Add(time.Second)
-	testsupport.True(t, s.ProbeEnded(b, exchange.Failure, true, s.now).Drain, "a failed probe leaves the connections")
+	testsupport.True(t, s.ProbeEnded(b, exchange.Failure, true, s.now).DrainEndpoint, "a failed probe leaves the connections")
 	testsupport.Equal(t, b.EjectedFor(s.now), 4*time.Second, "5 s after the begin of a failed probe of 1 s, the next one is due in %v")
 	testsupport.Equal(t, len(s.ProbeEnded(b, exchange.Success, true, s.now).Events), 0, "a probe that has ended ends again: %d events")
 	s.ProbeLater(b, s.now.Add(time.Minute))
@@ -262,7 +262,7 @@ func TestChecksEndAnEjection(t *testing.T) {
 		change := s.CheckEnded(b, err, s.now)
 		for _, e := range change.Events {
 			events = append(events, e.Check)
-			testsupport.True(t, change.Turns && change.Drain == (i == 5), "check %d: %+v", i, change)
+			testsupport.True(t, change.Turns && change.DrainEndpoint == (i == 5), "check %d: %+v", i, change)
 		}
 	}
 	testsupport.True(t, len(events) == 2 && events[0] == ChecksFail && events[1] == ChecksPass, "three failures, then two successes in a row: %v", events)

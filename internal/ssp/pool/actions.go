@@ -22,7 +22,7 @@ type actions struct {
 	growAt, reviveAt    time.Time        // when to grow or revive again; zero = no need
 	warm                bool             // min_idle connections are open for the first time
 	besideDialed        chan struct{}    // to close
-	drained             bool             // the pool is closed, and no place is in use any more
+	emptied             bool             // the pool is closed, and no place is in use any more
 }
 
 // dialOrder is a dial to start. m will be the connection.
@@ -72,7 +72,7 @@ func (a *actions) besideOver(done chan struct{}) { *a.notEmpty, a.besideDialed =
 
 func (a *actions) isWarm() { *a.notEmpty, a.warm = true, true }
 
-func (a *actions) isDrained() { *a.notEmpty, a.drained = true, true }
+func (a *actions) isEmptied() { *a.notEmpty, a.emptied = true, true }
 
 // earlier returns the earlier moment. The zero time is none.
 func earlier(a, b time.Time) time.Time {

@@ -44,12 +44,12 @@ func (s *addressState) pausedUntil() time.Time {
 	return s.until
 }
 
-// failed records a failed dial. failures is the value of s.failures when the dial began: dials that
+// countFailure records a failed dial. failures is the value of s.failures when the dial began: dials that
 // began together fail together, and count as one failure.
 //
 // The first failure may be an accident, so no pause follows. If again is true, requests wait for one
 // more dial, both after the first failure and after the first failure that follows a pause.
-func (s *addressState) failed(failures int, again bool, now time.Time, o *Options) {
+func (s *addressState) countFailure(failures int, again bool, now time.Time, o *Options) {
 	if failures != s.failures {
 		return
 	}

@@ -14,7 +14,7 @@ type AutoSize struct {
 	MinConns int  `yaml:"min_conns" default:"16" min:"1" max:"65536"` // the least size, in places; there are at least MinIdle connections too, and one for each endpoint
 }
 
-// autosize feeds the sizer, and keeps what it decided.
+// autosize lets the sizer choose the size of a pool, and keeps what the sizer decided.
 type autosize struct {
 	mu        sync.Mutex   // taken before Pool.mu
 	sizer     *sizer.Sizer // nil: the pool has its configured size
@@ -29,7 +29,7 @@ type autosize struct {
 // about its size, if it did.
 func (p *Pool) Tick(now time.Time, heldBack bool) (d sizer.Decision, ok bool) {
 	p.mu.Lock()
-	at := p.sizing(heldBack)
+	at := p.sizerInput(heldBack)
 	p.end(now)
 	x, auto := at.sample, at.auto
 	x.Releases, x.Held = p.stats.hold.Count(), time.Duration(p.stats.hold.Sum()*float64(time.Second))

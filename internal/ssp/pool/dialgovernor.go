@@ -147,10 +147,10 @@ func (g *governor) lookedUp(addrs []exchange.Address, err error, failures int, n
 	g.undecided--
 	switch {
 	case isLocal(err):
-		g.shortage.failed(now)
+		g.shortage.countFailure(now)
 		return
 	case err != nil:
-		g.lookup.failed(failures, false, now, g.opts)
+		g.lookup.countFailure(failures, false, now, g.opts)
 		return
 	}
 	g.lookup.failures = 0
@@ -183,7 +183,7 @@ func (g *governor) share(addrs []exchange.Address, now time.Time) {
 		if len(e.addrs) > 0 {
 			e.lookup.failures = 0
 		} else if !e.lookup.until.After(now) {
-			e.lookup.failed(e.lookup.failures, false, now, g.opts)
+			e.lookup.countFailure(e.lookup.failures, false, now, g.opts)
 		}
 	}
 }
@@ -279,20 +279,20 @@ func (g *governor) connected(t target, now time.Time) {
 	s.space(now, g.opts) // the SSP may still process no request on the new connection
 }
 
-// failed records that a dial brought no such connection. again says that a request waits, and outlasts
+// addressFailed records that a dial brought no such connection. again says that a request waits, and outlasts
 // a failed dial.
-func (g *governor) failed(t target, err error, again bool, now time.Time) {
+func (g *governor) addressFailed(t target, err error, again bool, now time.Time) {
 	switch {
 	case t.endpoint == nil: // the dial picked no address
 	case isLocal(err):
-		g.shortage.failed(now)
+		g.shortage.countFailure(now)
 	default:
 		g.shortage = shortage{} // this machine could dial
-		g.stateOf(t.addr).failed(t.failures, again && !exchange.IsTimeout(err), now, g.opts)
+		g.stateOf(t.addr).countFailure(t.failures, again && !exchange.IsTimeout(err), now, g.opts)
 	}
 }
 
-func (g *governor) failedWith(err error) {
+func (g *governor) setLastError(err error) {
 	g.lastError = exchange.AsError(err)
 	g.paused = &exchange.Error{Outcome: exchange.ConnectFailed, Progress: exchange.NotSent, Detail: errNotNow.Detail, Err: g.lastError}
 	switch g.lastError.Outcome {

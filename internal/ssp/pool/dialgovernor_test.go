@@ -90,7 +90,7 @@ func TestPausesStayWithinAnyBackoff(t *testing.T) {
 		var s addressState
 		now := time.Unix(0, 0)
 		for i := range 200 {
-			s.failed(i, false, now, &Options{BackoffMin: limits[0], BackoffMax: limits[1]})
+			s.countFailure(i, false, now, &Options{BackoffMin: limits[0], BackoffMax: limits[1]})
 			if i == 0 {
 				testsupport.MustTrue(t, !s.until.After(now), "back-off %v: the first failure begins a pause", limits)
 				continue

@@ -63,14 +63,17 @@ func (k *machine) dialOver(o dialOrder, r dialOutcome, now time.Time) {
 		if m.conn.CloseReason() == exchange.NotClosed {
 			k.governor.connected(r.reached, now)
 		} else if !m.beside {
-			k.governor.failed(r.reached, nil, k.queue.outlasts(), now)
+			k.governor.addressFailed(r.reached, nil, k.queue.outlasts(), now)
 		}
 		k.add(m, o.to, r.took, now)
 	} else {
 		k.dialFailed(o, r, now)
 	}
 	if e := cmp.Or(to.endpoint, o.to.endpoint); e != nil {
-		k.dialEnded(e, r.err, now)
+		k.changes.updateReachable(e, now)
+		if k.probes.dialEnded(e, r.err, now) {
+			k.conns.due |= dueRevive
+		}
 	}
 }
 
@@ -92,7 +95,7 @@ func (k *machine) dialFailed(o dialOrder, r dialOutcome, now time.Time) {
 		k.demotion.demote(now)
 	default:
 		k.conns.due |= dueFail
-		k.governor.failed(r.reached, err, k.queue.outlasts(), now)
+		k.governor.addressFailed(r.reached, err, k.queue.outlasts(), now)
 		k.noteDialError(e, err)
 		k.conns.shared.replace = false
 		if e != nil && !isLocal(err) {
@@ -107,7 +110,7 @@ func (k *machine) addressesLost(to target, lost []error, now time.Time) {
 	for i, err := range lost {
 		if err != nil && !errors.Is(err, lag.ErrTooMuch) {
 			to.endpoint.stats.dialFailed(err)
-			k.governor.failed(to.nth(i), err, false, now)
+			k.governor.addressFailed(to.nth(i), err, false, now)
 		}
 	}
 }
@@ -204,13 +207,5 @@ func (k *machine) noteDialError(e *endpoint, err error) {
 	}
 	e.stats.dialFailed(err)
 	e.dialError = err
-	k.governor.failedWith(err)
-}
-
-// dialEnded records that a dial to e ended, with or without a connection.
-func (k *machine) dialEnded(e *endpoint, err error, now time.Time) {
-	k.changes.reach(e, now)
-	if k.probes.dialEnded(e, err, now) {
-		k.conns.due |= dueRevive
-	}
+	k.governor.setLastError(err)
 }

@@ -50,7 +50,7 @@ func (e *elsewhere) take(ex *exchange.Exchange, w wish, now time.Time) (*lease, 
 	}
 	waits := e.newWaiter()
 	waits.begin(ex, false, e.opts, now)
-	waits.queued, waits.elsewhere, waits.pending = true, true, false
+	waits.queued, waits.inElsewhere, waits.pending = true, true, false
 	e.waiters = append(e.waiters, waits)
 	e.do.wake(waits, until)
 	return nil, waits, nil
@@ -60,13 +60,13 @@ func (e *elsewhere) take(ex *exchange.Exchange, w wish, now time.Time) (*lease, 
 // for one more request. It starts a dial if necessary and possible. It tries the endpoint with the index first.
 func (e *elsewhere) dial(avoid string, first int, now time.Time) bool {
 	all := e.conns.endpoints.all
-	coming := -len(e.waiters)
+	spare := -len(e.waiters)
 	for _, other := range all {
 		if other.Active() && other.Name != avoid {
-			coming += other.dialing * e.size.perConn()
+			spare += other.dialing * e.size.perConn()
 		}
 	}
-	if coming > 0 {
+	if spare > 0 {
 		return true
 	}
 	for i := range all {
@@ -107,7 +107,7 @@ func (e *elsewhere) serve(now time.Time) {
 			i++
 			continue
 		}
-		to := e.lender.pick(wish{avoid: w.avoid, alone: w.alone, resent: w.resent, elsewhere: true}, now)
+		to := e.lender.pick(wish{avoid: w.avoid, alone: w.alone, resent: w.resent, mustAvoid: true}, now)
 		if to.m == nil {
 			without = w.avoid
 			continue
@@ -117,8 +117,8 @@ func (e *elsewhere) serve(now time.Time) {
 	}
 }
 
-// dialEnded ends the wait of the requests for which no dial is under way.
-func (e *elsewhere) dialEnded(now time.Time) {
+// endWithoutDial ends the wait of the requests for which no dial is under way.
+func (e *elsewhere) endWithoutDial(now time.Time) {
 	for i := 0; i < len(e.waiters); {
 		w := e.waiters[i]
 		if slices.ContainsFunc(e.conns.endpoints.all, func(other *endpoint) bool { return other.dialing > 0 && other.Name != w.avoid }) {
@@ -144,7 +144,7 @@ func (e *elsewhere) leave(w *waiter) {
 	if len(e.waiters) == 0 {
 		e.waiters = nil
 	}
-	w.elsewhere, w.queued = false, false
+	w.inElsewhere, w.queued = false, false
 }
 
 // fail ends the wait of all requests with err.

@@ -37,10 +37,10 @@ func (c *endpointChanges) apply(e *endpoint, change balancer.Change) {
 	if change.Turns {
 		c.applyTurns()
 	}
-	if change.Drain {
+	if change.DrainEndpoint {
 		c.conns.drainEndpoint(e)
 	}
-	if change.Turns || change.Drain {
+	if change.Turns || change.DrainEndpoint {
 		c.conns.due |= dueServe
 	}
 }
@@ -55,7 +55,7 @@ func (c *endpointChanges) applyTurns() {
 	}
 	c.noteWarm()
 	c.drainInactive()
-	c.pruner.mayBeUneven()
+	c.pruner.suspectShort()
 	c.conns.due |= dueRevive
 }
 
@@ -90,11 +90,11 @@ func (c *endpointChanges) drainByState() {
 	c.conns.due |= dueServe
 }
 
-// reach records whether e is reachable: a connection to it is open, or the last dial to one
+// updateReachable records whether e is reachable: a connection to it is open, or the last dial to one
 // of its addresses succeeded.
-func (c *endpointChanges) reach(e *endpoint, now time.Time) {
+func (c *endpointChanges) updateReachable(e *endpoint, now time.Time) {
 	if e.open == 0 {
-		c.pruner.mayBeUneven()
+		c.pruner.suspectShort()
 	}
 	unreachable := e.open == 0 && c.governor.allFailed(e)
 	if c.conns.endpoints.SetUnreachable(e.Endpoint, unreachable, now).Turns {

@@ -69,8 +69,8 @@ func (p *Pool) act(do *actions) {
 	if do.besideDialed != nil {
 		close(do.besideDialed)
 	}
-	if do.drained {
-		close(p.drained)
+	if do.emptied {
+		close(p.emptied)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 
 // A request that never had a place waits in queue.fair too, if fair queueing is on. fair decides which
 // of these requests gets the next place, and which one a full queue refuses. The order of arrival
-// decides which requests dials are expected to serve. Requests that had a place before come first, as
+// decides which requests dials will serve. Requests that had a place before come first, as
 // without fair queueing.
 
 // setFair turns fair queueing on or off.

@@ -30,7 +30,7 @@ func (g *growth) wants() bool {
 }
 
 // waiting reports whether requests wait for more places than the dials under way will likely bring.
-func (g *growth) waiting() bool { return g.queue.n+g.extraForAlone() > g.coming() }
+func (g *growth) waiting() bool { return g.queue.n+g.extraForAlone() > g.placesUnderWay() }
 
 // dialing returns the dials under way that are not for isolated requests.
 func (g *growth) dialing() int { return g.governor.dialing - g.isolation.dialing }
@@ -93,9 +93,10 @@ func (g *growth) mayTry() bool {
 	return g.conns.forecast.protocol != exchange.Unknown && (g.mayDial() || g.conns.serving() > 0)
 }
 
-// coming returns how many places the dials under way will likely bring. Dials to addresses on trial
-// do not count. So no request waits only for them while the pool may dial another address.
-func (g *growth) coming() int {
+// placesUnderWay returns how many places will likely come from dials under way and from idle connections that the
+// janitor checks. Dials to addresses on trial do not count. So no request waits only for them while the pool may dial
+// another address.
+func (g *growth) placesUnderWay() int {
 	return g.conns.checking + max(0, g.dialing()-g.governor.onTrial)*g.size.perConn()
 }
 
@@ -108,10 +109,10 @@ func (g *growth) extraForAlone() int {
 	return g.queue.alone * (g.size.perConn() - 1)
 }
 
-// willServe estimates how many waiters will get a place without a request releasing one. While
-// dials are under way it counts the places of all connections that the pool may still open, even if
-// max_dials delays most of them.
-func (g *growth) willServe() int {
+// servedByDials estimates how many waiters will get a place although no request releases one: these waiters are not
+// pending. While dials are under way it counts the places of all connections that the pool may still open, even if
+// max_dials delays most of them. Therefore it is usually more than placesUnderWay, which says whether to dial.
+func (g *growth) servedByDials() int {
 	n := g.conns.checking
 	if g.governor.dialing+g.conns.closing > 0 && !g.paused {
 		conns := g.size.mayOpen()

@@ -22,7 +22,7 @@ func wantInvariants(t testing.TB, k *machine) {
 		}
 	}
 	for _, w := range k.elsewhere.waiters {
-		if !w.queued || !w.elsewhere || w.avoid == "" {
+		if !w.queued || !w.inElsewhere || w.avoid == "" {
 			t.Errorf("a request waits for another endpoint, and should not: %+v", w)
 		}
 	}
@@ -133,7 +133,7 @@ func wantConsistentQueue(t testing.TB, q *queue) {
 	var before *waiter
 	for w := q.head; w != nil; before, w = w, w.next {
 		n++
-		if !w.queued || w.elsewhere || w.prev != before {
+		if !w.queued || w.inElsewhere || w.prev != before {
 			t.Errorf("a request is in the queue, and should not be: %+v", w)
 		}
 		if w.front && !front {

@@ -50,7 +50,7 @@ func (j *janitor) sweep(now time.Time) {
 	p.learned.sweepEnded()
 	p.conns.idleRule.growLater(now)
 	p.conns.endpoints.ContinueSlowStart(now)
-	p.pruner.mayBeUneven()
+	p.pruner.suspectShort()
 	p.conns.due |= dueRevive | dueGrow
 	p.end(now)
 }

@@ -22,7 +22,7 @@ type lender struct {
 type wish struct {
 	avoid         string
 	alone, resent bool
-	elsewhere     bool // needs another active endpoint than avoid, if there is one; see elsewhere
+	mustAvoid     bool // gets no place of the endpoint avoid while another endpoint is active; see elsewhere
 	isolated      bool // needs an exclusive connection
 }
 
@@ -44,7 +44,7 @@ func (l *lender) pick(w wish, now time.Time) choice {
 	s := &l.conns.endpoints
 	d := s.Next(w.avoid)
 	if d.Beside != nil {
-		if m := l.pickAvoiding(s.all[d.Beside.Index], w, now); m != nil || w.elsewhere {
+		if m := l.pickAvoiding(s.all[d.Beside.Index], w, now); m != nil || w.mustAvoid {
 			return choice{m: m, isolated: w.isolated}
 		}
 	}

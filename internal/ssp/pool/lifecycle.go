@@ -12,7 +12,7 @@ import (
 func New(opts Options, d Dialer) *Pool {
 	p := &Pool{
 		dialer:  d,
-		drained: make(chan struct{}), isWarm: make(chan struct{}),
+		emptied: make(chan struct{}), isWarm: make(chan struct{}),
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.waiters.New = func() any { return newWaiter() }
@@ -63,7 +63,7 @@ func (p *Pool) Ready() bool {
 func (p *Pool) Close(ctx context.Context) (cut int) {
 	p.mu.Lock()
 	if !p.conns.closed {
-		p.startDrain()
+		p.startClose()
 		p.growSoon.Stop()
 		p.reviveSoon.Stop()
 	}
@@ -71,7 +71,7 @@ func (p *Pool) Close(ctx context.Context) (cut int) {
 	p.cancel()
 
 	select {
-	case <-p.drained:
+	case <-p.emptied:
 	case <-ctx.Done():
 	}
 

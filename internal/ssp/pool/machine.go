@@ -94,10 +94,10 @@ func (k *machine) growDue() { k.conns.due |= dueGrow }
 // reviveDue records the same of actions.reviveAgain: an endpoint may be due for a dial or a probe.
 func (k *machine) reviveDue() { k.conns.due |= dueRevive }
 
-func (k *machine) startDrain() {
+func (k *machine) startClose() {
 	k.conns.closed = true
 	if k.conns.inUse == 0 {
-		k.do.isDrained()
+		k.do.isEmptied()
 	}
 	k.dispatcher.fail(func(*waiter) error { return errDraining })
 	k.elsewhere.fail(errDraining)
@@ -124,9 +124,9 @@ func (k *machine) setOptions(o Options, now time.Time) {
 	k.conns.due |= dueServe
 }
 
-// sizing is what the sizer needs to know about the pool: a sample without Releases and Held, which need no lock,
+// sizerInput is what the sizer needs to know about the pool: a sample without Releases and Held, which need no lock,
 // and the settings of the size.
-type sizing struct {
+type sizerInput struct {
 	sample  sizer.Sample
 	auto    AutoSize
 	limits  sizer.Limits
@@ -134,11 +134,11 @@ type sizing struct {
 	least   int // connections that the pool needs, however small it makes itself
 }
 
-// sizing answers the sizer. heldBack says that something other than the pool's size holds requests back.
-func (k *machine) sizing(heldBack bool) sizing {
+// sizerInput answers the sizer. heldBack says that something other than the pool's size holds requests back.
+func (k *machine) sizerInput(heldBack bool) sizerInput {
 	all, perConn, auto := k.conns.endpoints.all, max(1, k.size.perConn()), k.opts.Auto
 	allEjected := !slices.ContainsFunc(all, func(e *endpoint) bool { return !e.Ejected() })
-	return sizing{
+	return sizerInput{
 		sample: sizer.Sample{
 			Arrivals: k.stats.arrivals.Load(), Waits: k.stats.limitWaits.Load(), Successes: k.stats.successes.Load(),
 			InUse: k.conns.inUse + k.governor.dialing*perConn, Frozen: heldBack || allEjected,
@@ -153,11 +153,11 @@ func (k *machine) sizing(heldBack bool) sizing {
 // number above which open connections close as soon as no place of them is in use; 0 changes nothing.
 func (k *machine) resize(conns, closeAbove int) {
 	z := &k.size
-	grown := conns == 0 && z.sized > 0 || conns > z.sized && z.sized > 0
-	if conns == z.sized && closeAbove == 0 || k.conns.closed {
+	grown := conns == 0 && z.chosen > 0 || conns > z.chosen && z.chosen > 0
+	if conns == z.chosen && closeAbove == 0 || k.conns.closed {
 		return
 	}
-	z.sized = conns
+	z.chosen = conns
 	switch {
 	case closeAbove > 0:
 		z.closeAbove = closeAbove
@@ -208,7 +208,7 @@ func (k *machine) take(ex *exchange.Exchange, again bool, now time.Time) (*lease
 func (k *machine) giveBack(m *member, held time.Duration) {
 	k.lender.release(m, held)
 	if k.conns.closed && k.conns.inUse == 0 {
-		k.do.isDrained()
+		k.do.isEmptied()
 	}
 	switch {
 	case m.conn.CloseReason() != exchange.NotClosed:
@@ -249,7 +249,7 @@ func (k *machine) reuse(m *member) {
 			k.conns.drain(m, why)
 			return
 		}
-		if k.pruner.makesRoom(m, now) {
+		if k.pruner.mustMakeRoom(m, now) {
 			k.conns.drain(m, exchange.ClosedDrain)
 			return
 		}
@@ -273,7 +273,7 @@ func (k *machine) drainClosed(m *member, now time.Time) {
 	atOnce := m.requests == 0 && !m.draining && now.Sub(m.opened) < k.opts.BackoffMin
 	k.conns.drain(m, m.conn.CloseReason())
 	if m.ep.open == 0 {
-		k.changes.reach(m.ep, now)
+		k.changes.updateReachable(m.ep, now)
 	}
 	if m.beside {
 		if m.requests == 0 && k.demotion.trying(now) {
@@ -305,7 +305,7 @@ func (k *machine) enqueue(ex *exchange.Exchange, isolated, again bool) (*waiter,
 // settleWait settles the arrival of w, a new waiter, and counts w if it waits because of a limit.
 func (k *machine) settleWait(w *waiter, now time.Time) {
 	k.settle(now)
-	if !w.elsewhere && w.pending && !w.isolated && k.growth.atLimit() {
+	if !w.inElsewhere && w.pending && !w.isolated && k.growth.atLimit() {
 		k.stats.limitWaits.Add(1)
 	}
 }
@@ -313,7 +313,7 @@ func (k *machine) settleWait(w *waiter, now time.Time) {
 // checkWait ends the wait of w, which still waits, if err is not nil, which says that the request gave up, or if
 // its time is over. It returns why, or nil if w waits on.
 func (k *machine) checkWait(w *waiter, err error, now time.Time) error {
-	if err == nil && w.elsewhere {
+	if err == nil && w.inElsewhere {
 		k.elsewhere.end(w, now)
 		return nil
 	}
@@ -324,7 +324,7 @@ func (k *machine) checkWait(w *waiter, err error, now time.Time) error {
 	case err == nil:
 		k.do.wake(w, w.until(now))
 		return nil
-	case w.elsewhere:
+	case w.inElsewhere:
 		k.elsewhere.leave(w)
 	default:
 		k.dispatcher.queueOf(w.isolated).remove(w)

@@ -124,7 +124,7 @@ func (pl Place) Do(ex *exchange.Exchange) error {
 		ex.LostAfter = max(m.idleFor, 1)
 	}
 	if e.BlamesHTTP2() || e.Progress == exchange.NotProcessed {
-		m.pool.failed(m, e, ex.Client)
+		m.pool.exchangeFailed(m, e, ex.Client)
 	}
 	return err
 }

@@ -44,7 +44,7 @@ type Pool struct {
 	ctx     context.Context    // ends with Close; dials stop then
 	cancel  context.CancelFunc // ends ctx
 	isWarm  chan struct{}      // closed once min_idle connections have been open
-	drained chan struct{}      // closed once the pool is closed and no place is in use
+	emptied chan struct{}      // closed once the pool is closed and no place is in use
 	verify  func(*Pool)        // checks the pool's state after each event; nil except in tests
 	_       cpu.CacheLinePad
 
@@ -167,12 +167,12 @@ func (p *Pool) lostRace(ex *exchange.Exchange) {
 	ex.LostAfter = 0
 }
 
-// failed records an error of an exchange on m, for a client, that says something about the SSP.
-func (p *Pool) failed(m *member, e *exchange.Error, client rates.Group) {
+// exchangeFailed records an error of an exchange on m, for a client, that says something about the SSP.
+func (p *Pool) exchangeFailed(m *member, e *exchange.Error, client rates.Group) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.end(now)
-	p.exchangeFailed(m, e, client, now)
+	p.machine.exchangeFailed(m, e, client, now)
 }
 
 // wait waits for the place of ex, and releases w.

@@ -8,15 +8,23 @@ import (
 )
 
 // pruner closes connections that work: connections that are too old, were idle for too long, are above a limit,
-// or must make room for a connection that the pool needs more. Guarded by Pool.mu.
+// or must make room for a connection that the pool needs more.
+//
+// An endpoint is short of connections if it has none, or fewer than its share of max_conns. While max_conns are open,
+// a connection of another endpoint must close before the pool can dial it. makeRoom chooses an idle or multiplexed
+// connection, mustMakeRoom an exclusive one that comes back while requests wait:
+//
+//	suspectShort ──▶ makeRoom or mustMakeRoom ──▶ close ──▶ roomMade ──▶ machine.revive or useRoom dials
+//
+// Guarded by Pool.mu.
 type pruner struct {
 	conns    *connections
 	size     *size
 	growth   *growth
 	governor *governor
 
-	uneven bool // an endpoint may have fewer connections than its share
-	making bool // a connection closes so that an endpoint can get one
+	mayBeShort bool // an endpoint may be short; false saves the search for it
+	makingRoom bool // a connection closes, or will soon, so that an endpoint that is short can get one
 }
 
 // expireIdle drains the idle connections that are too old or were idle for too long. The list is not
@@ -72,12 +80,12 @@ func (p *pruner) trim() {
 	}
 }
 
-// mayBeUneven records that an endpoint may have fewer connections than its share.
-func (p *pruner) mayBeUneven() { p.uneven = len(p.conns.endpoints.all) > 1 }
+// suspectShort records that an endpoint may be short of connections.
+func (p *pruner) suspectShort() { p.mayBeShort = len(p.conns.endpoints.all) > 1 }
 
 // makeRoom closes an idle connection if max_conns are open, so that e, or any endpoint if e is nil, can get one. It
 // chooses an endpoint that gets no requests, or an active one with more than its share. It closes one
-// connection at a time. If no connection is idle, a multiplexed one drains for e, and makesRoom closes exclusive ones.
+// connection at a time. If no connection is idle, and e is short, a multiplexed one drains.
 func (p *pruner) makeRoom(e *endpoint, now time.Time) {
 	c := p.conns
 	if !p.growth.lacksRoom() || c.closing > 0 || e == nil && c.kept == 0 {
@@ -103,51 +111,50 @@ func (p *pruner) makeRoom(e *endpoint, now time.Time) {
 	switch {
 	case from != nil:
 		c.drain(from.idle.popOldest(), exchange.ClosedDrain)
-	case e == nil || !p.short(e, now):
+	case e == nil || !p.isShort(e, now):
 		return
 	default:
 		if m := c.shared.ofMostCrowded(); m != nil && m.ep != e && c.draining == 0 {
 			c.drain(m, exchange.ClosedDrain)
 		}
 	}
-	p.mayBeUneven()
-	p.making = p.making || e != nil
+	p.suspectShort()
+	p.makingRoom = p.makingRoom || e != nil
 }
 
-// makesRoom reports whether m, an exclusive connection that comes back while requests wait, must close so that an
-// endpoint without connections, or with less than its share, can get one. Otherwise such an endpoint would get no
-// request as long as the pool is busy.
-func (p *pruner) makesRoom(m *member, now time.Time) bool {
-	if !p.uneven || m.single || p.conns.closing > 0 || !p.growth.lacksRoom() || m.ep.Active() && m.ep.open < 2 {
+// mustMakeRoom reports whether m, an exclusive connection that comes back while requests wait, must close so that an
+// endpoint that is short can get a connection. Otherwise that endpoint would get no request as long as the pool is
+// busy.
+func (p *pruner) mustMakeRoom(m *member, now time.Time) bool {
+	if !p.mayBeShort || m.single || p.conns.closing > 0 || !p.growth.lacksRoom() || m.ep.Active() && m.ep.open < 2 {
 		return false
 	}
-	e := p.deprived(now)
+	e := p.shortEndpoint(now)
 	if e == nil || e == m.ep || e.open > 0 && !p.canSpare(m.ep) {
 		return false
 	}
-	p.making = true
+	p.makingRoom = true
 	return true
 }
 
 // roomMade reports whether the close that has ended may have been one that makes room for an endpoint.
 func (p *pruner) roomMade() bool {
-	made := p.making
-	p.making = false
+	made := p.makingRoom
+	p.makingRoom = false
 	return made
 }
 
-// deprived returns an endpoint that is short of connections and may be dialled now, or nil. It returns none that is
-// being dialled.
-func (p *pruner) deprived(now time.Time) *endpoint {
-	if !p.uneven {
+// shortEndpoint returns an endpoint that is short of connections, may be dialled now, and is not being dialled, or nil.
+func (p *pruner) shortEndpoint(now time.Time) *endpoint {
+	if !p.mayBeShort {
 		return nil
 	}
-	p.uneven = false
+	p.mayBeShort = false
 	for _, e := range p.conns.endpoints.all {
-		if !p.short(e, now) {
+		if !p.isShort(e, now) {
 			continue
 		}
-		p.uneven = true
+		p.mayBeShort = true
 		if e.dialing == 0 && !p.governor.dialableAt(e, now).After(now) {
 			return e
 		}
@@ -155,9 +162,9 @@ func (p *pruner) deprived(now time.Time) *endpoint {
 	return nil
 }
 
-// short reports whether e has no connection, or fewer than its share, though it gets requests, or would get some if
+// isShort reports whether e has no connection, or fewer than its share, though it gets requests, or would get some if
 // it had a connection.
-func (p *pruner) short(e *endpoint, now time.Time) bool {
+func (p *pruner) isShort(e *endpoint, now time.Time) bool {
 	if !e.Active() {
 		return e.open == 0 && p.conns.endpoints.LacksOnlyConnection(e.Endpoint, now)
 	}

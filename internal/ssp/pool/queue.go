@@ -8,7 +8,7 @@ import (
 
 // queue holds the requests that wait, first in, first out, unless fair decides. Guarded by Pool.mu.
 //
-// Dials are expected to serve the requests at the front. The other requests are pending: they wait
+// Dials will serve the requests at the front; see growth.servedByDials. The other requests are pending: they wait
 // for a place to be released, and max_pending and pending_timeout bound them.
 //
 //	head ⇄ … ⇄ waits for a dial │ firstPending ⇄ … ⇄ tail
@@ -125,8 +125,8 @@ func (q *queue) yield(first *waiter, m *member) *waiter {
 	return first
 }
 
-// expect makes all requests pending except the first n, which dials will serve.
-func (q *queue) expect(n int, now time.Time) {
+// setServedByDials makes all requests pending except the first n, which dials will serve.
+func (q *queue) setServedByDials(n int, now time.Time) {
 	for q.n-q.pending < n && q.firstPending != nil {
 		w := q.firstPending
 		q.firstPending = w.next

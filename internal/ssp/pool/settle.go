@@ -27,7 +27,7 @@ const (
 
 // settle does what the event has made necessary, once and in this order:
 //
-//	revive ──▶ use room ──▶ fail ──▶ end waits for other endpoints ──▶ serve ──▶ dial ──▶ expect and refuse
+//	revive ──▶ use room ──▶ fail ──▶ end waits for other endpoints ──▶ serve ──▶ dial ──▶ set who is pending, and refuse
 //
 // Dials for endpoints without requests come first, because waiters need not fail while such a dial is
 // under way. Free places are given before the pool dials for the remaining waiters.
@@ -49,14 +49,14 @@ func (k *machine) settle(now time.Time) {
 		k.failWaiting(now)
 	}
 	if due&dueElsewhere != 0 {
-		k.elsewhere.dialEnded(now)
+		k.elsewhere.endWithoutDial(now)
 	}
 	if k.conns.due&dueServe != 0 { // an earlier step may have set it
 		k.elsewhere.serve(now)
 		k.dispatcher.serve(now)
 	}
 	k.grow(now)
-	k.expect(now)
+	k.boundPending(now)
 	k.conns.due = 0
 }
 
@@ -82,11 +82,11 @@ func (k *machine) grow(now time.Time) {
 	}
 }
 
-// expect updates which requests dials will serve. If too many other requests wait, it refuses
-// the newest requests, or the requests that fair queueing chooses.
-func (k *machine) expect(now time.Time) {
-	served := k.growth.willServe()
-	k.queue.expect(served, now)
+// boundPending updates which waiters dials will serve. The other waiters are pending: if there are more than
+// max_pending, it refuses the newest of them, or those that fair queueing chooses.
+func (k *machine) boundPending(now time.Time) {
+	served := k.growth.servedByDials()
+	k.queue.setServedByDials(served, now)
 	for {
 		newest := k.queue.tail
 		w := k.queue.popOverflow(k.opts.MaxPending)
@@ -95,7 +95,7 @@ func (k *machine) expect(now time.Time) {
 		}
 		if w != newest {
 			k.stats.fairEvicted.Add(1)
-			k.queue.expect(served, now) // a dial was expected to serve w
+			k.queue.setServedByDials(served, now) // a dial was to serve w
 		}
 		k.do.answer(w, waitResult{full: k.full()})
 	}
@@ -167,7 +167,7 @@ func (k *machine) isolate(now time.Time) {
 		}
 		k.dials.start(aim{waiting: true, isolated: true}, now)
 	}
-	s.queue.expect(s.dialing, now)
+	s.queue.setServedByDials(s.dialing, now)
 	for {
 		w := s.queue.popOverflow(k.opts.MaxPending)
 		if w == nil {
@@ -210,7 +210,7 @@ func (k *machine) revive(now time.Time) {
 // useRoom dials an active endpoint that is short of connections, before grow dials any endpoint for the waiters. revive
 // has dialled those that are not active.
 func (k *machine) useRoom(now time.Time) {
-	if e := k.pruner.deprived(now); e != nil && e.Active() && !k.conns.closed && k.growth.mayDial() {
+	if e := k.pruner.shortEndpoint(now); e != nil && e.Active() && !k.conns.closed && k.growth.mayDial() {
 		k.dials.start(aim{endpoint: e}, now)
 	}
 }

@@ -25,8 +25,8 @@ const (
 	lastingShortage = 3
 )
 
-// failed records a dial or a look-up that failed because of adbuffer's machine.
-func (s *shortage) failed(now time.Time) {
+// countFailure records a dial or a look-up that failed because of adbuffer's machine.
+func (s *shortage) countFailure(now time.Time) {
 	if now.Before(s.counted) {
 		return
 	}

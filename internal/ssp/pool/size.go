@@ -3,20 +3,21 @@ package pool
 import "adbuffer/internal/wire/exchange"
 
 // size says how many connections and places the pool may have: by the settings, by the size that the pool chose
-// for itself, and by the protocol and places that the next connection will likely have. Guarded by Pool.mu.
+// for itself, and by the protocol and places that the next connection will likely have. autosize chooses the size,
+// outside the lock, from machine.sizerInput; machine.resize stores it here. Guarded by Pool.mu.
 type size struct {
 	opts  *Options // the pool's
 	conns *connections
 
-	sized      int     // how many connections the pool allows itself; 0 = max_conns
+	chosen     int     // the size that the pool chose, in connections; 0 = max_conns
 	closeAbove int     // the size to which it went back; 0 = max_conns
 	highest    float64 // saturation since the janitor's last round
 }
 
 // maxConns returns how many connections may be open: pool.max_conns, or fewer if the pool sizes itself.
 func (z *size) maxConns() int {
-	if z.sized > 0 {
-		return min(z.sized, z.opts.MaxConns)
+	if z.chosen > 0 {
+		return min(z.chosen, z.opts.MaxConns)
 	}
 	return z.opts.MaxConns
 }

@@ -17,19 +17,19 @@ type waiter struct {
 
 	// Pool.mu guards the fields below.
 
-	prev, next *waiter // in the queue; next also links actions.results
-	queued     bool
-	pending    bool   // no dial is expected to serve it; see queue
-	front      bool   // had a place before
-	alone      bool   // see exchange.Exchange
-	isolated   bool   // waits in isolation.queue
-	resent     bool   // see exchange.Exchange
-	redials    int    // see exchange.Exchange
-	avoid      string // see exchange.Exchange
-	elsewhere  bool   // it waits in elsewhere.waiters, and in no queue
-	yields     int    // places that went to requests behind it; see queue.yield
-	key        uint64 // Exchange.FairKey
-	fair       fairqueue.Item[*waiter]
+	prev, next  *waiter // in the queue; next also links actions.results
+	queued      bool
+	pending     bool   // no dial will serve it; see queue
+	front       bool   // had a place before
+	alone       bool   // see exchange.Exchange
+	isolated    bool   // waits in isolation.queue
+	resent      bool   // see exchange.Exchange
+	redials     int    // see exchange.Exchange
+	avoid       string // see exchange.Exchange
+	inElsewhere bool   // it waits in elsewhere.waiters, and in no queue
+	yields      int    // places that went to requests behind it; see queue.yield
+	key         uint64 // Exchange.FairKey
+	fair        fairqueue.Item[*waiter]
 
 	// timer fires at wakeAt, when the waiter should check whether its time has passed. It may fire too
 	// early, but never too late.
