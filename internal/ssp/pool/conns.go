@@ -31,6 +31,9 @@ type connections struct {
 	opts  *Options // the pool's
 	stats *stats
 	do    *actions // the machine's
+	// clock returns the time, for an event that brings none: above all the return of a place, since the return of an
+	// exclusive connection for which no request waits must not read the clock.
+	clock func() time.Time
 
 	// len(members) + closing + governor.dialing <= maxConns(), unless that was lowered.
 	members  map[*member]struct{}
@@ -120,7 +123,7 @@ func (c *connections) drain(m *member, why exchange.CloseReason) {
 		if i := slices.Index(m.ep.shared, m); i >= 0 {
 			m.ep.shared = slices.Delete(m.ep.shared, i, i+1)
 		}
-		c.shared.remove(m)
+		c.shared.remove(m, c.clock)
 	}
 	c.recount(m)
 	if m.inUse == 0 {

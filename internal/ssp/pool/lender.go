@@ -189,6 +189,6 @@ func (l *lender) release(m *member, held time.Duration) {
 	case m.exclusive():
 		m.used = m.used.Add(held) // the time of acquire plus held, which saves a clock call
 	case m.inUse == 0:
-		m.used = time.Now()
+		m.used = l.conns.clock()
 	}
 }

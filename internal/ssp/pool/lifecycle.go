@@ -19,13 +19,12 @@ func New(opts Options, d Dialer) *Pool {
 	p.newWaiter = func() *waiter { return p.waiters.Get().(*waiter) }
 	p.checker = checker{pool: p, running: make(map[*endpoint]*check)}
 	p.growSoon.Ring, p.reviveSoon.Ring = p.growAgain, p.reviveAgain
-	now := time.Now()
 	p.mu.Lock()
-	p.init(opts, now)
+	p.init(opts, time.Now)
 	p.stats = p.machine.stats
 	p.checker.set(p.opts.HealthCheck, p.conns.endpoints.all)
 	p.finish()
-	p.Tick(now, false) // so that a pool that sizes itself begins with its least size
+	p.Tick(time.Now(), false) // so that a pool that sizes itself begins with its least size
 	p.wg.Go((&janitor{pool: p}).run)
 	return p
 }

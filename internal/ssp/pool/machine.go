@@ -10,8 +10,8 @@ import (
 )
 
 // machine holds the rules of a pool: which request gets which place, when to dial, and which
-// connections close. It starts no goroutine, has no lock and no timer, and does no I/O. Pool calls it
-// with its lock held.
+// connections close. It starts no goroutine, has no lock and no timer, and does no I/O. Time is an input: an event
+// brings it, or the machine asks conns.clock. Pool calls it with its lock held.
 //
 //	event ──▶ parts ──▶ due ──▶ settle ──▶ actions ──▶ Pool
 //
@@ -50,11 +50,12 @@ type machine struct {
 }
 
 // init makes the parts of an empty pool.
-func (k *machine) init(opts Options, now time.Time) {
+func (k *machine) init(opts Options, clock func() time.Time) {
 	k.stats, k.opts = newStats(), opts
+	now := clock()
 	o, do, c := &k.opts, &k.do, &k.conns
 	*c = connections{
-		opts: o, stats: k.stats, do: do, members: make(map[*member]struct{}),
+		opts: o, stats: k.stats, do: do, clock: clock, members: make(map[*member]struct{}),
 		forecast: forecast{protocol: opts.Protocol}, idleRule: idleRule{opts: o, learned: &k.learned},
 	}
 	do.notEmpty = &c.hasActions
@@ -212,7 +213,7 @@ func (k *machine) giveBack(m *member, held time.Duration) {
 	}
 	switch {
 	case m.conn.CloseReason() != exchange.NotClosed:
-		k.drainClosed(m, time.Now())
+		k.drainClosed(m, k.conns.clock())
 		k.conns.due |= dueGrow
 	case m.draining:
 		k.conns.drain(m, m.why)
@@ -237,13 +238,13 @@ func (k *machine) reuse(m *member) {
 	case m.single && k.queue.n > 0 && !isolated && k.growth.full() && !k.growth.sharedFull():
 		k.conns.drain(m, exchange.ClosedDrain) // to make room for a connection with more places
 		k.conns.due |= dueGrow
-	case m.single && k.demotion.on(time.Now()):
+	case m.single && k.demotion.on(k.conns.clock()):
 		k.conns.drain(m, exchange.ClosedError)
 		k.conns.due |= dueGrow
 	case k.unneeded(m.ep):
 		k.conns.drain(m, exchange.ClosedDrain)
 	case q.n > 0 && !m.ep.Barred():
-		now := time.Now()
+		now := k.conns.clock()
 		k.conns.due |= dueGrow
 		if why := k.conns.idleRule.expired(m, now); why != exchange.NotClosed {
 			k.conns.drain(m, why)
@@ -289,7 +290,7 @@ func (k *machine) drainClosed(m *member, now time.Time) {
 
 // enqueue puts ex into its queue. again says that ex had a place on a stale connection.
 func (k *machine) enqueue(ex *exchange.Exchange, isolated, again bool) (*waiter, error) {
-	now := time.Now()
+	now := k.conns.clock() // Times.Queued may be much earlier
 	if !now.Before(ex.Deadline) {
 		return nil, exchange.ErrDeadlineNotSent
 	}

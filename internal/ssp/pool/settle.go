@@ -37,7 +37,7 @@ func (k *machine) settle(now time.Time) {
 		return
 	}
 	if now.IsZero() {
-		now = time.Now()
+		now = k.conns.clock()
 	}
 	if due&dueRevive != 0 {
 		k.revive(now)

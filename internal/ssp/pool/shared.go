@@ -93,8 +93,9 @@ func (s *sharedList) wantsAnother() bool {
 	return !s.roomy(nil)
 }
 
-// remove removes m, which is draining, if it is in the list.
-func (s *sharedList) remove(m *member) {
+// remove removes m, which is draining, if it is in the list. After an unplanned end, it asks the
+// clock whether m was in use lately.
+func (s *sharedList) remove(m *member, clock func() time.Time) {
 	i := slices.Index(s.list, m)
 	if i < 0 {
 		return
@@ -105,5 +106,5 @@ func (s *sharedList) remove(m *member) {
 		s.aging--
 	}
 	planned := m.why == exchange.ClosedIdle || m.why == exchange.ClosedDrain
-	s.replace = s.replace || !planned && time.Since(m.used) < replaceWithin
+	s.replace = s.replace || !planned && clock().Sub(m.used) < replaceWithin
 }
