@@ -17,7 +17,7 @@ import (
 type addressState struct {
 	dialing       int       // dials under way
 	failures      int       // dials in a row that failed
-	retriedAtOnce bool      // after the last failure requests waited for a dial at once
+	retriedAtOnce bool      // the dial after the last failure starts at once, since requests wait for it
 	until         time.Time // no dial starts earlier, because dials failed
 	unprocessed   int       // connections in a row on which the SSP processed no request
 	spaced        time.Time // no dial starts earlier, because of unprocessed
@@ -47,8 +47,15 @@ func (s *addressState) pausedUntil() time.Time {
 // countFailure records a failed dial. failures is the value of s.failures when the dial began: dials that
 // began together fail together, and count as one failure.
 //
-// The first failure may be an accident, so no pause follows. If again is true, requests wait for one
-// more dial, both after the first failure and after the first failure that follows a pause.
+// again says that requests wait for one more dial. It starts at once, as after a first failure, which may be an
+// accident:
+//
+//	failures  again  retriedAtOnce │ failures  retriedAtOnce  next dial
+//	0         no     no            │ 1         no             at once
+//	0         yes    no            │ 1         yes            at once
+//	n ≥ 1     no     either        │ n+1       no             after a pause
+//	n ≥ 1     yes    no            │ n         yes            at once
+//	n ≥ 1     yes    yes           │ n+1       no             after a pause
 func (s *addressState) countFailure(failures int, again bool, now time.Time, o *Options) {
 	if failures != s.failures {
 		return

@@ -102,6 +102,34 @@ func TestPausesStayWithinAnyBackoff(t *testing.T) {
 	}
 }
 
+// The rows are those of the table of addressState.countFailure.
+func TestAFailureBeginsAPauseUnlessRequestsWaitForOneMoreDial(t *testing.T) {
+	now := time.Unix(0, 0)
+	for _, c := range []struct {
+		failures       int
+		again, retried bool
+
+		wantFailures            int
+		wantRetried, wantPaused bool
+	}{
+		{0, false, false, 1, false, false},
+		{0, true, false, 1, true, false},
+		{1, false, false, 2, false, true},
+		{1, false, true, 2, false, true},
+		{1, true, false, 1, true, false},
+		{1, true, true, 2, false, true},
+		{5, true, false, 5, true, false},
+		{5, true, true, 6, false, true},
+	} {
+		s := addressState{failures: c.failures, retriedAtOnce: c.retried}
+		before := s
+		s.countFailure(c.failures+1, c.again, now, &Options{BackoffMin: time.Second, BackoffMax: time.Hour})
+		testsupport.Equal(t, s, before, "%+[2]v: a dial that began before the last failure led to %+[1]v", c)
+		s.countFailure(c.failures, c.again, now, &Options{BackoffMin: time.Second, BackoffMax: time.Hour})
+		testsupport.True(t, s.failures == c.wantFailures && s.retriedAtOnce == c.wantRetried && s.until.After(now) == c.wantPaused, "%+v led to %+v", c, s)
+	}
+}
+
 func TestAddressOnTrialGetsOneDialAtATime(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxDials, o.MaxPending = 64, 64, 16, 100 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.refuse(0)
