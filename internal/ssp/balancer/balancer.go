@@ -31,6 +31,26 @@ type Settings struct {
 // can serve, those with the lowest value of Priority are active: new requests go to them, by weight. If no endpoint
 // can serve, the balancer treats endpoints that are out like the others. If no endpoint is enabled, the SSP admits no
 // new requests, and requests that were admitted before may use any endpoint.
+//
+// The states of an endpoint, of which several may apply. rebuild derives the lower ones from the upper ones:
+//
+//	state        applies while
+//	removed      its last connections drain after a reload removed the endpoint
+//	ejected      it has failed too often, and no probe has succeeded since
+//	unhealthy    its health checks fail
+//	out          it is ejected or unhealthy
+//	unreachable  no connection to it is open, and the last dial to each of its addresses failed
+//
+//	active       it has the lowest value of Priority of those that can serve: new requests and dials go to it
+//	barred       it is removed; or not enabled, and another one is enabled; or out, and another one can serve:
+//	             no request but its probe goes to it, and its connections drain when it goes out or is removed
+//	excluded     it is out and barred: its failures say nothing about the endpoints that serve
+//	outranked    an endpoint with a lower value of Priority can serve
+//	lost         in package pool: it is enabled and not ejected, but unreachable and not active. The pool dials it when
+//	             the pauses of its addresses end
+//
+// An endpoint that is neither active nor barred is outranked or unreachable. A request goes to it only if the active
+// ones have no free place, and either no connection or no room for another one.
 type Balancer struct {
 	_ cpu.CacheLinePad
 

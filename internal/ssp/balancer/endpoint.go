@@ -14,7 +14,7 @@ type State uint8
 // The states.
 const (
 	Enabled  State = iota
-	Draining       // no new requests; running requests finish, and idle connections stay open
+	Draining       // no new requests; running requests finish, and idle HTTP/1 connections stay open
 	Disabled       // no new requests, and idle connections close
 )
 

@@ -111,7 +111,8 @@ func (c *connections) recount(m *member) {
 }
 
 // drain stops new requests on m and closes it once none of its places is in use. A second call does
-// not change the reason. m must not be in idle.
+// not change the reason. m must not be in idle. The other methods whose names begin with drain drain several
+// connections.
 func (c *connections) drain(m *member, why exchange.CloseReason) {
 	if !m.draining {
 		m.draining, m.why = true, why

@@ -117,7 +117,7 @@ func (e *elsewhere) serve(now time.Time) {
 	}
 }
 
-// endWithoutDial ends the wait of the requests for which no dial is under way.
+// endWithoutDial ends, after a dial, the wait of the requests for which no further dial is under way.
 func (e *elsewhere) endWithoutDial(now time.Time) {
 	for i := 0; i < len(e.waiters); {
 		w := e.waiters[i]

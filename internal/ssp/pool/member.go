@@ -14,11 +14,17 @@ import (
 //
 // A serving member takes new requests: an exclusive one while it is idle, a multiplexed one while
 // it has free places. A draining member takes none, and is closed when no place of it is in use.
+//
+// The lock. The connection calls Freed and Changed from its own goroutines, even before Dial has returned. They read
+// only the field pool without Pool.mu. A request that has a place also reads the fields that dial sets, because it got
+// the place under Pool.mu after they were set; worked; and, of an exclusive connection, fresh and idleFor, because
+// they do not change until the request returns the place. The pool's own goroutines that check or close the
+// connection read conn and why.
 type member struct {
-	pool   *Pool    // set before the dial starts
+	pool   *Pool    // set before the dial starts, never changed
 	leases [2]lease // one lease for usual requests, and one for a probe
 	// single says that the connection carries one exchange at a time although it is HTTP/2, since it was
-	// opened for an isolated request. It is constant once the connection is open.
+	// opened for an isolated request. It never changes after the dial.
 	single bool
 
 	// dial sets these fields before the pool knows the member; they never change.
