@@ -331,3 +331,20 @@ func TestTheLastConnectionClosesWhileADialIsUnderWay(t *testing.T) {
 		{refused, "1 fails, 2 fails"}, // no connection is left that serves them
 	})
 }
+
+// The return of an exclusive connection for which no request waits is the most frequent event; see connections.clock.
+func TestAPlaceThatComesBackReadsTheClockOnlyIfARequestWaits(t *testing.T) {
+	c := newCourse(t, 1, func(o *Options) { o.MaxConns, o.MaxIdle = 1, 1 })
+	c.run([]step{{arrive, "dial any"}, {opened, "0 gets a place on 0"}})
+	reads := 0
+	c.k.conns.clock = func() time.Time { reads++; return c.now }
+	back := func(n int) int {
+		reads = 0
+		giveBack(n)(c)
+		c.k.settle(time.Time{}) // as Pool.release
+		return reads
+	}
+	testsupport.Equal(t, back(0), 0, "while no request waits, it read the clock %d times")
+	c.run([]step{{arrive, ""}, {arrive, ""}})
+	testsupport.AtLeast(t, back(1), 1, "while a request waits, it read the clock %d times")
+}
