@@ -44,9 +44,9 @@ var noIdentity = PolicyOptions{Identity: None}
 func TestOrdinaryFieldsAreForwardedInOrderAndSpelling(t *testing.T) {
 	wantLines(t, cross(t, noIdentity, true,
 		"user-AGENT: phone", "Accept:*/*", "x_custom:  a  b ", "Empty:", "X-A: 1", "Cookie: secret", "X-A: 2", "Content-Type: text/plain",
-		"Content-Encoding: gzip", "Accept-Encoding: br", "Cache-Control: no-cache", "Via: 1.1 edge", "X-Forward: 1", "X-Devices: 2", "X-Adbuffers: 3"),
+		"Content-Encoding: gzip", "Accept-Encoding: br", "Cache-Control: no-cache", "Via: 1.1 edge", "X-Forward: 1", "X-Devices: 2", "X-Adbuffers: 3", "X-B: b \t", "X-C:  c"),
 		"user-AGENT: phone", "Accept: */*", "x_custom: a  b", "Empty: ", "X-A: 1", "X-A: 2", "Content-Type: text/plain",
-		"Content-Encoding: gzip", "Accept-Encoding: br", "Cache-Control: no-cache", "Via: 1.1 edge", "X-Forward: 1", "X-Devices: 2", "X-Adbuffers: 3")
+		"Content-Encoding: gzip", "Accept-Encoding: br", "Cache-Control: no-cache", "Via: 1.1 edge", "X-Forward: 1", "X-Devices: 2", "X-Adbuffers: 3", "X-B: b", "X-C: c")
 }
 
 func TestReservedFieldsAreNeverForwarded(t *testing.T) {
@@ -73,6 +73,7 @@ func TestReservedFieldsAreNeverForwarded(t *testing.T) {
 func TestFieldsThatConnectionNamesAreNotForwarded(t *testing.T) {
 	pass := PolicyOptions{Identity: None, Pass: []string{"Cookie"}}
 	wantLines(t, cross(t, pass, true, "X-Hop: 1", "Cookie: a=b", "X-A: 2", "Connection: close, X-hop,,  cookie", "CONNECTION: X-More", "x-MORE: 3", "x_hop: 4"), "X-A: 2")
+	wantLines(t, cross(t, noIdentity, true, "X-Hop: 1", "Connection: X-Hop", "Content-Type: application/grpc", "Grpc-Timeout: 1S"), "Content-Type: application/grpc")
 	wantLines(t, cross(t, noIdentity, true, "X-A: 1", `Connection: "X-A", X-A;q=1, X A`), "X-A: 1")
 }
 

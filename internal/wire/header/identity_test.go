@@ -27,6 +27,14 @@ func resolve(t testing.TB, f *RequestFields, peer string, truncate bool, lines .
 	return &id
 }
 
+func TestTheClientIsFoundInTheFirstField(t *testing.T) {
+	var f RequestFields
+	var id Identity
+	mustScan(t, &f, "X-Forwarded-For: 192.0.2.1\r\nHost: ads.example\r\n\r\n")
+	id.Resolve(&f, netip.Addr{}, true, nil, false)
+	testsupport.Equal(t, id.Client().String(), "192.0.2.1", "the client is %s")
+}
+
 func TestClientIsFoundFromTheRightPastTrustedPeers(t *testing.T) {
 	for _, tt := range []struct {
 		name, peer string
@@ -226,6 +234,7 @@ func TestShortForwarded(t *testing.T) {
 		`for="192.0.2.43:47011" ; host="h:1" , for=_x`: `for=192.0.2.0;host="h:1", for=_x`,
 		`for=unknown;by="_secret:80"`:                  `for=unknown;by="_secret:80"`,
 		"ext=192.0.2.1":                                "ext=192.0.2.0",
+		"x=192.0.2.1":                                  "x=192.0.2.0",
 		"":                                             "",
 		"for":                                          "",
 		"for=":                                         "",

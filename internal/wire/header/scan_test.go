@@ -54,6 +54,8 @@ func TestScanRefusesWhatRFC9112Forbids(t *testing.T) {
 		{"cut in a value", "Host: ads.exam", RuleUnterminated, "Host"},
 		{"cut after CR", "Host: ads.example\r", RuleUnterminated, "Host"},
 		{"cut in a name", "Host: ads.example\r\nX-A", RuleUnterminated, ""},
+		{"cut after the colon", "Host: ads.example\r\nX-A:", RuleUnterminated, "X-A"},
+		{"cut before the value", "Host: ads.example\r\nX-A: ", RuleUnterminated, "X-A"},
 		{"cut in the empty line", "Host: ads.example\r\n\r", RuleUnterminated, ""},
 		{"bytes after the end", head() + "X", RuleUnterminated, ""},
 		{"fields after the end", head() + head(), RuleUnterminated, ""},
@@ -150,7 +152,7 @@ func TestScanAcceptsWhatRFC9112Allows(t *testing.T) {
 func TestScanFindsTheFieldsThatTheProxyNeeds(t *testing.T) {
 	f := RequestFields{TimeoutName: "X-Budget"}
 	mustScan(t, &f, head("content-type: application/json", "CONTENT-ENCODING: gzip", "Content-Length: 17", "user-agent: phone",
-		"x-budget: 80", "X-Budget: 90", "x-adbuffer-ssp: openx", "X_Adbuffer_Ssp: other", "X-Env: prod", "X-Env: test"))
+		"TE: trailers", "X-Bundle: 70", "x-budget: 80", "X-Budget: 90", "x-adbuffer-ssp: openx", "X_Adbuffer_Ssp: other", "X-Env: prod", "X-Env: test"))
 	timeout, timeouts := f.Timeout()
 	ssp, ssps := f.SSP()
 	env, hasEnv := f.Lookup("x-env")
@@ -159,11 +161,11 @@ func TestScanFindsTheFieldsThatTheProxyNeeds(t *testing.T) {
 		Host, Type, Encoding, Agent, Timeout, SSP, Env string
 		Length                                         int64
 		Timeouts, SSPs                                 int
-		Chunked, HasEnv, HasNone                       bool
+		Chunked, HasEnv, HasNone, Trailers             bool
 	}
 	got := fields{string(f.Host()), string(f.contentType), string(f.ContentEncoding()), string(f.userAgent), string(timeout),
-		string(ssp), string(env), f.ContentLength(), timeouts, ssps, f.Chunked(), hasEnv, hasNone}
-	want := fields{"ads.example", "application/json", "gzip", "phone", "80", "openx", "prod", 17, 2, 1, false, true, false}
+		string(ssp), string(env), f.ContentLength(), timeouts, ssps, f.Chunked(), hasEnv, hasNone, f.takesTrailers}
+	want := fields{"ads.example", "application/json", "gzip", "phone", "80", "openx", "prod", 17, 2, 1, false, true, false, false}
 	testsupport.Equal(t, cmp.Diff(want, got), "", "-want +got:\n%s")
 }
 

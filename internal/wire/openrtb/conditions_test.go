@@ -138,6 +138,16 @@ func TestNumbersCompareExactly(t *testing.T) {
 	}
 }
 
+func TestTheWholePartOfANumber(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int{
+		"0": 0, "5": 5, "937.5": 937, "9.37e2": 937, "9370e-1": 937, "0.9": 0, "1e3": 1000, "1000.9": 1000, "1001": -1, "1e4": -1, "1e999": -1, "-1": -1, "": -1, `"5"`: -1, "null": -1,
+	} {
+		n, ok := Floor([]byte(text), 1000)
+		testsupport.True(t, ok == (want >= 0) && n == max(want, 0), "the whole part of %s is %d, %v, want %d", text, n, ok, want)
+	}
+}
+
 // Many members below one path are found by a map.
 func TestManyPathsBelowOneMember(t *testing.T) {
 	t.Parallel()

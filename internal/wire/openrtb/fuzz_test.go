@@ -194,7 +194,7 @@ func FuzzEdit(f *testing.F) {
 		`{"device":{"ifa":"x"}}`, `{"device":{"ifa":"x","ua":"y"},"a":1}`, `{"a":1 , "device" : { "ua":"y" , "ifa":"x" } , "user":{"id":1,"eids":[]}}`, `{"user":1,"device":{"ifa":1},"x":2}`, `{"device":{"ifa":1,"ip":"192.0.2.7"},"user":2,"regs":{"coppa":1}}`,
 		`{"imp":[{"ext":1,"id":1},{"id":2,"ext":{}},{"ext":3},{},5]}`, `{"user":{},"imp":[{"ext":1}]}`, `{"device":{"ip":"192.0.2.7","ipv6":"2001:db8:1:2:3::4"}}`, `{"device":{"ip":7,"ipv6":null,"x":"y"}}`, `{"device":{"ip":"x"},"user":{"ifa":1}}`,
 		`{"device":{"ip":"\u0031.2.3.4","ipv6":"::ffff:192.0.2.1"}}`, `{"device":{"ip":"192.0.2.7:80"},"user" : 1 }`, `{"device":{"d\u0065vice":1,"if\u0061":1}}`, `{ "user":1}`, `{"regs":{"coppa":0},"user":{"x":1}}`, `{"device":[{"ifa":1}],"a":{"user":1}}`,
-		`{"openrtb":{"request":{"context":{"device":{"ip":"192.0.2.7"}}}}}`,
+		`{"openrtb":{"request":{"context":{"device":{"ip":"192.0.2.7"}}}}}`, `{"device":{"ifa":"x","ip":"192.0.2.7"},"user":`,
 	} {
 		f.Add([]byte(body))
 	}
