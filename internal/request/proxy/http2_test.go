@@ -86,6 +86,7 @@ func TestReasonsHaveTheSameStatusOverHTTP2(t *testing.T) {
 		m.want(res, row.status, row.source)
 		wantProto2(t, res)
 		testsupport.True(t, strings.Contains(body, row.detail), "%s %s: %s, want %s in it", row.method, row.path, body, row.detail)
+		testsupport.Equal(t, res.Header.Get("Allow"), map[int]string{405: "GET, HEAD, POST"}[row.status], "%[2]s %[3]s: Allow: %[1]s", row.method, row.path)
 	}
 	testsupport.Equal(t, m.series(handshakes, "1.3"), 1, "%v connections: a refused stream ended its connection")
 	testsupport.Equal(t, m.p.InFlight(), 0, "%d in flight")

@@ -44,7 +44,8 @@ routes:
 		{``, "ssp/b", "rest", nil},
 	} {
 		got := ab.Post("/bid", row.body, row.fields...).WantStatus(row.body, 200).WantSource(row.source)
-		testsupport.Equal(t, strings.Contains(got.Body, `<VAST version="4.2"/>`), row.source == "proxy/filtered", "%[2]s: a no-ad is %[1]v: %[3]s", row.body, got.Body)
+		noAd := got.Body == `<?xml version="1.0" encoding="UTF-8"?>`+"\n"+`<VAST version="4.2"/>`+"\n" && got.Header("Content-Type") == "application/xml; charset=utf-8"
+		testsupport.Equal(t, noAd, row.source == "proxy/filtered", "%[2]s: a no-ad is %[1]v: %[3]s", row.body, got.Body)
 		req, err := http.NewRequest("POST", "http://"+ab.TrafficAddr+"/bid", strings.NewReader(row.body))
 		testsupport.NoError(t, err)
 		for _, f := range row.fields {
