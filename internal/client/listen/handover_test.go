@@ -297,6 +297,7 @@ func TestAProcessThatReceivesNonsenseBindsItsOwnSocketAndLogsThat(t *testing.T) 
 }
 
 func TestAHangingProcessDelaysTheNextForABoundedTime(t *testing.T) {
+	testsupport.Long(t)
 	t.Parallel()
 	address := reserve(t)
 	released := make(chan struct{})

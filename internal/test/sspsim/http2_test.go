@@ -200,6 +200,7 @@ func TestHTTP2RecordsTheRequestAsItCame(t *testing.T) {
 
 // A client that reads nothing must not make the SSP queue a frame for each frame of the client.
 func TestHTTP2ReadsNoMoreFromAClientThatDoesNotRead(t *testing.T) {
+	testsupport.Long(t)
 	const body, flood = 32 << 20, 64 << 20
 	s := startH2C(t, Behaviour{Latency: Constant(time.Millisecond), Response: Response{Size: Size{Constant: body}}})
 	h := dialH2C(t, s, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1})
