@@ -44,6 +44,10 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [openx, dead], client
 		return regexp.MustCompile(`"msg":"no connection to an endpoint can be opened",.*"ssp":"dead"`).MatchString(ab.Log.String())
 	})
 	testsupport.Equal(t, dead["breaker"], "Unreachable", "its state is %q")
+	var visible bool
+	br.eval(fmt.Sprintf("document.querySelector(%q).checkVisibility()", row), &visible)
+	testsupport.True(t, !visible, "the card without trouble is not short beside the card of the dead SSP")
+	br.click(`article[data-ssp="openx"] .unfold`)
 	if got := br.text(row); !strings.Contains(got, "enabled") || !strings.Contains(got, "25 %") {
 		t.Errorf("the endpoint's row says %q", got)
 	}

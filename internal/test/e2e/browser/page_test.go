@@ -44,7 +44,7 @@ func openPage(t *testing.T, url string) *browser {
 			}
 		}
 	})
-	b.run(log.Enable(), chromedp.EmulateViewport(1280, 900), chromedp.Navigate(url), chromedp.WaitVisible("article .charts, tr[data-row]:not([hidden])"))
+	b.run(log.Enable(), chromedp.EmulateViewport(1280, 900), chromedp.Navigate(url), chromedp.WaitVisible("article:not([data-folded]) .charts, tr[data-row]:not([hidden])"))
 	return b
 }
 

@@ -73,6 +73,10 @@ func TestThePageListsTheWorstOfManySSPsFirst(t *testing.T) {
 		t.Errorf("a healthy SSP's row says %q, failed %q", text, cell("ssp-03", "failed"))
 	}
 	testsupport.Equal(t, cell("ssp-50", "failed"), "100 %", "of the dead SSP's requests %q failed")
+	var rejected string
+	b.eval(`(show({...before, ssps: before.ssps.map(r => ({...r, last_minute: {...r.last_minute, rejected: r.last_minute.requests}}))}),
+		document.querySelector('tr[data-row="ssp-03"] [data-column="failed"]').dataset.rejected)`, &rejected)
+	testsupport.Equal(t, rejected, "100 % rejected", "beside the failures, a phone shows %q")
 	routes := b.text("#routes tbody")
 	if !strings.HasPrefix(routes, "default\t") || !strings.Contains(routes, "/s") && strings.Count(routes, "%") != 3 {
 		t.Errorf("the routes are %q", routes)
