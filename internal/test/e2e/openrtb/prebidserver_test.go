@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -145,24 +146,29 @@ func needsPrebidServer(t *testing.T) {
 }
 
 // Prebid Server gets the same bids, and its bidders the same bodies, with adbuffer between them as without it. Without
-// headers.pass, only the bidder that needs Authorization bids nothing.
+// headers.pass, only the bidder that needs Authorization bids nothing. The log says what adbuffer adds to the time of an
+// auction.
 func TestPrebidServerGetsTheSameBidsThroughAdbuffer(t *testing.T) {
 	needsPrebidServer(t)
-	const auctions, secret = 20, "bidstack"
-	run := func(endpoint func(name string) string, b *bidders) (bids []map[string]string) {
+	const auctions, secret = 300, "bidstack"
+	run := func(endpoint func(name string) string) (bids []map[string]string, median, p99 time.Duration) {
 		url := startPrebidServer(t, endpoint)
+		var took []time.Duration
 		for i := range auctions {
+			began := time.Now()
 			res, err := http.Post(url, "application/json", strings.NewReader(auction(i, 50_000)))
 			testsupport.NoError(t, err)
 			body, err := io.ReadAll(res.Body)
 			res.Body.Close()
 			testsupport.NoError(t, err)
+			took = append(took, time.Since(began))
 			bids = append(bids, seats(t, string(body)))
 		}
-		return bids
+		slices.Sort(took)
+		return bids, took[auctions/2], took[auctions*99/100]
 	}
 	direct := newBidders(t)
-	want := run(func(name string) string { return direct.URL + "/" + name }, direct)
+	want, median, p99 := run(func(name string) string { return direct.URL + "/" + name })
 	testsupport.MustEqual(t, len(want[0]), len(adapters), "%d bidders bid without adbuffer: %[2]v", want[0])
 	for _, pass := range []string{"[Authorization]", "[]"} {
 		b := newBidders(t)
@@ -172,7 +178,9 @@ func TestPrebidServerGetsTheSameBidsThroughAdbuffer(t *testing.T) {
 			names += name + ", "
 		}
 		ab := e2e.Start(t, "ssps:\n"+config+"routes: [{name: default, match: {path: /fillbuffer}, ssps: ["+names+"], client_choice: true}]\n")
-		got := run(func(name string) string { return "http://" + ab.TrafficAddr + "/fillbuffer/" + name }, b)
+		got, medianBehind, p99Behind := run(func(name string) string { return "http://" + ab.TrafficAddr + "/fillbuffer/" + name })
+		t.Logf("headers.pass %s: an auction takes %v at the median and %v at p99, without adbuffer %v and %v: adbuffer adds %v and %v",
+			pass, medianBehind, p99Behind, median, p99, medianBehind-median, p99Behind-p99)
 		for i := range want {
 			if pass == "[]" {
 				delete(want[i], secret)
