@@ -153,7 +153,7 @@ func (id conditionID) line(log *zap.Logger) *zap.Logger {
 	return log.With(zap.String("endpoint", id.endpoint))
 }
 
-// stateOf says, for explain, why requests to an SSP may be refused or delayed at this moment.
+// stateOf returns the reasons, as explain shows them, why requests to an SSP may be refused or delayed now.
 func (h *histories) stateOf(part *reload.Part) (all []string) {
 	for _, t := range h.rowOf(part).troubles {
 		if t.each == nil {
@@ -164,8 +164,8 @@ func (h *histories) stateOf(part *reload.Part) (all []string) {
 	return all
 }
 
-// whyNot says why an endpoint gets no requests. It returns "" if the endpoint may get requests.
-func whyNot(e *pool.EndpointSnapshot) string {
+// inactiveReason says why an endpoint gets no requests. It returns "" if the endpoint may get requests.
+func inactiveReason(e *pool.EndpointSnapshot) string {
 	switch {
 	case e.EjectedSeconds > 0:
 		return fmt.Sprintf("ejected for %.1f s; see ejection", e.EjectedSeconds)

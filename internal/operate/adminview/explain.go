@@ -32,7 +32,7 @@ type Explained struct {
 	Mode        string        `json:"mode,omitempty"`
 	BudgetMs    float64       `json:"budget_ms,omitempty"`    // the time that SSPs have, after deadline.reserve
 	BudgetFrom  string        `json:"budget_from,omitempty"`  // the field or setting that sets this time
-	TmaxIgnored string        `json:"tmax_ignored,omitempty"` // why this is not the body's tmax; "it" is tmax
+	TmaxIgnored string        `json:"tmax_ignored,omitempty"` // why the budget does not follow from the body's tmax; a clause in which "it" is tmax
 	Fairness    string        `json:"fairness,omitempty"`     // the party whose share of the places the request uses
 	Priority    string        `json:"priority,omitempty"`     // the route's priority
 	Refused     *refused      `json:"refused,omitempty"`      // adbuffer's own response, without asking an SSP
@@ -54,7 +54,7 @@ type explainedSSP struct {
 	Weight    int     `json:"weight,omitempty"`
 	TimeoutMs float64 `json:"timeout_ms,omitempty"`
 	Secondary bool    `json:"secondary,omitempty"`
-	// BudgetMs and BudgetFrom are the SSP's own limit, if it is shorter than the request's.
+	// BudgetMs and BudgetFrom are the SSP's own limit, if that is shorter than the limit of the request.
 	BudgetMs   float64      `json:"budget_ms,omitempty"`
 	BudgetFrom string       `json:"budget_from,omitempty"`
 	Request    *capturedMsg `json:"request,omitempty"`  // the request as its first endpoint would get it
@@ -137,14 +137,14 @@ func failed(conditions []config.BodyCondition, e *proxy.Explanation) (all []stri
 	}
 	for i, c := range reload.BodyConditions(conditions) {
 		if seen := c.Explain(e.Body); !seen.Holds {
-			all = append(all, bodyCondition(&conditions[i])+", but "+sees(c.Path.String(), &seen))
+			all = append(all, bodyCondition(&conditions[i])+", but "+valuesSeen(c.Path.String(), &seen))
 		}
 	}
 	return all
 }
 
-// sees describes the values that the body has at the path of a condition.
-func sees(path string, seen *openrtb.Seen) string {
+// valuesSeen describes the values that the body has at the path of a condition.
+func valuesSeen(path string, seen *openrtb.Seen) string {
 	if len(seen.Values) == 0 {
 		return "it is missing"
 	}
@@ -244,7 +244,7 @@ func sparesOf(s *ssp.SSP) (all []string) {
 		}
 	}
 	for i := range endpoints {
-		// For other endpoints, whyNot says why they get no requests.
+		// For other endpoints, inactiveReason says why they get no requests.
 		if e := &endpoints[i]; serving > 0 && e.Priority > priority && e.State == balancer.Enabled.String() {
 			all = append(all, fmt.Sprintf("%s has priority %d, and gets requests once no endpoint of priority %d works; now %d of %d work", e.Endpoint, e.Priority, priority, serving, of))
 		}
@@ -349,7 +349,7 @@ func (x *Explained) String() string {
 		line("deadline", "%v ms from %s, less deadline.reserve", x.BudgetMs, x.BudgetFrom)
 	}
 	if x.TmaxIgnored != "" {
-		line("", "tmax does not count: %s", x.TmaxIgnored)
+		line("", "tmax is ignored: %s", x.TmaxIgnored)
 	}
 	if x.Fairness != "" {
 		line("fairness", "%s", x.Fairness)

@@ -58,7 +58,7 @@ func TestExplainSaysWhereTheDeadlineComesFrom(t *testing.T) {
 		{SSP: "a", BudgetMs: 120, BudgetFrom: "routes[].ssps[].timeout"}, {SSP: "b"},
 	}}
 	const want = `deadline  295 ms from deadline.default, less deadline.reserve
-          tmax does not count: the body is protobuf
+          tmax is ignored: the body is protobuf
 
 ssp       a
 deadline  120 ms from routes[].ssps[].timeout

@@ -62,7 +62,8 @@ func newHistories(log *zap.Logger) *histories {
 	return &histories{log: log, bySSP: make(map[string]*history), byRoute: make(map[string]*minute), advised: make(map[string]time.Duration)}
 }
 
-// look is called every historyStep.
+// look adds a point to the charts of each SSP and route, and logs conditions that begin or end. It is called every
+// historyStep.
 func (h *histories) look(now time.Time, parts []*reload.Part, routes []proxy.RouteCounts) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -142,8 +143,8 @@ func (h *histories) lookAtRoutesLocked(routes []proxy.RouteCounts) {
 	maps.DeleteFunc(h.byRoute, func(name string, _ *minute) bool { return !present[name] })
 }
 
-// ofSSP returns the results of the SSP's requests in the last minute, or since the SSP was added if that
-// is more recent; the trend; and what its recent requests show. outcomes counts all requests since start.
+// ofSSP returns the results of the SSP's requests in the last minute (or since the SSP was added, if that is more recent),
+// the SSP's trend, and what its most recent requests show. outcomes counts all its requests since start.
 func (h *histories) ofSSP(s *ssp.SSP, outcomes map[string]uint64) (m lastMinute, t trend, last recent) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -176,16 +177,16 @@ func countsOf(r *proxy.RouteCounts) counts {
 // recent is what the last requests to an SSP show.
 type recent struct {
 	outcomes map[string]uint64 // the requests of the last recentLooks looks, by outcome
-	// responses counts the SSP's responses in the shortest time with enough of them, from recentLooks looks to a minute,
-	// and rejected those of them with a status of 4xx. Both are 0 if there were too few in the last minute.
+	// responses counts the SSP's responses in a time that is just long enough for rejectResponses of them: from recentLooks
+	// looks to a minute. rejected counts those with a status of 4xx. Both are 0 if a minute was not long enough.
 	responses, rejected uint64
 }
 
 // rejectResponses is how many responses are enough to see that an SSP rejects most requests.
 const rejectResponses = 20
 
-// rejects reports whether the SSP rejects most requests. A few seconds show it if they have enough responses, so that it
-// shows soon, and ends soon.
+// rejects reports whether the SSP rejects most requests. With enough responses, the last few seconds decide, so that the
+// result changes soon after the SSP does.
 func (r *recent) rejects() bool { return 2*r.rejected > r.responses }
 
 // recent returns what the last requests show. outcomes counts all requests since start.
@@ -223,8 +224,8 @@ func push[T any](points []T, limit int, p T) []T {
 // round rounds to three decimals; charts do not show more.
 func round(v float64) float64 { return math.Round(v*1000) / 1000 }
 
-// adviseLocked logs the idle_timeout to set, once, and again each time the advice has changed by more
-// than a tenth.
+// adviseLocked logs the idle_timeout that the operator should set: once, and again when the advised time has changed by
+// more than a tenth.
 func (h *histories) adviseLocked(name string, s *pool.Snapshot, o *pool.Options) {
 	advised := advice.IdleTimeout(s, o)
 	before := h.advised[name]

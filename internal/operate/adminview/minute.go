@@ -52,8 +52,8 @@ type mark struct {
 	counts
 }
 
-// counts are the requests to an SSP or on a route, since start. The numbers are those of proxy.RouteCounts, 0 for an
-// SSP.
+// counts holds numbers of requests to an SSP or on a route, since start. masked, merged and preflights are those of
+// proxy.RouteCounts, and 0 for an SSP.
 type counts struct {
 	outcomes                   map[string]uint64
 	masked, merged, preflights uint64
@@ -62,7 +62,7 @@ type counts struct {
 // describes reports whether the marks were read from h, or there are no marks yet.
 func (m *minute) describes(h *metrics.Histogram) bool { return m.latency == nil || m.latency == h }
 
-// look is called every historyStep.
+// look makes a mark if one is due. It is called every historyStep.
 func (m *minute) look(h *metrics.Histogram, now counts) {
 	m.latency = h
 	if m.looks%markEvery == 0 {
@@ -122,7 +122,7 @@ func since(before, outcomes map[string]uint64) map[string]uint64 {
 }
 
 // commonestFailure returns the failure that most requests ended with, among the outcomes that pick
-// accepts, or "" if no request failed. An SSP that an operator disabled is no failure.
+// accepts, or "" if no request failed. A request that was refused because an operator disabled the SSP is not a failure.
 func commonestFailure(outcomes map[string]uint64, pick func(exchange.Outcome) bool) string {
 	commonest := ""
 	for o := range exchange.Outcomes {
@@ -198,7 +198,7 @@ type trend struct {
 	outcomes map[string]uint64 // counts since start, at the beginning of the current interval
 }
 
-// look is called every historyStep. outcomes are since start.
+// look adds a point at the end of each interval. It is called every historyStep. outcomes counts requests since start.
 func (t *trend) look(saturation float64, outcomes map[string]uint64) {
 	t.highest = max(t.highest, saturation)
 	t.looks++

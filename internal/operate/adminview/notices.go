@@ -18,11 +18,11 @@ import (
 
 // Notice says what is wrong with the whole service now.
 type Notice struct {
-	Kind string `json:"kind"` // of the rule
+	Kind string `json:"kind"` // the kind of the rule in noticeRules that made the notice
 	Text string `json:"text"`
 }
 
-// Facts are what notices are about and package adminview does not know by itself.
+// Facts are the facts for notices that package adminview cannot find out itself.
 type Facts struct {
 	Draining     bool
 	LinesLost    uint64 // log lines that could not be written, since start
@@ -32,27 +32,27 @@ type Facts struct {
 
 // Certificate is a certificate of adbuffer.
 type Certificate struct {
-	Setting string // that names its file
-	Peers   string // who would refuse it
+	Setting string // the setting that names the certificate's file
+	Peers   string // the clients or servers that would refuse it
 	Expiry  time.Time
 }
 
 // UnroutedPaths is how many paths a notice names.
 const UnroutedPaths = 3
 
-// facts is all that notices are about, at the moment now.
+// facts holds all facts for notices, as they are at the moment now.
 type facts struct {
 	Facts
-	now       time.Time
-	failed    *reload.FailedReload
-	overload  overload.State
-	limits    []proxy.LimitState // that were reached in the last seconds
-	losing    bool               // log lines were lost in the last seconds
-	unrouted  uint64             // requests of the last minute without a route; 0 if there were none in the last seconds
-	requests  uint64             // requests of the last minute
-	rejecting []string           // the SSPs that reject most requests
-	alone     []string           // the SSPs whose limit this replica does not share now, with its share
-	reuse     string             // reuse.notice
+	now          time.Time
+	failed       *reload.FailedReload
+	overload     overload.State
+	limits       []proxy.LimitState // limits that were reached in the last seconds
+	losesLines   bool               // log lines were lost in the last seconds
+	unrouted     uint64             // requests of the last minute without a route; 0 if there were none in the last seconds
+	requests     uint64             // requests of the last minute
+	rejecting    []string           // the SSPs that reject most requests
+	withoutRedis []string           // the SSPs whose limit this replica cannot share while Redis is away, with the replica's last share
+	reuse        string             // reuse.notice
 }
 
 // noticeRules are the rules, the most urgent one first.
@@ -173,20 +173,20 @@ func certificateNotices(f *facts) (all []string) {
 }
 
 func redisNotice(f *facts) []string {
-	if len(f.alone) == 0 {
+	if len(f.withoutRedis) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("Redis is away: adbuffer sends these SSPs at most its last share of qps.limit: %s. SSPs get more than the limit if other replicas reach Redis; see fleet.redis.", listed(f.alone))}
+	return []string{fmt.Sprintf("Redis is away: adbuffer sends these SSPs at most its last share of qps.limit: %s. SSPs get more than the limit if other replicas reach Redis; see fleet.redis.", listed(f.withoutRedis))}
 }
 
 func logNotice(f *facts) []string {
-	if !f.losing {
+	if !f.losesLines {
 		return nil
 	}
 	return []string{fmt.Sprintf("Log lines are lost, %d since start: standard error is blocked or fails. Is the disk of the log full, or its reader too slow?", f.LinesLost)}
 }
 
-// listed joins texts, of which it shows the first few.
+// listed joins the first few texts, and says how many more there are.
 func listed(texts []string) string {
 	const shown = 5
 	if more := len(texts) - shown; more > 0 {
@@ -197,10 +197,10 @@ func listed(texts []string) string {
 
 func rfc3339(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// recentEvents is for how long a notice stays after the last event that it is about.
+// recentEvents is how long a notice about events stays after the last event.
 const recentEvents = 30 * time.Second
 
-// rise notes when a counter rose last.
+// rise remembers when a counter last rose.
 type rise struct {
 	count uint64
 	at    time.Time
@@ -215,7 +215,7 @@ func (r *rise) look(now time.Time, count uint64) {
 
 func (r *rise) isRecent(now time.Time) bool { return !r.at.IsZero() && now.Sub(r.at) < recentEvents }
 
-// serviceEvents notes when counters of the whole service rose, at looks every historyStep.
+// serviceEvents remembers when counters of the whole service last rose. look reads the counters every historyStep.
 type serviceEvents struct {
 	mu       sync.Mutex // guards the fields below
 	limits   []rise     // in the order of proxy.Limits
@@ -241,7 +241,7 @@ func (e *serviceEvents) look(now time.Time, limits []proxy.LimitState, linesLost
 	e.unrouted.look(now, unrouted)
 }
 
-// add adds the events of the last seconds to f. minutes are those of all routes.
+// add adds the events of the last seconds to f. minutes holds the last minute of every route.
 func (e *serviceEvents) add(f *facts, limits []proxy.LimitState, minutes []routeRow) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -250,7 +250,7 @@ func (e *serviceEvents) add(f *facts, limits []proxy.LimitState, minutes []route
 			f.limits = append(f.limits, l)
 		}
 	}
-	f.losing = e.lines.isRecent(f.now)
+	f.losesLines = e.lines.isRecent(f.now)
 	for i := range minutes {
 		m := &minutes[i].LastMinute
 		f.requests += m.Requests + m.Filtered
@@ -260,7 +260,7 @@ func (e *serviceEvents) add(f *facts, limits []proxy.LimitState, minutes []route
 	}
 }
 
-// logUnrouted logs the paths of requests without a route, while they are too many, at most once a limitEvery.
+// logUnrouted logs the paths of requests without a route while such requests are too many, at most once every limitEvery.
 func (e *serviceEvents) logUnrouted(log *zap.Logger, f *facts) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

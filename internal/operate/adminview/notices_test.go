@@ -59,9 +59,9 @@ func TestEachNoticeHasItsRule(t *testing.T) {
 		{"certificate about to expire", certificate(now.Add(13 * 24 * time.Hour)),
 			[]string{"certificate: The certificate of server.tls.cert_file expires at 2026-12-11T12:00:00Z; from then on clients refuse it."}},
 		{"valid certificate", certificate(now.Add(14 * 24 * time.Hour)), nil},
-		{"Redis", facts{alone: []string{"a (33.333/s)", "b (1000/s)"}},
+		{"Redis", facts{withoutRedis: []string{"a (33.333/s)", "b (1000/s)"}},
 			[]string{"redis_away: Redis is away: adbuffer sends these SSPs at most its last share of qps.limit: a (33.333/s), b (1000/s). SSPs get more than the limit if other replicas reach Redis; see fleet.redis."}},
-		{"lost lines", facts{Facts: Facts{LinesLost: 12}, losing: true},
+		{"lost lines", facts{Facts: Facts{LinesLost: 12}, losesLines: true},
 			[]string{"log_lines_lost: Log lines are lost, 12 since start: standard error is blocked or fails. Is the disk of the log full, or its reader too slow?"}},
 		{"lost lines of earlier", facts{Facts: Facts{LinesLost: 12}}, nil},
 	} {

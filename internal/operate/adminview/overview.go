@@ -87,7 +87,7 @@ func (v *Views) Overview(service Service, routes []proxy.RouteCounts, limits []p
 			f.rejecting = append(f.rejecting, rows[i].SSP)
 		}
 		if rows[i].alone > 0 {
-			f.alone = append(f.alone, fmt.Sprintf("%s (%v/s)", rows[i].SSP, round(rows[i].alone)))
+			f.withoutRedis = append(f.withoutRedis, fmt.Sprintf("%s (%v/s)", rows[i].SSP, round(rows[i].alone)))
 		}
 	}
 	return map[string]any{
@@ -203,10 +203,10 @@ func endpointTrouble(endpoints []pool.EndpointSnapshot) (t trouble, any bool) {
 	var order []string
 	for i := range endpoints {
 		e := &endpoints[i]
-		if text := whyNot(e); text != "" {
+		if text := inactiveReason(e); text != "" {
 			t.each = append(t.each, fmt.Sprintf("endpoint %s is %s", e.Endpoint, text))
 		}
-		text := whyOut(e)
+		text := endpointFault(e)
 		if text == "" {
 			continue
 		}
@@ -229,9 +229,9 @@ func endpointTrouble(endpoints []pool.EndpointSnapshot) (t trouble, any bool) {
 	return t, len(t.each) > 0
 }
 
-// whyOut says why an endpoint gets no requests. It returns "" if the endpoint may get requests, or if an
-// operator has drained or disabled it, which is no trouble.
-func whyOut(e *pool.EndpointSnapshot) string {
+// endpointFault says which fault keeps an endpoint from getting requests. It returns "" if the endpoint may get requests,
+// or if an operator has drained or disabled it, which is not a fault.
+func endpointFault(e *pool.EndpointSnapshot) string {
 	switch {
 	case e.EjectedSeconds > 0 && e.LastDialError != "":
 		return "ejected: " + lastPart(e.LastDialError)

@@ -92,8 +92,8 @@ func (v *Views) viewOf(p *reload.Part) poolView {
 	}
 }
 
-// Cold says for which SSPs the start waits: those that have not had min_idle connections yet, with the last error. It
-// names at most five of them.
+// Cold names the SSPs for which the start waits, since they have not had min_idle connections yet, each with its last error.
+// It names at most five SSPs.
 func (v *Views) Cold() string {
 	var all []string
 	for _, p := range v.versions.Current().Parts {

@@ -18,11 +18,11 @@ type reuse struct {
 	logged time.Time // when the last line was logged
 }
 
-// reuseLook has counts since start.
+// reuseLook holds counts since start, as one look saw them.
 type reuseLook struct {
 	single   uint64 // connections that ended after one request
 	requests uint64
-	client   string // the client of the last of these connections
+	client   string // the client of the last connection that ended after one request
 }
 
 // singlesPerSecond is how many connections a second for one request each are trouble, if they are a tenth of the
@@ -30,7 +30,7 @@ type reuseLook struct {
 // same bounds.
 const singlesPerSecond = 10
 
-// look is called every historyStep. It logs while clients do not reuse connections, at most once a limitEvery.
+// look is called every historyStep. It logs while clients do not reuse connections, at most once every limitEvery.
 func (r *reuse) look(log *zap.Logger, now time.Time, single uint64, client string, routes []proxy.RouteCounts) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -48,7 +48,7 @@ func (p *planned) groupWarnings(s *config.SSP, i int) (warnings []config.Warning
 	for _, e := range s.Endpoints {
 		groups[e.Priority]++
 	}
-	setting, need := p.setting()
+	setting, need := p.sizeSetting()
 	for _, priority := range slices.Sorted(maps.Keys(groups))[1:] {
 		holds, raise := p.groupHolds(s, groups[priority], setting)
 		if holds >= need {

@@ -44,7 +44,7 @@ func (plan Plan) WriteJSON(w io.Writer) error {
 	all := make([]plannedJSON, len(plan))
 	for i := range plan {
 		p, r := &plan[i], &plan[i].result
-		name, n := p.setting()
+		name, n := p.sizeSetting()
 		all[i] = plannedJSON{
 			SSP: p.name, Protocol: p.protocol, Replicas: p.in.Replicas, RPS: r.Rate, HoldSeconds: r.MeanHold.Seconds(), Load: r.Load, PeakInUse: p.in.Peak,
 			Places: r.Places, RulePlaces: r.RulePlaces, WaitingShare: r.WaitingShare, MeanWaitSeconds: r.MeanWait.Seconds(), Saturation: r.Saturation,

@@ -116,9 +116,9 @@ func (o *Observation) planned(in *Input) planned {
 	return p
 }
 
-// settings are the keys of the YAML's pool to set, in order.
+// settings returns the keys under pool that the plan sets, in the order of the YAML.
 func (p *planned) settings() []setting {
-	name, n := p.setting()
+	name, n := p.sizeSetting()
 	all := []setting{{name, min(max(n, p.current), maxConfigConns)}}
 	switch {
 	case p.http2():
@@ -132,13 +132,13 @@ func (p *planned) settings() []setting {
 	return all
 }
 
-// setting is a key of the YAML's pool and its value.
+// setting is a key under pool, and its value.
 type setting struct {
 	key   string
 	value int
 }
 
-// shared reports whether a connection may carry several requests at once, as it may if ALPN decides.
+// shared reports whether a connection may carry several requests at once. If ALPN chooses the protocol, it may.
 func (p *planned) shared() bool { return p.protocol != string(dial.HTTP1) }
 
 func (p *planned) pipelined() bool { return p.protocol == string(dial.HTTP1Pipelined) }
@@ -147,8 +147,8 @@ func (p *planned) http2() bool {
 	return p.protocol == string(dial.HTTP2) || p.protocol == string(dial.H2C)
 }
 
-// setting returns the key of the YAML's pool to set, and its value.
-func (p *planned) setting() (name string, value int) {
+// sizeSetting returns the key under pool that bounds the connections, and the value that the plan needs.
+func (p *planned) sizeSetting() (name string, value int) {
 	r := &p.result
 	switch {
 	case p.http2():
@@ -169,7 +169,7 @@ func (p *planned) warnings() []string {
 			all = append(all, w)
 		}
 	}
-	if name, n := p.setting(); n > maxConfigConns {
+	if name, n := p.sizeSetting(); n > maxConfigConns {
 		all = append(all, fmt.Sprintf("%s ends at %d: spread the rate over more replicas", name, maxConfigConns))
 	}
 	return all

@@ -78,7 +78,7 @@ func printMany(w io.Writer, plan Plan) {
 	fmt.Fprintf(t, "ssp\tprotocol\treplicas\trequests/s\theld (W)\tin use (L)\tat once\tN\tL + 2·√L\tconnections\tnow\tfull at\tfull when slow\tSSP sees\n")
 	for i := range plan {
 		p, r := &plan[i], &plan[i].result
-		_, n := p.setting()
+		_, n := p.sizeSetting()
 		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%d\t%.2f\t%d\t%s\t%s/s\t%s/s at %s\t%d\n", p.name, p.protocol, p.in.Replicas, number(r.Rate), rounded(r.MeanHold),
 			number(r.Load), known(p.in.Peak), r.Places, r.RulePlaces, n, known(p.current), number(r.FullRate), number(r.SlowFullRate), rounded(r.SlowHold), n*p.in.Replicas)
 	}
@@ -91,7 +91,7 @@ func printYAML(w io.Writer, plan Plan) {
 	fmt.Fprintf(w, "\nssps:\n")
 	for i := range plan {
 		p := &plan[i]
-		_, n := p.setting()
+		_, n := p.sizeSetting()
 		note := ""
 		switch {
 		case p.current > 0 && p.current >= n: // its size stays: the measured time may have been a quiet one

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-var errRequests = errors.New("all requests are sent; see --requests")
+var errRequests = errors.New("no request is left in the budget; see --requests")
 
 // budget bounds the connections that are open at once, and the requests of a run.
 type budget struct {

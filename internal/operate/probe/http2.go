@@ -38,7 +38,7 @@ func (p *prober) openHTTP2(ctx context.Context, address string) (*http2Conn, err
 	}
 	if p.target.Scheme == "https" && c.protocol != "h2" {
 		c.Close()
-		return nil, errors.New("the SSP does not negotiate it")
+		return nil, errors.New("the SSP does not negotiate HTTP/2")
 	}
 	h := &http2Conn{conn: c, framer: http2.NewFramer(c.Conn, c.in), next: 1}
 	h.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)

@@ -55,7 +55,7 @@ func (r *Report) Write(w io.Writer, idle time.Duration) {
 		row("HTTP/2", "no")
 	}
 	row("pipelining", "%s", answer(r.Pipelines, "--pipelining, --requests"))
-	row("gzip", "responses: %s; requests get the same status: %s", answer(&r.GzipResponse, ""), answer(r.GzipRequest, "--body, --requests"))
+	row("gzip", "responses: %s; a compressed request gets the same status: %s", answer(&r.GzipResponse, ""), answer(r.GzipRequest, "--body, --requests"))
 	forms := make([]string, len(r.NoBids))
 	for i, form := range r.NoBids {
 		forms[i] = string(form)
@@ -98,7 +98,7 @@ func (f *ProtocolFacts) text(idle time.Duration) string {
 	return strings.Join(parts, "; ")
 }
 
-// answer is yes or no, or the flags that would try it.
+// answer returns yes or no, or for nil the flags with which the probe would have tried it.
 func answer(v *bool, flags string) string {
 	switch {
 	case v == nil:

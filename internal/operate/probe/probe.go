@@ -61,7 +61,7 @@ type Report struct {
 	GzipResponse bool           `json:"gzip_response"`
 	GzipRequest  *bool          `json:"gzip_request,omitempty"` // a compressed body got the same status; nil = not tried
 	NoBids       []NoBid        `json:"no_bids"`                // the forms of no-bids that occurred, each once
-	Fills        int            `json:"fills"`                  // 2xx responses that are no no-bid
+	Fills        int            `json:"fills"`                  // 2xx responses other than no-bids
 	Errors       []string       `json:"errors"`                 // the errors that occurred, each text once
 	Requests     int            `json:"requests"`               // number of requests sent
 }
@@ -150,7 +150,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return &p.report, nil
 }
 
-// addresses dials each address of the host, and returns the first that works.
+// addresses dials each address of the host, and returns the first address that accepts a connection.
 func (p *prober) addresses(ctx context.Context) (works string, err error) {
 	limited, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
@@ -159,7 +159,7 @@ func (p *prober) addresses(ctx context.Context) (works string, err error) {
 		return "", err
 	}
 	if len(ips) > maxAddresses {
-		p.failed("addresses", fmt.Errorf("the host has %d; the first %d are tried", len(ips), maxAddresses))
+		p.failed("addresses", fmt.Errorf("the host has %d addresses; only the first %d are tried", len(ips), maxAddresses))
 		ips = ips[:maxAddresses]
 	}
 	for _, ip := range ips {
@@ -201,7 +201,7 @@ func (p *prober) versions(ctx context.Context, address string) {
 	}
 }
 
-// http1 asks over HTTP/1.1: a series on one connection, then a compressed request and pipelined ones.
+// http1 probes HTTP/1.1: a series of requests on one connection, then a compressed request, then pipelined requests.
 func (p *prober) http1(ctx context.Context, address string) {
 	c, err := p.openHTTP1(ctx, address)
 	if err != nil {
@@ -270,7 +270,7 @@ func (p *prober) gzipAndPipelining(ctx context.Context, address string, plain in
 func (p *prober) http2(ctx context.Context, address string) {
 	c, err := p.openHTTP2(ctx, address)
 	if err != nil {
-		if p.report.ALPN == "h2" { // otherwise the SSP does not speak it
+		if p.report.ALPN == "h2" { // otherwise the SSP does not support HTTP/2
 			p.failed("HTTP/2", err)
 		}
 		return
@@ -316,7 +316,7 @@ func (p *prober) idle(ctx context.Context, address string) {
 	all.Wait()
 }
 
-// leaveIdle leaves a connection idle after its first exchange, which brought r or err.
+// leaveIdle leaves a connection idle after its first exchange, whose result is r or err.
 func (p *prober) leaveIdle(what string, facts *ProtocolFacts, r *response, err error, idleFor func(time.Duration) time.Duration) {
 	if err == nil && r.closes {
 		err = errCloses

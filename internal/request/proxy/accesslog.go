@@ -40,7 +40,7 @@ func (p *Proxy) ended(w *response, r *request, e *end) {
 	r.endTrace(w, e)
 }
 
-// failed says what of the request failed.
+// failed says whether the request failed, only a leg of it, or neither.
 func (e *end) failed() logs.Failed {
 	switch {
 	case e.outcome.IsFailure(), e.ssp != nil && e.ssp.Failed(e.outcome, e.exchange):

@@ -26,7 +26,7 @@ type Explanation struct {
 	// Budget is the time that SSPs would have, and BudgetFrom the field or setting that determines it.
 	Budget     time.Duration
 	BudgetFrom string
-	// IgnoredTmax says why BudgetFrom is not the body's tmax, as a clause in which "it" is tmax; empty without a body.
+	// IgnoredTmax says why Budget does not follow from the body's tmax, as a clause in which "it" is tmax; empty without a body.
 	IgnoredTmax string
 	// FairValue is the request's value of server.fairness.key; empty if it has none.
 	FairValue string
@@ -42,7 +42,7 @@ type ExplainedRequest struct {
 	Request exchange.Request
 	Err     *exchange.Error // why Request is empty, or nil
 	Dropped []string        // the client's fields that are not forwarded to the SSP, each with the setting that decides so
-	// Budget and BudgetFrom are those of the SSP, like the request's.
+	// Budget is the time that this SSP would have, and BudgetFrom the field or setting that determines it.
 	Budget     time.Duration
 	BudgetFrom string
 	// Filtered says that the SSP is not asked, since its conditions on the body do not hold.

@@ -29,9 +29,9 @@ func (p *Proxy) Limits() []LimitState {
 	_, _, unread := p.unread.counts()
 	shed := p.current().opts.Overload
 	state := shed.State()
-	lag := LimitState{OverloadSetting, "requests wait for CPU for more ms than the limit, and some of them are refused", int64(state.LagMs), int64(state.TargetMs), 0}
+	lag := LimitState{OverloadSetting, "requests wait for CPU longer than the limit (in ms), and some of them are refused", int64(state.LagMs), int64(state.TargetMs), 0}
 	if state.DryRun {
-		lag.Effect = "requests wait for CPU for more ms than the limit; without dry_run, some of them would be refused"
+		lag.Effect = "requests wait for CPU longer than the limit (in ms); without dry_run, some of them would be refused"
 	}
 	for priority := range overload.Priorities {
 		refused, dry := shed.Count(priority)
@@ -39,7 +39,7 @@ func (p *Proxy) Limits() []LimitState {
 	}
 	return []LimitState{
 		lag,
-		{connections.From, "connections are refused, or idle or unfinished ones are closed", connections.Open, connections.Limit, connections.Refused + connections.Closed},
+		{connections.From, "new connections are refused, or connections are closed that are idle or whose handshake or request head is incomplete", connections.Open, connections.Limit, connections.Refused + connections.Closed},
 		{"server.max_in_flight", "requests are refused", int64(p.inFlight.Now()), int64(p.inFlight.Limit()), p.inFlight.Refused()},
 		{"server.max_uploads, server.max_buffered_bytes", "requests whose body arrives slowly are refused", int64(uploads), int64(uploadsMax), uploadsDropped},
 		{p.budget.From(), "requests are refused, or responses that clients do not read are cut", p.budget.Used(), p.budget.Limit(), p.budget.Refused() + unread},

@@ -8,41 +8,42 @@ import (
 
 // unsents holds the HTTP/2 connections whose clients do not read, so that frames wait to be sent. Waiting
 // frames count as unread responses, in addition to the responses that they carry, and they count against
-// server.max_buffered_bytes. If unread responses hold too much memory, the connection that has waited for
-// longest is closed; see slowClients.
+// server.max_buffered_bytes. If unread responses hold too much memory, the longest-waiting connection is
+// closed; see slowClients.
 type unsents struct {
 	mu  sync.Mutex // guards all
-	all map[*http1.Conn]*unsent
+	all map[*http1.Conn]*unsentFrames
 }
 
-// unsent counts the waiting frames of one HTTP/2 connection. It implements source, but never has an upload.
+// unsentFrames counts the waiting frames of one HTTP/2 connection. It implements source; its stopUpload does nothing, since
+// waiting frames are not an upload.
 // The lock of the HTTP/2 connection guards its fields.
-type unsent struct {
+type unsentFrames struct {
 	conn   *http1.Conn
 	unread slowClient
 	bytes  int
 }
 
-func (*unsent) stopUpload() {}
+func (*unsentFrames) stopUpload() {}
 
-func (u *unsent) dropUnread() { go u.conn.HTTP2().DropUnsent() }
+func (u *unsentFrames) dropUnread() { go u.conn.HTTP2().DropUnsent() }
 
-// of returns the unsent of c.
-func (s *unsents) of(c *http1.Conn) *unsent {
+// get returns the count of c. It adds a count if c has none.
+func (s *unsents) get(c *http1.Conn) *unsentFrames {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u := s.all[c]
 	if u == nil {
 		if s.all == nil {
-			s.all = make(map[*http1.Conn]*unsent)
+			s.all = make(map[*http1.Conn]*unsentFrames)
 		}
-		u = &unsent{conn: c}
+		u = &unsentFrames{conn: c}
 		s.all[c] = u
 	}
 	return u
 }
 
-func (s *unsents) remove(u *unsent) {
+func (s *unsents) remove(u *unsentFrames) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.all, u.conn)
@@ -53,7 +54,7 @@ func (p *Proxy) Hold(n int) { p.budget.Hold(int64(n)) }
 
 // Unsent implements http1.Handler.
 func (p *Proxy) Unsent(c *http1.Conn, n int) {
-	u := p.unsents.of(c)
+	u := p.unsents.get(c)
 	p.budget.Hold(int64(n))
 	u.bytes += n
 	p.unread.register(&u.unread, u, nil, 0)

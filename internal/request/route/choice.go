@@ -18,8 +18,8 @@ var (
 // control is the query parameter with which a client chooses an SSP.
 const control = "ssp"
 
-// Choose returns the target that the client chose. It returns nil if the client chose none or may
-// not choose. It also returns the query, without the control parameter if that was a choice.
+// Choose returns the target that the client chose. It returns nil if the client chose no target or
+// may not choose one. It also returns the query, without the control parameter if that chose the target.
 // fromPath is the name from Find. The query's other bytes stay unchanged, in order. If the
 // parameter was cut from the middle, the result is in *scratch, which grows as needed.
 func (rt *Route) Choose(f *header.RequestFields, fromPath []byte, scratch *[]byte) (t *Target, query []byte, err error) {

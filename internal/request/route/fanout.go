@@ -93,7 +93,7 @@ func (rt *Route) newFanout(r *ssp.Request, p *Process, abandon bool) (*fanout, *
 	}
 	f.refs.Store(1)
 	if r.Context != nil {
-		f.refs.Add(1) // of endForClient: f is not reused while it may run
+		f.refs.Add(1) // the reference of endForClient: f is not reused while endForClient may run
 		if f.clientLeft == nil {
 			f.clientLeft = f.endForClient
 		}
@@ -295,7 +295,7 @@ func (f *fanout) legLog() *legLog {
 	return log
 }
 
-// result makes the outcome of l the request's.
+// result returns the result of the request: the response and the outcome of l.
 func (f *fanout) result(l *leg) Result {
 	res := Result{Exchange: l.ex, SSP: l.target.SSP, Outcome: l.outcome, Err: l.err, legs: f.legLog()}
 	l.ex = nil

@@ -83,7 +83,7 @@ func (rt *Route) only(r *ssp.Request, chosen *Target, skipped **legLog) *Target 
 func sendToOne(r *ssp.Request, t *Target, legs *legLog) Result {
 	res := sendTo(r, t, r.Received)
 	if res.Exchange.Protocol == exchange.HTTP1 {
-		res.At = res.Exchange.Times.Done // in HTTP/2 the connection's goroutine sets Done, and this goroutine may have waited for CPU since then
+		res.At = res.Exchange.Times.Done // if requests share the connection, its own goroutine sets Done, and this goroutine may have waited for CPU since then
 	}
 	if legs != nil {
 		legs.add(t.SSP, res.Outcome, res.Exchange.Times.Done.Sub(r.Received), res.Exchange, res.Err)

@@ -25,7 +25,7 @@ const (
 // merger builds one BidResponse from the responses of a fan-out's legs.
 type merger struct {
 	request openrtb.BidRequest
-	ids     []byte // of the request's impressions, an array
+	ids     []byte // array of the ids of the request's impressions
 	legs    []mergedLeg
 	// currency is the currency of all bids in the result; nil until the first bid is added.
 	currency []byte
@@ -35,15 +35,15 @@ type merger struct {
 
 // mergedLeg is what one SSP contributes to a merged BidResponse.
 type mergedLeg struct {
-	seats    []byte // its seatbid, an array; nil if the SSP gave no bid
+	seats    []byte // the array seatbid of the SSP's response; nil if the SSP gave no bid
 	currency []byte // text
 	status   int    // the statuscode in seatnonbid, if seats is nil
 	noBid    bool   // the SSP responded that it has no bid
 	nbr      int    // the SSP's reason for the no-bid; noReason if the SSP gave no reason
-	// leftOut are the impids of bids that are not in seats, an array, and leftOutUnknown says that there are bids
-	// without a known impid.
-	leftOut        []byte
-	leftOutUnknown bool
+	// excluded is an array of the impids of the bids that the SSP sent and that are not in seats. excludesUnknown says
+	// that the impid of at least one such bid is unknown.
+	excluded        []byte
+	excludesUnknown bool
 }
 
 // defaultCurrency is the currency of requests and responses without cur. It must not be modified.
@@ -97,7 +97,7 @@ func (f *fanout) merged(r *ssp.Request) Result {
 		return res
 	}
 	m.ids = impressionIDs(m.request.Imp)
-	ex, err := newCombined(r.Budget, m.bound(f, len(r.Body)+ownBytes)+len(m.ids))
+	ex, err := newCombined(r.Budget, m.maxBytes(f, len(r.Body)+extraOwnBytes)+len(m.ids))
 	if err != nil {
 		res.Outcome, res.Err = err.Outcome, err
 		return res
@@ -106,7 +106,7 @@ func (f *fanout) merged(r *ssp.Request) Result {
 	return res
 }
 
-// cause returns the outcome of a merged request for which no leg gave a valid bid: NoBid if an SSP responded that it
+// cause returns the outcome of a request that was to be merged, but for which no leg gave a valid bid: NoBid if an SSP responded that it
 // has no bid, or else the outcome of the first leg that was asked.
 func (m *merger) cause(f *fanout) exchange.Outcome {
 	for i := range m.legs {
@@ -121,14 +121,14 @@ func (m *merger) cause(f *fanout) exchange.Outcome {
 	switch l := &f.legs[first]; {
 	case !l.received:
 		return exchange.Deadline
-	case l.outcome == exchange.Fill: // its bids do not count
+	case l.outcome == exchange.Fill: // the response has bids, but all of them were excluded
 		return exchange.BadResponse
 	default:
 		return l.outcome
 	}
 }
 
-// reason returns the no-bid reason that all SSPs that were asked gave, or other if they did not all give the same.
+// reason returns the no-bid reason if all SSPs that were asked gave the same reason, and other if not.
 func (m *merger) reason(f *fanout, other int) int {
 	nbr := noReason
 	for i := range m.legs {
@@ -144,7 +144,7 @@ func (m *merger) reason(f *fanout, other int) int {
 	return nbr
 }
 
-// bids reads the response of l to the request with this id, and counts what is left out of it.
+// bids reads the response of l to the request with this id, and counts the bids and seats that readBids leaves out.
 func (l *leg) bids(id []byte, facts *openrtb.Facts, use openrtb.Resources) mergedLeg {
 	m, leftOut := l.readBids(id, facts, use)
 	if l.received && l.err == nil && (l.outcome == exchange.Fill || l.outcome == exchange.NoBid || l.outcome == exchange.Unreadable) {
@@ -192,18 +192,18 @@ func (l *leg) readBids(id []byte, facts *openrtb.Facts, use openrtb.Resources) (
 	}
 	for _, impID := range res.LeftOut {
 		if len(impID) == 0 {
-			m.leftOutUnknown = true
+			m.excludesUnknown = true
 		} else {
-			m.leftOut = appendElement(m.leftOut, impID)
+			m.excluded = appendElement(m.excluded, impID)
 		}
 	}
-	if m.leftOut != nil {
-		m.leftOut = append(m.leftOut, ']')
+	if m.excluded != nil {
+		m.excluded = append(m.excluded, ']')
 	}
 	return m, len(res.LeftOut)
 }
 
-// appendElement appends an element to an array whose end is missing, nil before the first one.
+// appendElement appends an element to an array that lacks its closing bracket; array is nil before the first element.
 func appendElement(array, element []byte) []byte {
 	if len(array) <= len("[") {
 		array = append(array[:0], '[')
@@ -265,7 +265,7 @@ func sameText(a, b []byte) bool {
 }
 
 // chooseCurrency chooses the first of the request's currencies that any response has; USD if the request names no
-// currency (OpenRTB 2.6, section 3.2.1). It leaves out the responses in other currencies.
+// currency (OpenRTB 2.6, section 3.2.1). It excludes the responses in other currencies.
 func (m *merger) chooseCurrency() {
 	named := false
 	for wanted := range openrtb.Elements(m.request.Cur) {
@@ -316,13 +316,14 @@ const (
 	nonBidFrame   = `{"impid":,"statuscode":500},`
 	noImpIDNonBid = `{"statuscode":500},`
 
-	// ownBytes is how many bytes longer than the request the part of the result may be that is not the SSPs'.
-	ownBytes = 64 << 10
+	// extraOwnBytes bounds adbuffer's own part of the result, all but the bids: it may be this many bytes longer than the
+	// request.
+	extraOwnBytes = 64 << 10
 )
 
-// bound returns the maximum number of bytes of the result. If what is not the SSPs' would have more than own bytes, it
-// truncates that.
-func (m *merger) bound(f *fanout, own int) int {
+// maxBytes returns the maximum number of bytes of the result. If adbuffer's own part, all but the bids, would be longer
+// than ownLimit with a reason for each impression, maxBytes sets m.truncated.
+func (m *merger) maxBytes(f *fanout, ownLimit int) int {
 	bids, reasons, short := 0, 0, len(mergedFrame)+len(m.request.ID)+syntax.JSONStringLen(m.currency)
 	impressions := nonBidsLen(m.ids)
 	for i := range m.legs {
@@ -333,12 +334,12 @@ func (m *merger) bound(f *fanout, own int) int {
 		}
 		short += len(seatFrame) + syntax.JSONStringLen([]byte(f.legs[i].target.SSP.Name())) + len(noImpIDNonBid)
 		if l.seats != nil {
-			reasons += nonBidsLen(l.leftOut)
+			reasons += nonBidsLen(l.excluded)
 		} else {
 			reasons += impressions
 		}
 	}
-	m.truncated = short+reasons > own
+	m.truncated = short+reasons > ownLimit
 	if m.truncated {
 		return bids + short
 	}
@@ -354,9 +355,11 @@ func nonBidsLen(ids []byte) (n int) {
 }
 
 // hasNonBids reports whether the SSP is in seatnonbid.
-func (l *mergedLeg) hasNonBids() bool { return l.seats == nil || l.leftOut != nil || l.leftOutUnknown }
+func (l *mergedLeg) hasNonBids() bool {
+	return l.seats == nil || l.excluded != nil || l.excludesUnknown
+}
 
-// append appends the result.
+// append appends the merged BidResponse to b.
 func (m *merger) append(b []byte, f *fanout) []byte {
 	b = append(append(append(b, `{"id":`...), m.request.ID...), `,"seatbid":[`...)
 	for i := range m.legs {
@@ -376,7 +379,7 @@ func (m *merger) append(b []byte, f *fanout) []byte {
 		b = append(b, `,"nonbid":[`...)
 		ids, status, unknown := m.ids, l.status, m.truncated
 		if l.seats != nil {
-			ids, status, unknown = l.leftOut, nonBidInvalid, m.truncated || l.leftOutUnknown
+			ids, status, unknown = l.excluded, nonBidInvalid, m.truncated || l.excludesUnknown
 		}
 		if !m.truncated {
 			for id := range openrtb.Elements(ids) {

@@ -28,8 +28,8 @@ type Result struct {
 	NBR int
 	// Err says why there is no response; nil if there is a response.
 	Err *exchange.Error
-	// At is when the call of the only SSP ended; zero with several, and after a call on a connection that
-	// requests share. It saves a reading of the clock, 40 ns.
+	// At is when the exchange with the only SSP ended. It is zero if several SSPs were asked, or if requests share
+	// the connection. It saves a reading of the clock, 40 ns.
 	At time.Time
 
 	legs *legLog

@@ -64,22 +64,22 @@ func merge(base, over map[string]any) map[string]any {
 }
 
 // completeLists fills in the absent keys of list elements, since viper applies no defaults inside lists.
-// An SSP takes them from ssp_defaults, then from the defaults; a route from the defaults.
+// An SSP gets them from ssp_defaults, or else from the defaults; a route gets them from the defaults.
 func completeLists(tree map[string]any) {
 	shared, _ := tree["ssp_defaults"].(map[string]any)
-	each(tree["ssps"], func(ssp map[string]any) map[string]any {
+	replaceEach(tree["ssps"], func(ssp map[string]any) map[string]any {
 		ssp = merge(shared, ssp)
-		each(ssp["endpoints"], func(endpoint map[string]any) map[string]any {
+		replaceEach(ssp["endpoints"], func(endpoint map[string]any) map[string]any {
 			return merge(defaults(reflect.TypeFor[Endpoint]()), endpoint)
 		})
 		return merge(merge(defaults(reflect.TypeFor[SSP]()), derived(ssp)), ssp)
 	})
-	each(tree["routes"], func(rt map[string]any) map[string]any {
+	replaceEach(tree["routes"], func(rt map[string]any) map[string]any {
 		weight := 0
 		if rt["mode"] == string(route.Split) {
 			weight = 1
 		}
-		each(rt["ssps"], func(leg map[string]any) map[string]any {
+		replaceEach(rt["ssps"], func(leg map[string]any) map[string]any {
 			return merge(merge(defaults(reflect.TypeFor[RouteSSP]()), map[string]any{"weight": weight}), leg)
 		})
 		return merge(defaults(reflect.TypeFor[Route]()), rt)
@@ -89,7 +89,7 @@ func completeLists(tree map[string]any) {
 // maxConnsLimit is the highest max_conns.
 const maxConnsLimit = 65536
 
-// derived returns the defaults of an SSP that depend on the value of another of its keys.
+// derived returns the defaults of an SSP's keys that depend on the value of another key: those that depend on max_conns.
 func derived(ssp map[string]any) map[string]any {
 	pool := merge(defaults(reflect.TypeFor[Pool]()), section(ssp, "pool"))
 	maxConns, ok := pool["max_conns"].(int)
@@ -108,8 +108,8 @@ func section(tree map[string]any, name string) map[string]any {
 	return below
 }
 
-// each replaces each mapping in a list by the result of change.
-func each(list any, change func(map[string]any) map[string]any) {
+// replaceEach replaces each mapping in a list by the result of change.
+func replaceEach(list any, change func(map[string]any) map[string]any) {
 	elements, _ := list.([]any)
 	for i, element := range elements {
 		if m, ok := element.(map[string]any); ok {

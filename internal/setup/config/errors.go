@@ -83,8 +83,8 @@ func shown(s string) string {
 	return s
 }
 
-// shownAt is shown for the value at path, with possible secrets hidden. An invalid value is often
-// malformed, so shownAt hides more than HideURL: a header field's value, the text before an @,
+// shownAt does what shown does for the value at path, and hides possible secrets. An invalid value is often
+// malformed, so shownAt hides more than HideURL does: a header field's value, the text before an @,
 // and the text after a question mark or number sign.
 func shownAt(path, text string) string {
 	if i := strings.Index(path, "headers."); i >= 0 {

@@ -101,7 +101,7 @@ func (c *Config) upstreamConns() (n int) {
 func (w *warner) inForce(cfg *Config) {
 	m := &w.machine.Machine
 	if l := m.maxConnections(cfg); l.why != "" && w.isSet(l.setting) {
-		w.add(l.setting, "%d are in force on this machine, not %d: %s, also for up to %d connections to SSPs (the sum of pool.max_conns, and one for each endpoint with a health_check) and for %d other files; raise ulimit -n, or lower server.max_connections or pool.max_conns",
+		w.add(l.setting, "%d are in force on this machine, not %d: %s, which must also be enough for up to %d connections to SSPs (the sum of pool.max_conns, and one for each endpoint with a health_check) and %d other files; raise ulimit -n, or lower server.max_connections or pool.max_conns",
 			l.Value, l.asked, l.why, cfg.upstreamConns(), m.spareFiles())
 	}
 	if l := m.maxBufferedBytes(cfg); l.why != "" && w.isSet(l.setting) {

@@ -51,7 +51,7 @@ func Read(path string) ([]byte, error) {
 	return data, nil
 }
 
-// Parse is Load for a file's content. Its error is of type Errors.
+// Parse does what Load does, for the content of a file. Its error is of type Errors.
 func Parse(data []byte, env Env) (*Config, []Warning, error) {
 	r := newReport()
 	root, ok := r.parseYAML(data)

@@ -61,14 +61,14 @@ type document struct {
 // Server holds the settings of the traffic listener and of its clients' requests.
 type Server struct {
 	Listen           Address          `yaml:"listen" default:"127.0.0.1:8080" empty:"must be set, for example 127.0.0.1:8080" form:"listener" reload:"restart"` // host:port, or unix:/path
-	SocketMode       FileMode         `yaml:"socket_mode" default:"0660" reload:"restart"`                                                                      // of the unix socket only
+	SocketMode       FileMode         `yaml:"socket_mode" default:"0660" reload:"restart"`                                                                      // permissions of a unix socket; not used for TCP
 	ReusePort        bool             `yaml:"reuse_port" reload:"restart"`                                                                                      // for both listeners, so that the next process can take over
 	TLS              ServerTLS        `yaml:"tls" reload:"restart"`
 	ProxyProtocol    bool             `yaml:"proxy_protocol" reload:"restart"` // required from TrustedProxies and from peers of a unix socket
 	MaxConnections   int              `yaml:"max_connections" default:"65536" min:"1" max:"10000000"`
 	MaxInFlight      int              `yaml:"max_in_flight" default:"16384" min:"1" max:"10000000"`               // requests and fan-out legs
 	MaxUploads       int              `yaml:"max_uploads" default:"4096" min:"1" max:"10000000"`                  // requests whose body is still arriving
-	MaxStreams       int              `yaml:"max_streams_per_conn" default:"250" min:"1" max:"10000"`             // of a client's HTTP/2 connection
+	MaxStreams       int              `yaml:"max_streams_per_conn" default:"250" min:"1" max:"10000"`             // streams of one HTTP/2 connection of a client
 	H2C              bool             `yaml:"h2c"`                                                                // HTTP/2 in cleartext
 	MaxBufferedBytes int              `yaml:"max_buffered_bytes" default:"268435456" min:"1" max:"1099511627776"` // bodies of requests and responses
 	ReadTimeout      time.Duration    `yaml:"read_timeout" default:"5s" min:"1ms" max:"1h"`                       // for a header, and again for a body, each from its first byte
@@ -77,12 +77,12 @@ type Server struct {
 	MaxHeaderBytes   int              `yaml:"max_header_bytes" default:"16384" min:"256" max:"1048576" reload:"restart"`
 	MaxBodyBytes     int              `yaml:"max_body_bytes" default:"262144" min:"1" max:"1073741824"`
 	AbortOnClose     bool             `yaml:"abort_on_close" default:"true"`                 // cancels the request, even if a client closes only its sending half
-	TrustedProxies   []netip.Prefix   `yaml:"trusted_proxies" default:"127.0.0.0/8 ::1/128"` // masked
-	HealthPath       string           `yaml:"health_path" form:"exact path"`                 // "" = no readiness on the traffic port
+	TrustedProxies   []netip.Prefix   `yaml:"trusted_proxies" default:"127.0.0.0/8 ::1/128"` // prefixes without bits beyond their length
+	HealthPath       string           `yaml:"health_path" form:"exact path"`                 // path that responds whether adbuffer is ready; "" = no such path on the traffic listener
 	ErrorDetail      bool             `yaml:"error_detail" default:"true"`
-	Via              bool             `yaml:"via" default:"true"` // of requests to SSPs
+	Via              bool             `yaml:"via" default:"true"` // add a Via field to requests to SSPs
 	RequestID        RequestID        `yaml:"request_id"`
-	ProxyStatus      bool             `yaml:"proxy_status"` // of responses; RFC 9209
+	ProxyStatus      bool             `yaml:"proxy_status"` // add a Proxy-Status field (RFC 9209) to responses
 	Fairness         Fairness         `yaml:"fairness"`
 	Overload         overload.Options `yaml:"overload"`
 	BackgroundCPU    float64          `yaml:"background_cpu" default:"0.25" min:"0.01" max:"1024"` // cores
@@ -104,7 +104,7 @@ type RequestID struct {
 // change.
 type ServerTLS struct {
 	CertFile     string `yaml:"cert_file" needs:"key_file"` // PEM; "" = no TLS
-	KeyFile      string `yaml:"key_file" needs:"cert_file"` // PEM; set if and only if CertFile is
+	KeyFile      string `yaml:"key_file" needs:"cert_file"` // PEM; set if CertFile is set, and only then
 	ClientCAFile string `yaml:"client_ca_file"`             // PEM; "" = clients need no certificate
 	TLSPolicy    `yaml:",inline" reload:"in place"`
 }
@@ -124,8 +124,8 @@ type TLSPolicy struct {
 
 // Drain says how the service stops.
 type Drain struct {
-	Delay   time.Duration `yaml:"delay" default:"5s" min:"0s" max:"10m"`   // not ready, but still accepting connections
-	Timeout time.Duration `yaml:"timeout" default:"20s" min:"0s" max:"1h"` // for requests in flight; starts after Delay
+	Delay   time.Duration `yaml:"delay" default:"5s" min:"0s" max:"10m"`   // time in which adbuffer says that it is not ready, but still accepts connections
+	Timeout time.Duration `yaml:"timeout" default:"20s" min:"0s" max:"1h"` // time for the requests in flight to end, after Delay
 }
 
 // Admin is the operators' listener.
@@ -152,7 +152,7 @@ type Log struct {
 // Tracing says which requests get spans, and where adbuffer sends them.
 type Tracing struct {
 	Endpoint string  `yaml:"endpoint" form:"URL of a receiver" hide:"url"` // http or https URL of an OTLP receiver; "" = no tracing
-	Sample   float64 `yaml:"sample" default:"0.01" min:"0" max:"1"`        // share of the requests for which no trusted peer has decided
+	Sample   float64 `yaml:"sample" default:"0.01" min:"0" max:"1"`        // share of requests that are traced, of those for which no trusted peer has decided
 }
 
 // Fleet says how replicas share the limits of SSPs whose qps.scope is fleet. ReplicaTimeout >= 20 *
@@ -208,7 +208,7 @@ type SSP struct {
 type Endpoint struct {
 	URL      string `yaml:"url" jsonschema:"required" hide:"url"`  // http or https
 	Weight   int    `yaml:"weight" default:"1" min:"1" max:"1000"` // its share of the requests is its weight, divided by the sum of all weights
-	Priority int    `yaml:"priority" min:"0" max:"100"`            // endpoints with the lowest number that work get the requests
+	Priority int    `yaml:"priority" min:"0" max:"100"`            // of the endpoints that work, those with the lowest number get the requests
 }
 
 // Settings are the keys of ssp_defaults and of each SSP.
@@ -223,10 +223,10 @@ type Settings struct {
 	Identity               header.IdentityMode `yaml:"identity" default:"x_forwarded_for" words:"x_forwarded_for x_device both none"`
 	MaxResponseBytes       int                 `yaml:"max_response_bytes" default:"1048576" min:"1" max:"1073741824" reload:"new connections"`
 	MaxResponseHeaderBytes int                 `yaml:"max_response_header_bytes" default:"16384" min:"256" max:"1048576" reload:"new connections"`
-	MaxBufferedBytes       int                 `yaml:"max_buffered_bytes" min:"0" max:"1099511627776"` // of requests and responses held at once; see BufferedBytesLimit
+	MaxBufferedBytes       int                 `yaml:"max_buffered_bytes" min:"0" max:"1099511627776"` // limit on the requests and responses held at once; see BufferedBytesLimit
 	NoBidBody              ssp.NoBidBody       `yaml:"no_bid_body" default:"none" words:"none vast openrtb"`
 	RewriteTmax            bool                `yaml:"rewrite_tmax"`
-	TmaxMargin             time.Duration       `yaml:"tmax_margin" min:"0s" max:"10m" needs:"rewrite_tmax"` // of what RewriteTmax writes; below Timeouts.Request
+	TmaxMargin             time.Duration       `yaml:"tmax_margin" min:"0s" max:"10m" needs:"rewrite_tmax"` // subtracted from the tmax that RewriteTmax writes; below Timeouts.Request
 	Remove                 []Removal           `yaml:"remove"`                                              // members of the body that the SSP does not get
 	GzipRequest            ssp.GzipOptions     `yaml:"gzip_request"`
 	QPS                    QPS                 `yaml:"qps"`
@@ -290,7 +290,7 @@ type ClientTLS struct {
 	InsecureSkipVerify bool   `yaml:"insecure_skip_verify"`
 }
 
-// Headers says which fields adbuffer forwards beside the usual ones. Remove is applied
+// Headers says how the fields that adbuffer forwards differ from the usual fields. Remove is applied
 // before Set. Names are RFC 9110 tokens in the operator's spelling.
 type Headers struct {
 	Pass   []string           `yaml:"pass" form:"passed field" unique:"."`
@@ -324,7 +324,7 @@ type Route struct {
 	NoAd         route.NoAd `yaml:"no_ad" default:"empty" words:"empty vast openrtb"`
 
 	Merge         string   `yaml:"merge" form:"merge"`                                         // parallel-all only; "" = the envelope
-	OnErrorStatus []string `yaml:"on_error_status" default:"4xx 5xx" form:"status" unique:"."` // of the SSP, which OnErrorNoAd replaces
+	OnErrorStatus []string `yaml:"on_error_status" default:"4xx 5xx" form:"status" unique:"."` // statuses of SSPs that OnErrorNoAd replaces
 	Privacy       Privacy  `yaml:"privacy" default:"none" words:"none truncate_ip"`
 	Mirror        Mirror   `yaml:"mirror"`
 
@@ -345,7 +345,7 @@ type Match struct {
 	Header []route.Condition `yaml:"header"`                                                                           // names match in any case
 
 	OpenRTB  []BodyCondition `yaml:"openrtb"`                  // conditions on the body
-	Holdback float64         `yaml:"holdback" min:"0" max:"1"` // share of the matching requests that this route leaves to later routes
+	Holdback float64         `yaml:"holdback" min:"0" max:"1"` // share of the matching requests that are passed on to later routes
 }
 
 // Removal removes a member from the OpenRTB body that an SSP gets, if all conditions hold.

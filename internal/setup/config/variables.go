@@ -107,7 +107,7 @@ type variables struct {
 	env      Env
 	settings map[string]string // the paths that were looked up, by the names of their variables
 	elements map[string]string // the names of list elements, in the form of variables, by path
-	byIndex  map[string]string // the right names of variables, by the wrong names with an element's index
+	byIndex  map[string]string // the valid names of variables, by the names that have the element's index in place of its name
 }
 
 func newVariables(env Env) *variables {
@@ -182,7 +182,7 @@ func nameIn(node *yaml.Node) (name string) {
 var ofKubernetes = regexp.MustCompile(`_SERVICE_(HOST|PORT)|_PORT(_[0-9]+_(TCP|UDP|SCTP))?(_PROTO|_PORT|_ADDR)?$`)
 
 // unknown warns of variables whose names begin with the name of a section, but do not name a setting. They
-// are no errors, since a variable may also be meant for a list element that this file lacks.
+// are not errors, since a variable may also be meant for a list element that this file lacks.
 func (v *variables) unknown() (list []Warning) {
 	for _, name := range slices.Sorted(maps.Keys(v.env)) {
 		if v.settings[name] != "" || v.env[name] == "" || !v.isOfSection(name) || ofKubernetes.MatchString(name) {

@@ -26,7 +26,7 @@ func TestWarnings(t *testing.T) {
 	}{
 		"nothing is odd about the defaults": {ssp + route, nil},
 		"more connections than open files": {"server: {max_connections: 100000}\n" + ssp + route, []string{
-			"server.max_connections: 99616 are in force on this machine, not 100000: the process may open 100000 files (ulimit -n), also for up to 256 connections to SSPs (the sum of pool.max_conns, and one for each endpoint with a health_check) and for 128 other files; raise ulimit -n, or lower server.max_connections or pool.max_conns"}},
+			"server.max_connections: 99616 are in force on this machine, not 100000: the process may open 100000 files (ulimit -n), which must also be enough for up to 256 connections to SSPs (the sum of pool.max_conns, and one for each endpoint with a health_check) and 128 other files; raise ulimit -n, or lower server.max_connections or pool.max_conns"}},
 		"one exchange does not fit": {"server: {max_buffered_bytes: 1000000}\n" + ssp + route, []string{
 			"server.max_buffered_bytes: 1000000 bytes is less than one request and its response may hold, 1310720 bytes; adbuffer would refuse the largest as overloaded",
 			"ssps[0].max_buffered_bytes: 250000 bytes are in force, less than max_response_bytes, 1048576; the largest response would be refused as overloaded"}},
@@ -40,12 +40,12 @@ func TestWarnings(t *testing.T) {
 		"the default is just enough": {"deadline: {default: 10ms}\n" + withSSP("timeouts: {connect: 5ms}, pool: {pending_timeout: 5ms}"), nil},
 		"fewer connections than endpoints": {
 			strings.Replace(withSSP("pool: {max_conns: 1}"), `["http://127.0.0.1:9000/"]`, `["http://127.0.0.1:9000/", "http://127.0.0.1:9001/"]`, 1),
-			[]string{"ssps[0].pool.max_conns: 1 connections do not reach the 2 endpoints of the lowest priority; the other endpoints get no requests"}},
+			[]string{"ssps[0].pool.max_conns: 1 connections are too few for the 2 endpoints with the lowest priority number; those without a connection get no requests"}},
 		"fewer HTTP/2 connections than endpoints": {
 			strings.Replace(withTLS("pool: {max_http2_conns: 1}"), `["https://127.0.0.1:9000/"]`, `["https://127.0.0.1:9000/", "https://127.0.0.1:9001/", {url: "https://127.0.0.1:9002/", priority: 1}]`, 1),
 			[]string{
 				"ssps[0].pool.max_http2_conns: 1 connections of 100 streams are 100 places over HTTP/2, fewer than max_conns, 256, over HTTP/1",
-				"ssps[0].pool.max_http2_conns: 1 connections do not reach the 2 endpoints of the lowest priority over HTTP/2; the other endpoints get no requests"}},
+				"ssps[0].pool.max_http2_conns: 1 connections over HTTP/2 are too few for the 2 endpoints with the lowest priority number; those without a connection get no requests"}},
 		"every address is trusted": {"server: {trusted_proxies: [\"10.0.0.0/8\", \"::/0\"]}\n" + ssp + route, []string{
 			"server.trusted_proxies[1]: ::/0 lets every client claim any address"}},
 		"admin beyond loopback":    {"admin: {listen: \":9090\"}\n" + ssp + route, []string{adminWarning(":9090")}},

@@ -45,9 +45,9 @@ func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
 	}
 	switch n := ssp.preferredEndpoints(); {
 	case n > pool.MaxConns:
-		w.add(join(poolPath, "max_conns"), "%d connections do not reach the %d endpoints of the lowest priority; the other endpoints get no requests", pool.MaxConns, n)
+		w.add(join(poolPath, "max_conns"), "%d connections are too few for the %d endpoints with the lowest priority number; those without a connection get no requests", pool.MaxConns, n)
 	case ssp.speaksHTTP2() && n > pool.MaxHTTP2Conns:
-		w.add(join(poolPath, "max_http2_conns"), "%d connections do not reach the %d endpoints of the lowest priority over HTTP/2; the other endpoints get no requests",
+		w.add(join(poolPath, "max_http2_conns"), "%d connections over HTTP/2 are too few for the %d endpoints with the lowest priority number; those without a connection get no requests",
 			pool.MaxHTTP2Conns, n)
 	}
 	switch limit := ssp.BufferedBytesLimit(w.machine.maxBufferedBytes(cfg).Value); {
