@@ -29,13 +29,13 @@ func TestRequestsAreHeldToTheirOwnDeadlinesAlone(t *testing.T) {
 	simBubble(t, func(t *testing.T) {
 		s := newSimProxy(t, nil)
 		defer s.close()
-		s.runAll(83)
+		s.runAll(415 / sample(5))
 	})
 	t.Run("TLS", func(t *testing.T) {
 		simBubble(t, func(t *testing.T) {
 			s := newSimProxy(t, func(o *proxy.Options) { overTLS(o, nil) })
 			defer s.close()
-			s.runAll(863)
+			s.runAll(4315 / sample(5))
 		})
 	})
 }
@@ -74,7 +74,7 @@ func (s *simProxy) runAll(n int) {
 
 // The same holds for requests in many parts, at random.
 func TestRequestsInManyPartsAreHeldToTheirOwnDeadlinesAlone(t *testing.T) {
-	cases := 500
+	cases := sample(500)
 	if *full {
 		cases = 200_000
 	}
@@ -102,7 +102,7 @@ func TestRequestsInManyPartsAreHeldToTheirOwnDeadlinesAlone(t *testing.T) {
 // Pipelined requests get responses in their order, wherever they are cut, and however slow their
 // SSPs are.
 func TestPipelinedRequestsGetResponsesHoweverTheyArrive(t *testing.T) {
-	cases := 500
+	cases := sample(500)
 	if *full {
 		cases = 50_000
 	}

@@ -33,6 +33,14 @@ import (
 // they run a sample that is always the same.
 var full = flag.Bool("full", false, "run campaigns as a whole")
 
+// sample returns how many of n random cases a run without -full has: a fifth with -short.
+func sample(n int) int {
+	if testing.Short() {
+		return n / 5
+	}
+	return n
+}
+
 // The timeouts of the simulation, all different.
 const (
 	simIdle  = 10 * time.Second

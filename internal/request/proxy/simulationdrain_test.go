@@ -25,7 +25,7 @@ type drainClient struct {
 // It gets a response, or no byte of it is read. A request that has begun to arrive before idle
 // connections are closed gets a response.
 func TestRequestsDuringADrainGetAResponseOrStayUnread(t *testing.T) {
-	cases := 100
+	cases := sample(100)
 	if *full {
 		cases = 20_000
 	}
