@@ -36,7 +36,7 @@ var urgencyNames = [...]string{calm: "", byHand: "by hand", someFail: "some fail
 type trouble struct {
 	urgency urgency
 	text    string
-	each    []string // what explain shows in place of text: a text for each endpoint
+	each    []string // what explain shows in place of text, such as a text for each endpoint
 }
 
 // sspRow is an SSP in the overview.
@@ -120,10 +120,16 @@ func (h *histories) rowOf(part *reload.Part) sspRow {
 		LastMinute: minute, Trend: trend, rejects: last.rejects(), alone: s.QPSAlone,
 	}
 	row.troubles = troublesOf(&p, &s, &row.LastMinute)
+	fails := slices.ContainsFunc(row.troubles, func(t trouble) bool { return t.urgency >= failing })
 	for _, c := range conditionsOf(&p, &s, part.FailedLookups(), last) {
-		if c.kind != unreachable { // troublesOf reports unreachable endpoints
-			row.troubles = append(row.troubles, trouble{urgency: conditionUrgency[c.kind], text: c.String()})
+		t := trouble{urgency: conditionUrgency[c.kind], text: c.String()}
+		switch {
+		case c.kind == unreachable: // troublesOf reports unreachable endpoints
+			continue
+		case c.kind == shedding && fails: // the trouble that makes the breaker shed requests is reported
+			t = trouble{each: []string{t.text}}
 		}
+		row.troubles = append(row.troubles, t)
 	}
 	for _, c := range part.AddressChanges() {
 		if time.Since(c.At) < addressChangeShown {

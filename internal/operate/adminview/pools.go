@@ -73,7 +73,7 @@ func (v *Views) viewOf(p *reload.Part) poolView {
 		fit = advice.ForPool(&snap, &o)
 	}
 	for _, t := range row.troubles {
-		if t.text != "" { // the view of an endpoint shows its state by hand
+		if t.text != "" { // other fields have the states of endpoints and of the breaker
 			now = append(now, t.text)
 		}
 	}

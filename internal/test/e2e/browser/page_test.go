@@ -263,6 +263,9 @@ func TestThePageShowsTheValuesOfTheMetrics(t *testing.T) {
 			}
 		}
 	}
+	if now := page.SSPs["broken"]["now"]; !strings.HasPrefix(now, "failing: ") || strings.Contains(now, "the breaker") {
+		t.Errorf("a failing SSP says %q, want one cause", now)
+	}
 	if p := page.SSPs; p["alpha"]["protocol"] != "http1" || p["beta"]["protocol"] != "http2" {
 		t.Errorf("the protocols are %q and %q", p["alpha"]["protocol"], p["beta"]["protocol"])
 	}
