@@ -35,7 +35,8 @@ type connections struct {
 	// exclusive connection for which no request waits must not read the clock.
 	clock func() time.Time
 
-	// len(members) + closing + governor.dialing <= maxConns(), unless that was lowered.
+	// len(members) + closing + governor.dialing <= opts.MaxConns, and without those that are for isolated requests
+	// <= size.maxConns(), unless that was lowered.
 	members  map[*member]struct{}
 	draining int // members that take no more requests
 	closing  int // removed connections whose Close has not returned
@@ -57,6 +58,9 @@ func (c *connections) serving() int { return len(c.members) - c.draining - c.unu
 func (c *connections) add(m *member, now time.Time) {
 	c.members[m] = struct{}{}
 	c.countOpen(m.ep, 1)
+	if m.single {
+		c.single++
+	}
 	c.stats.openedBy[m.protocol].Add(1)
 	c.shared.replace = false
 	m.opened, m.used = now, now
@@ -76,9 +80,6 @@ func (c *connections) countOpen(e *endpoint, n int) {
 func (c *connections) serve(m *member) {
 	if !m.beside {
 		c.forecast.noteProtocol(m.protocol)
-	}
-	if m.single {
-		c.single++
 	}
 	if !m.exclusive() {
 		m.allowed = c.probation.places

@@ -161,3 +161,19 @@ func TestRefusedRequestsBeyondThePlacesElsewhereGoBack(t *testing.T) {
 		useAll(all)
 	})
 }
+
+// A place over HTTP/1 that comes back to b serves a request that a refused at once, not when its dial ends.
+func TestRefusedRequestGetsAReturnedPlaceOverHTTP1(t *testing.T) {
+	withEndpoints(t, 2, func(o *Options) { withWeights(1, 1)(o) }, func(t *testing.T, s *fakeSSP, p *Pool) {
+		s.always(dialResult{after: 10 * msec, protocol: exchange.HTTP1})
+		dialTo(p, 1)
+		pass(10 * msec)
+		used := acquire(t, p)
+		s.always(dialResult{after: sec, protocol: exchange.HTTP1})
+		refused := refusedByA(t, p, sec)
+		refused.wantWaits()
+		pass(5 * msec)
+		used.place.Release(used.ex)
+		refused.wantFrom("b:80", 5*msec)
+	})
+}

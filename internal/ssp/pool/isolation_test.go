@@ -155,3 +155,20 @@ func TestRequestsOverHTTP1PassOverConnectionsOfIsolatedRequests(t *testing.T) {
 		r.do()
 	})
 }
+
+// A connection for an isolated request that is not needed any more when it opens is in no count afterwards.
+func TestAnUnneededConnectionForAnIsolatedRequestIsNotCounted(t *testing.T) {
+	overHTTP2(t, nil, func(t *testing.T, s *fakeSSP, p *Pool) {
+		shared := acquire(t, p)
+		isolated := askIsolated(t, p, sec)
+		changeOptions(p, func(o *Options) { o.MaxConns = 1 })
+		pass(10 * msec)
+		testsupport.Equal(t, len(s.openConns()), 1, "%d connections are open")
+		testsupport.Equal(t, inside(p, func(k *machine) int { return k.conns.single }), 0, "%d connections for isolated requests")
+		changeOptions(p, func(o *Options) { o.MaxConns = 12 })
+		pass(10 * msec)
+		isolated.wantConn(2, 20*msec)
+		isolated.do()
+		shared.do()
+	})
+}

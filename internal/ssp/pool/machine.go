@@ -258,6 +258,9 @@ func (k *machine) reuse(m *member) {
 		k.conns.endpoints.Served(m.ep.Endpoint, 1, 0)
 	default:
 		k.conns.keep(m)
+		if k.elsewhere.waiters != nil {
+			k.conns.due |= dueServe
+		}
 		if k.queue.n+k.isolation.queue.n > 0 { // the waiters cannot use this connection
 			k.conns.due |= dueGrow
 		}

@@ -33,7 +33,7 @@ import (
 //
 // Pool is the shell of a machine, which holds the rules. Each method that locks mu tells the machine one
 // event, and ends with end: the machine settles what the event made necessary, and Pool does what the
-// machine decided. ARCHITECTURE.md has the events, the parts and three courses. Which endpoint a request
+// machine decided. ARCHITECTURE.md has the events, the parts and four courses. Which endpoint a request
 // should go to is decided by package balancer.
 type Pool struct {
 	dialer  Dialer
@@ -64,7 +64,7 @@ type Pool struct {
 // TLSFailed, Draining, or Cancelled.
 //
 // A request with ex.Resent waits in front of other requests, and until its deadline. A request that
-// waits for dials outlasts ex.Redials failed dials; the next failed dial fails it. Acquire sets
+// waits for dials outlasts ex.Redials failed dials, as long as an address may be dialled; the next failed dial fails it. Acquire sets
 // ex.Redialed to the number of failed dials that the request outlasted.
 //
 // Acquire sets ex.Times.Queued if it is zero; a caller that has just read the clock may set it

@@ -24,7 +24,7 @@ type pruner struct {
 	governor *governor
 
 	mayBeShort bool // an endpoint may be short; false saves the search for it
-	makingRoom bool // a connection closes, or will soon, so that an endpoint that is short can get one
+	makingRoom bool // the room of the next connection that closes is for an endpoint that is short
 }
 
 // expireIdle drains the idle connections that are too old or were idle for too long. The list is not

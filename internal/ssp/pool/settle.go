@@ -32,32 +32,32 @@ const (
 // Dials for endpoints without requests come first, because waiters need not fail while such a dial is
 // under way. Free places are given before the pool dials for the remaining waiters.
 func (k *machine) settle(now time.Time) {
-	due := k.conns.due
-	if due == 0 {
+	due := &k.conns.due // a step may make a later one necessary
+	if *due == 0 {
 		return
 	}
 	if now.IsZero() {
 		now = k.conns.clock()
 	}
-	if due&dueRevive != 0 {
+	if *due&dueRevive != 0 {
 		k.revive(now)
 	}
-	if due&dueRoom != 0 {
+	if *due&dueRoom != 0 {
 		k.useRoom(now)
 	}
-	if due&dueFail != 0 {
+	if *due&dueFail != 0 {
 		k.failWaiting(now)
 	}
-	if due&dueElsewhere != 0 {
+	if *due&dueElsewhere != 0 {
 		k.elsewhere.endWithoutDial(now)
 	}
-	if k.conns.due&dueServe != 0 { // an earlier step may have set it
+	if *due&dueServe != 0 {
 		k.elsewhere.serve(now)
 		k.dispatcher.serve(now)
 	}
 	k.grow(now)
 	k.boundPending(now)
-	k.conns.due = 0
+	*due = 0
 }
 
 // grow starts the dials that are wanted and allowed. If the waiters cannot get a place, it
@@ -102,7 +102,7 @@ func (k *machine) boundPending(now time.Time) {
 }
 
 // pausing runs when the pool wants a connection and every address pauses. It fails the waiters
-// if the pool is hopeless and the last dials to all addresses failed. Resent requests continue to
+// if the pool is hopeless, and the addresses pause because dials to them failed. Resent requests continue to
 // wait.
 func (k *machine) pausing(pause pause) {
 	k.growth.paused = k.governor.dialing == 0

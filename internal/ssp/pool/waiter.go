@@ -19,7 +19,7 @@ type waiter struct {
 
 	prev, next  *waiter // in the queue; next also links actions.results
 	queued      bool
-	pending     bool   // no dial will serve it; see queue
+	pending     bool   // no dial under way is expected to serve it; see queue
 	front       bool   // had a place before
 	alone       bool   // see exchange.Exchange
 	isolated    bool   // waits in isolation.queue
