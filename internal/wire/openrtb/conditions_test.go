@@ -179,6 +179,20 @@ func TestPaths(t *testing.T) {
 	testsupport.True(t, len(p) == 4 && p.String() == "imp.*.*.x", "got %q", p)
 }
 
+// A body that has a member of an edit twice is unreadable for the paths to which the edit's were added.
+func TestPathsOfAnEditAreAdded(t *testing.T) {
+	t.Parallel()
+	var (
+		p Paths
+		f Facts
+	)
+	NewEdit([]Removal{{Path: MustParsePath("imp.*.ext.x")}}).AddPaths(&p)
+	for body, want := range map[string]Reason{`{"imp":[{},{"ext":{"x":1,"x":2}}]}`: Duplicate, `{"imp":[{"y":1,"y":2}]}`: Readable} {
+		p.Scan([]byte(body), &f)
+		testsupport.Equal(t, f.Reason, want, "%[2]s: %[1]v", body)
+	}
+}
+
 func TestValuesOfMembers(t *testing.T) {
 	t.Parallel()
 	var (
