@@ -1,0 +1,56 @@
+package shaper
+
+import "math"
+
+// fillsHalfLife is the seconds in which the fills by score halve.
+const fillsHalfLife = 1740
+
+// fillsByScore estimates how many fills there were in each bucket of the score, also of requests that were dropped: an
+// explored fill counts for all those that were not explored.
+type fillsByScore struct {
+	sums    [buckets]float64 // of weights
+	squares [buckets]float64 // of weights, for the error of the sums
+}
+
+// add adds a fill whose request was sent with the probability 1/weight.
+func (f *fillsByScore) add(bucket int, weight float64) {
+	f.sums[bucket] += weight
+	f.squares[bucket] += weight * weight
+}
+
+// advance lets elapsed seconds pass.
+func (f *fillsByScore) advance(elapsed float64) {
+	kept := math.Exp2(-elapsed / fillsHalfLife)
+	for i := range buckets {
+		f.sums[i] *= kept
+		f.squares[i] *= kept
+	}
+}
+
+// threshold returns the highest threshold below which, with 97.5 % confidence, at most the share maxLoss of all fills
+// is. weight returns the weight of an explored fill while a share of arrivals passes.
+func (f *fillsByScore) threshold(maxLoss float64, a *arrivals, weight func(share float64) float64) threshold {
+	var fills float64
+	for _, n := range f.sums {
+		fills += n
+	}
+	total := a.total()
+	if fills == 0 || total == 0 {
+		return passAll
+	}
+	allowed := maxLoss * fills
+	var below, lost, variance float64 // arrivals, fills and squares below the bucket
+	_, bound := interval(0, 0, weight(1))
+	if bound > allowed {
+		return passAll
+	}
+	for b := range buckets {
+		_, next := interval(lost+f.sums[b], variance+f.squares[b], weight(1-(below+a.counts[b])/total))
+		if next > allowed {
+			dropped := (allowed - bound) / (next - bound)
+			return threshold{edge: b, pass: 1 - dropped, share: 1 - (below+dropped*a.counts[b])/total}
+		}
+		below, lost, variance, bound = below+a.counts[b], lost+f.sums[b], variance+f.squares[b], next
+	}
+	return passAll
+}
