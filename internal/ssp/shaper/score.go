@@ -13,6 +13,7 @@ type model struct {
 // values of a key are always young, and fill less than others: worth then ranks them below what is known.
 type worth struct {
 	fills, expected float64
+	ratio           float64 // fills / expected
 }
 
 // worthMemory is the count of expected fills at which both sums of a worth are halved.
@@ -22,7 +23,7 @@ const worthMemory = 50
 func (m *model) start(keys int) {
 	*m = model{keys: keys}
 	for i := range m.worth {
-		m.worth[i] = worth{1, 1}
+		m.worth[i] = worth{1, 1, 1}
 	}
 }
 
@@ -30,7 +31,7 @@ func (m *model) start(keys int) {
 func (m *model) mean() float64 { return (m.fills + 0.01) / (m.sent + 1) }
 
 // prior returns the rate of a prefix of which nothing is known, from its parent's rate.
-func (w *worth) prior(parent float64) float64 { return min(1, w.fills/w.expected*parent) }
+func (w *worth) prior(parent float64) float64 { return min(1, w.ratio*parent) }
 
 // learn adds an outcome of a young prefix.
 func (w *worth) learn(fill bool, parent float64) {
@@ -41,6 +42,7 @@ func (w *worth) learn(fill bool, parent float64) {
 	if w.expected > worthMemory {
 		w.fills, w.expected = w.fills/2, w.expected/2
 	}
+	w.ratio = w.fills / w.expected
 }
 
 // score counts a sight of the segment's prefixes, down to the first without an entry, and returns the estimated rate
@@ -86,7 +88,7 @@ func (m *model) explain(segment *Segment) (prefixes []Prefix, score float64) {
 	p := m.mean()
 	for i := range m.keys {
 		w := &m.worth[i]
-		prefix := Prefix{Worth: w.fills / w.expected, Mean: w.prior(p)}
+		prefix := Prefix{Worth: w.ratio, Mean: w.prior(p)}
 		e := m.table.find(segment[i])
 		if e != nil {
 			prefix.Known, prefix.Sent, prefix.Fills, prefix.Mean = true, float64(e.sent), float64(e.fills), e.mean(prefix.Mean)
