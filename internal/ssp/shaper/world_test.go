@@ -8,19 +8,19 @@ import (
 	"slices"
 )
 
-// world is the traffic of a simulation, and how an SSP fills it. Its segments have three keys. Most of them fill about
-// one request in a thousand, and a tenth of them 5 to 40 %. Which ones do depends on all three keys. Traffic is
-// distributed over the segments by Zipf's law.
+// world is the traffic of a simulation, and how an SSP fills it. Its segments have three keys. The rates of most of them
+// are distributed log-normally around one fill in a thousand requests; a tenth of the segments fills 5 to 40 %. Which ones
+// do depends on all three keys. Traffic is distributed over the segments by Zipf's law.
 type world struct {
 	random *rand.Rand
 	leaves []leaf
 	draws  alias
 
-	forged   float64 // share of requests with made-up values of a key
-	forgeds  int     // how many made-up segments there are; 0: each request has a new one
-	values   uint64  // the last new value of a key
-	byRate   []int   // leaves, the best first; empty after a change
-	atOffset float64 // of the values of new segments
+	forged     float64 // share of requests with made-up values
+	forgedFrom int     // the coarsest key whose values are made up; coarser ones are those of a request
+	forgeds    int     // how many made-up values there are; 0: each request has a new one
+	values     uint64  // the last new value of a key
+	byRate     []int   // leaves, the best first; nil after a change
 }
 
 // leaf is a segment.
@@ -94,7 +94,7 @@ func (w *world) makeGood(i int) {
 }
 
 func (w *world) makeBad(i int) {
-	w.leaves[i].rate = 0.001 * math.Exp(w.random.NormFloat64()/2)
+	w.leaves[i].rate = min(0.049, 0.001*math.Exp(1.5*w.random.NormFloat64()))
 	w.byRate = nil
 }
 
@@ -150,19 +150,13 @@ func (w *world) draw(seg *Segment) (rate float64, which int) {
 	values, rate := l.values, l.rate
 	if w.forged > 0 && w.random.Float64() < w.forged {
 		rate = forgedRate
-		from := w.random.IntN(3) // the coarsest key that is made up
+		w.values++
+		value := w.values
 		if w.forgeds > 0 {
-			n := uint64(w.random.IntN(w.forgeds))
-			from = int(n % 3)
-			values = [3]uint64{n % 20, n % 19, 0}
-			for k := from; k < 3; k++ {
-				values[k] = 1<<40 + n
-			}
-		} else {
-			for k := from; k < 3; k++ {
-				w.values++
-				values[k] = w.values
-			}
+			value = 1<<40 + uint64(w.random.IntN(w.forgeds))
+		}
+		for k := w.forgedFrom; k < 3; k++ {
+			values[k] = value
 		}
 	}
 	for k, v := range values {
