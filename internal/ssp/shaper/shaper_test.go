@@ -169,7 +169,7 @@ func TestAPrefixThatStopsToFillBeginsAgain(t *testing.T) {
 		}
 		send(s, seg, 1, 0, 0)
 	}
-	// Σ 50/(100+n) = 8 at n = 100(e^(8/50) - 1)... = 17.3
+	// Σ 50/(100+n) = 8 at n = 100(e^(8/50) - 1) = 17.3.
 	if n != 18 || e.sent != 0 || e.run != 0 {
 		t.Errorf("after %d no-bids the entry is %+v, want 18 no-bids and nothing known", n, *e)
 	}
@@ -184,7 +184,7 @@ func TestAnSSPWithoutFillsTeachesNothing(t *testing.T) {
 	}
 	send(s, seg, 1000, 0, 1)
 	sent := s.model.sent
-	// Σ 500/(1000+n) = 20 at n = 1000(e^0.04 - 1) = 40.8
+	// Σ 500/(1000+n) = 20 at n = 1000(e^0.04 - 1) = 40.8.
 	if r := s.Report(at(1)); r.State != Paused || !r.Paused || sent != 1041 {
 		t.Errorf("the state is %v after %v outcomes, want paused after 1041", r.State, sent)
 	}
@@ -202,7 +202,7 @@ func TestCountsAboveTheCeilingStillFollow(t *testing.T) {
 	near(t, "the rate", float64(e.fills/e.sent), 0.5*4194304/(4194304+1000))
 }
 
-// rates gives a shaper a table of segments with known rates: segment i has the rate of the i-th bucket.
+// steady returns a shaper that knows the rates of the segments a, b, c and so on.
 func steady(settings Settings, scores ...float64) *Shaper {
 	settings.Keys = 1
 	s := New(settings, 1, t0)

@@ -21,16 +21,15 @@ var (
 
 // tally counts what happened to requests. Fills are expected ones, by the true rates.
 type tally struct {
-	seconds, arrivals, sent, dropped float64
-	oracle                           float64 // fills of an oracle with the same limit
-	got                              float64 // fills of requests that were sent
-	all                              float64 // fills of all requests
-	lost                             float64 // fills of requests that were dropped
+	arrivals, dropped float64
+	oracle            float64 // fills of an oracle with the same limit
+	got               float64 // fills of requests that were sent
+	all               float64 // fills of all requests
 }
 
+// minus returns what happened after o.
 func (t tally) minus(o tally) tally {
-	return tally{t.seconds - o.seconds, t.arrivals - o.arrivals, t.sent - o.sent, t.dropped - o.dropped,
-		t.oracle - o.oracle, t.got - o.got, t.all - o.all, t.lost - o.lost}
+	return tally{t.arrivals - o.arrivals, t.dropped - o.dropped, t.oracle - o.oracle, t.got - o.got, t.all - o.all}
 }
 
 // share returns the fills as a share of the oracle's.
@@ -139,7 +138,7 @@ func newFleet(w *world, s Settings, perSecond float64, replicas int, c *coverage
 // burst returns the burst of a limit, if the configuration names none.
 func burst(limit float64) float64 { return math.Floor(max(limit/10, min(limit, 20))) }
 
-// at makes the run drop at random instead.
+// atRandom makes the run drop at random instead.
 func (r *run) atRandom() *run {
 	for _, p := range r.replicas {
 		p.shaper = nil
@@ -168,7 +167,6 @@ func (r *run) oneSecond() {
 		share = r.limit / (1 + r.hedges) / perSecond
 	}
 	r.sum.oracle += perSecond * r.w.oracle(share)
-	r.sum.seconds++
 	for t := begin + r.random.ExpFloat64()/perSecond; t < begin+1; t += r.random.ExpFloat64() / perSecond {
 		r.t = t
 		r.request()
@@ -221,7 +219,6 @@ func (r *run) request() {
 		}
 		if d = p.shaper.Decide(&seg, tokens, now); d.Kind == Dropped {
 			r.sum.dropped++
-			r.sum.lost += rate
 			p.lost += rate
 			return
 		}
@@ -238,7 +235,6 @@ func (r *run) request() {
 			p.tokens--
 		}
 	}
-	r.sum.sent++
 	fill := r.random.Float64() < rate && r.ssp == responds
 	if r.cap != nil && rate >= 0.05 {
 		if fill && r.cap[which] < 1 {
@@ -359,12 +355,13 @@ func (r *run) worst(seconds int) (loss float64) {
 	return loss
 }
 
-// table collects the cells of all worlds.
+// results are the cells of the table, in the order in which rows add them.
 type results struct {
 	order []string
 	cells map[string]*cell
 }
 
+// cell is one figure, with its values in all worlds and its pass mark.
 type cell struct {
 	name    string
 	values  []float64
@@ -372,6 +369,7 @@ type cell struct {
 	compare string // ">=", "<=", "never >" or ""
 }
 
+// add adds the value of a cell in one world. compare says how the values must compare with the bound.
 func (t *results) add(name, compare string, bound, value float64) {
 	if t.cells[name] == nil {
 		t.cells[name] = &cell{name: name, compare: compare, bound: bound}
