@@ -748,6 +748,7 @@ func TestSimulation(t *testing.T) {
 		pass float64
 	}{{"10 min", c.ten, 93}, {"30 min", c.thirty, 93}, {"10 min with max_loss", c.maxLoss, 93}} {
 		if j.c.windows > 0 {
+			r.note("j. intervals, "+j.name, j.c.windows)
 			r.atLeast("j. % of intervals that hold the truth, "+j.name, j.pass, 100*j.c.held/j.c.windows)
 			r.never("j. bias in points, "+j.name, 1, 100*math.Abs(j.c.bias/j.c.windows))
 		}
