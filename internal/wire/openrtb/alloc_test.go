@@ -29,8 +29,14 @@ func TestScanningAllocatesNothing(t *testing.T) {
 		})
 		testsupport.True(t, n == 0, "%.60s: %v allocations", body, n)
 	}
+	var elements Paths
+	width := elements.Member(MustParsePath("imp.0.banner.w"))
+	body := []byte(`{"imp":[{"banner":{"w":300}},{},{}]}`)
+	testsupport.Equal(t, testing.AllocsPerRun(20, func() { elements.Scan(body, &f) }), 0, "an index allocates %v times")
+	testsupport.Equal(t, string(f.Value(width, body)), "300", "the value is %s")
 	edit := NewEdit([]Removal{{Path: MustParsePath("device.ifa")}, {Path: MustParsePath("imp.*.banner.w")}})
-	body, memory := bidRequest(t, 2<<10), make([]byte, 0, 2<<10)
+	body = bidRequest(t, 2<<10)
+	memory := make([]byte, 0, 2<<10)
 	n := testing.AllocsPerRun(20, func() {
 		edited, _ := edit.Apply(memory, body, &f)
 		ShortenAddresses.Apply(edited[:0], edited, &f)

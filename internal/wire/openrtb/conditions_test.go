@@ -210,6 +210,40 @@ func TestValuesOfMembers(t *testing.T) {
 	testsupport.True(t, f.Value(id, body) == nil, "an unreadable body has a value")
 }
 
+func TestAWholeNumberInThePathOfAMemberIsAnElement(t *testing.T) {
+	t.Parallel()
+	var (
+		p Paths
+		f Facts
+	)
+	var members []Member
+	for _, path := range []string{"imp.0.banner.w", "imp.1.id", "imp.10.id", "cur.0", "imp.01.id"} {
+		members = append(members, p.Member(MustParsePath(path)))
+	}
+	for body, want := range map[string]string{
+		`{"imp":[{"id":"a","banner":{"w":300}},{"id":"b"}],"cur":["EUR" , "USD"]}`:   `300|"b"||"EUR"|`,
+		`{"imp":[0,1,2,3,4,5,6,7,8,9,{"id":"k"},{"id":"l"}],"cur":[]}`:               `||"k"||`,
+		`{"imp":[[{"id":"a"}],[{"id":"b"}]],"cur":"EUR"}`:                            `||||`,
+		`{"imp":{"0":{"banner":{"w":1}},"1":{"id":2},"01":{"id":3}},"cur":{"0":[]}}`: `1|2||[]|3`,
+		`{"imp":[{"banner":{"w":300},"banner":{"w":320}}],"cur":["EUR"]}`:            `||||`,
+		`{"imp":[{"banner":{"w":300}},{"id":"b"} {}],"cur":["EUR"]}`:                 `||||`,
+		`{"imp":[` + deep(62) + `,{"id":"b"}]}`:                                      `|"b"|||`,
+		`{"imp":[` + deep(64) + `,{"id":"b"}]}`:                                      `||||`,
+	} {
+		p.Scan([]byte(body), &f)
+		var got []string
+		for _, m := range members {
+			got = append(got, string(f.Value(m, []byte(body))))
+		}
+		testsupport.Equal(t, strings.Join(got, "|"), want, "%.80[2]s: the values are %[1]s", body)
+	}
+	// A condition is about members of objects only.
+	var c Paths
+	test := c.Condition(&Condition{Path: MustParsePath("imp.0.id")})
+	c.Scan([]byte(`{"imp":[{"id":1}]}`), &f)
+	testsupport.True(t, !f.Holds(test), "a condition holds for an element")
+}
+
 func TestFinderFindsTheFirstMember(t *testing.T) {
 	t.Parallel()
 	finder := NewFinder(MustParsePath("site.publisher.id"))
@@ -227,6 +261,11 @@ func TestFinderFindsTheFirstMember(t *testing.T) {
 		``:                                                                       ``,
 		`{"site":[{"publisher":{"id":"a"}}],"x":"{\"site\":{\"publisher\":1}}"}`: ``,
 	} {
+		start, end, _ := finder.Find([]byte(body))
+		testsupport.Equal(t, body[start:end], want, "%[2]s: found %[1]q", body)
+	}
+	finder = NewFinder(MustParsePath("cur.1"))
+	for body, want := range map[string]string{`{"cur":["USD", "EUR" ,x`: `"EUR"`, `{"cur":["USD","EUR" "x"]}`: ``, `{"cur":["USD"]}`: ``} {
 		start, end, _ := finder.Find([]byte(body))
 		testsupport.Equal(t, body[start:end], want, "%[2]s: found %[1]q", body)
 	}

@@ -2,6 +2,8 @@ package openrtb
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 
 	"adbuffer/internal/wire/syntax"
 )
@@ -25,6 +27,7 @@ type node struct {
 	children []child
 	byName   map[string]*node // the children, if there are many; otherwise nil
 	element  *node            // the child with the name "*", or nil
+	indexed  bool             // the name of a child is the index of an element, if the value is an array
 
 	exists *Test              // the test whether the body has the member; nil if no condition needs it
 	values *values            // the facts that depend on the value; nil if no condition needs it
@@ -140,6 +143,20 @@ func (n *node) child(name []byte) *node {
 	return nil
 }
 
+// isIndex reports whether a name in a path may be the index of an element: a whole number without leading zeros.
+func isIndex(name string) bool {
+	return strings.Trim(name, "0123456789") == "" && (name[0] != '0' || len(name) == 1)
+}
+
+// at returns the child that stands for the element of an array with this index, or nil.
+func (n *node) at(index int) *node {
+	if n.element != nil {
+		return n.element
+	}
+	var digits [20]byte
+	return n.child(strconv.AppendInt(digits[:0], int64(index), 10))
+}
+
 func (n *node) childInAnyCase(name []byte) *node {
 	const lower = 0x20 // of ASCII letters
 	for i := range n.children {
@@ -179,12 +196,18 @@ func (p *Paths) newFact() int32 {
 	return p.facts - 1
 }
 
-// Member makes the value at path readable with Facts.Value. path must not contain "*".
+// Member makes the value at path readable with Facts.Value. path must not contain "*", and neither may the other paths
+// of p if it contains an index: of an array, a whole number is the element with that index, as in a JSON pointer (RFC
+// 6901, section 4).
 func (p *Paths) Member(path Path) Member {
 	if slices.Contains(path, AnyElement) {
 		panic("BUG: several members may have the path " + path.String())
 	}
-	n := p.node(path)
+	n := &p.root
+	for _, name := range path {
+		n.indexed = n.indexed || isIndex(name)
+		n = p.below(n, name)
+	}
 	if n.member == nil {
 		n.member = &Member{index: p.members}
 		p.members++

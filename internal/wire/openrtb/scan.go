@@ -147,8 +147,8 @@ func (s *scanner) value(i, depth int, n *node, removed bool) int {
 		end = s.skip(i, depth)
 	case c == '{' && len(n.children) > 0:
 		end = s.object(i, depth+1, n)
-	case c == '[' && n.element != nil:
-		end = s.array(i, depth+1, n.element)
+	case c == '[' && (n.element != nil || n.indexed):
+		end = s.array(i, depth+1, n)
 	default:
 		end = s.skip(i, depth)
 	}
@@ -174,32 +174,42 @@ func (s *scanner) value(i, depth int, n *node, removed bool) int {
 	return end
 }
 
-// array examines the array at s.body[i], whose elements are at n.
+// array examines the array at s.body[i]. The children of n are its known elements.
 func (s *scanner) array(i, depth int, n *node) int {
 	if depth > MaxDepth {
 		return s.fail(Depth)
 	}
-	if n.isPart {
-		return s.parts(i, depth, n)
+	if n.element != nil && n.element.isPart {
+		return s.parts(i, depth, n.element)
 	}
 	i = syntax.SkipJSONBlanks(s.body, i+1)
 	if syntax.JSONByte(s.body, i) == ']' {
 		return i + 1
 	}
-	for {
-		i = s.value(i, depth, n, false)
+	for index := 0; ; index++ {
+		start, child := i, n.at(index)
+		if child == nil {
+			i = s.skip(i, depth)
+		} else {
+			i = s.value(i, depth, child, false)
+		}
 		if i < 0 {
 			return -1
 		}
+		end := i
 		i = syntax.SkipJSONBlanks(s.body, i)
-		switch syntax.JSONByte(s.body, i) {
-		case ']':
-			return i + 1
-		case ',':
-			i = syntax.SkipJSONBlanks(s.body, i+1)
-		default:
+		c := syntax.JSONByte(s.body, i)
+		if c != ',' && c != ']' {
 			return s.fail(Syntax)
 		}
+		if child != nil && child == s.only {
+			s.found = span{start, end}
+			return -1
+		}
+		if c == ']' {
+			return i + 1
+		}
+		i = syntax.SkipJSONBlanks(s.body, i+1)
 	}
 }
 
