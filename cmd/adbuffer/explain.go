@@ -44,6 +44,7 @@ shown as (hidden). Some lines appear only if they apply:
              pauses, unreachable endpoints, failed look-ups and since when, a full pool
   spare      why an endpoint of a later priority gets no requests
   filtered   which condition on the body keeps the request from an SSP
+  shape      what qps.shape knows of the request, and whether it would be dropped
   dropped    a field of the request that the SSP does not get, and the setting that decides it
   machine    which settings this machine lowers`,
 		Example: `  adbuffer explain --config config/adbuffer.yaml '/fillbuffer?pub=1'

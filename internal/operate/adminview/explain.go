@@ -61,6 +61,7 @@ type explainedSSP struct {
 	Dropped    []string     `json:"dropped,omitempty"`  // the client's fields that are not forwarded to the SSP, each with the setting that decides so
 	Error      string       `json:"error,omitempty"`    // why there is no request
 	Filtered   []string     `json:"filtered,omitempty"` // the conditions on the body that do not hold
+	Shape      []string     `json:"shape,omitempty"`    // what qps.shape knows of the request, and what it would do
 	Limits     []string     `json:"limits"`
 	// Now says why a running adbuffer may refuse or delay the request at this moment.
 	Now []string `json:"now"`
@@ -97,6 +98,9 @@ func (v *Views) Explain(p *proxy.Proxy, current *reload.Version, message []byte,
 		s := explainedSSP{
 			SSP: part.Config.Name, Weight: q.Target.Weight, TimeoutMs: milliseconds(q.Target.Timeout), Secondary: q.Target.Secondary, Limits: limitsOf(part.Config),
 			Now: append(v.history.stateOf(part), adviceOf(part.SSP)...), Spares: sparesOf(part.SSP),
+		}
+		if q.Shaping != nil {
+			s.Shape = shapingOf(q.Shaping)
 		}
 		if q.BudgetFrom != e.BudgetFrom {
 			s.BudgetMs, s.BudgetFrom = milliseconds(q.Budget), q.BudgetFrom
@@ -196,12 +200,18 @@ func fairness(key, client, value string) string {
 		value = client
 	case value == "":
 		value = "none, like all requests without it"
-	case config.NamesSecret(name):
-		value = config.Hidden
 	default:
-		value = logs.Visible([]byte(value[:min(len(value), maxSeenValue)]))
+		value = shown(name, value)
 	}
 	return key + ": " + value
+}
+
+// shown returns a value of a request for people: cut, and hidden if its name says that it is a secret.
+func shown(name, value string) string {
+	if config.NamesSecret(name) {
+		return config.Hidden
+	}
+	return logs.Visible([]byte(value[:min(len(value), maxSeenValue)]))
 }
 
 // overloadOf says that adbuffer is overloaded, and which share of the route's requests it refuses.
@@ -314,6 +324,9 @@ func limitsOf(c *config.SSP) []string {
 	if c.QPS.Limit > 0 {
 		all = append(all, fmt.Sprintf("qps.limit %v", c.QPS.Limit))
 	}
+	if s := &c.QPS.Shape; s.MaxLoss > 0 && len(s.Keys) > 0 {
+		all = append(all, fmt.Sprintf("qps.shape.max_loss %v", s.MaxLoss))
+	}
 	if c.Breaker.Enabled {
 		all = append(all, fmt.Sprintf("breaker.failure_ratio %v", c.Breaker.FailureRatio))
 	}
@@ -380,6 +393,7 @@ func (x *Explained) String() string {
 		lines("now", s.Now)
 		lines("spare", s.Spares)
 		lines("filtered", s.Filtered)
+		lines("shape", s.Shape)
 		if s.Request == nil {
 			line("request", "none: %s", s.Error)
 			continue

@@ -11,10 +11,12 @@ import (
 
 // lastMinute holds the results of the requests of the last 60 to 70 s, to one SSP or on one route.
 type lastMinute struct {
-	Requests uint64 `json:"requests"` // without Filtered
+	Requests uint64 `json:"requests"` // without Filtered and Shaped
 	// Filtered counts the requests for which an SSP was not asked because of its conditions on the body;
 	// for a route, the requests for which no SSP remained.
 	Filtered uint64 `json:"filtered,omitempty"`
+	// Shaped counts the requests that qps.shape dropped; for a route, those that no SSP got because of that.
+	Shaped uint64 `json:"shaped,omitempty"`
 	// Masked counts the errors of SSPs that the route replaced by its no_ad (on_error_status).
 	Masked uint64 `json:"masked,omitempty"`
 	// Preflights counts OPTIONS requests that routes[].cors responded to; they are not in Requests.
@@ -90,7 +92,7 @@ func (m *minute) last(h *metrics.Histogram, now counts) lastMinute {
 	}
 	recent := since(before.outcomes, now.outcomes)
 	l.P50Seconds, l.P99Seconds = h.QuantileOf(0.5, latency), h.QuantileOf(0.99, latency)
-	l.Filtered, l.Masked = recent[filtered], now.masked-min(now.masked, before.masked)
+	l.Filtered, l.Shaped, l.Masked = recent[exchange.Filtered.String()], recent[exchange.Shaped.String()], now.masked-min(now.masked, before.masked)
 	l.Preflights = now.preflights - min(now.preflights, before.preflights)
 	l.Requests, l.Failed, l.byHand = askedOf(recent), countFailed(recent), recent[exchange.SSPDisabled.String()]
 	l.Fills = recent[exchange.Fill.String()] + now.merged - min(now.merged, before.merged)
@@ -153,14 +155,17 @@ func howFailed(outcomes map[string]uint64) string {
 
 func blamesSSP(o exchange.Outcome) bool { return o.Row().Blame == exchange.BlameSSP }
 
-var filtered = exchange.Filtered.String()
+// total returns the number of all requests.
+func (m *lastMinute) total() uint64 { return m.Requests + m.Filtered + m.Shaped }
 
-// askedOf returns the number of requests without those that conditions on the body filtered.
-func askedOf(outcomes map[string]uint64) (n uint64) {
-	for name, c := range outcomes {
-		if name != filtered {
-			n += c
-		}
+// askedOf returns the number of requests without those that conditions on the body or qps.shape kept from SSPs.
+func askedOf(outcomes map[string]uint64) uint64 {
+	return allOf(outcomes) - outcomes[exchange.Filtered.String()] - outcomes[exchange.Shaped.String()]
+}
+
+func allOf(outcomes map[string]uint64) (n uint64) {
+	for _, c := range outcomes {
+		n += c
 	}
 	return n
 }

@@ -253,7 +253,7 @@ func (e *serviceEvents) add(f *facts, limits []proxy.LimitState, minutes []route
 	f.losesLines = e.lines.isRecent(f.now)
 	for i := range minutes {
 		m := &minutes[i].LastMinute
-		f.requests += m.Requests + m.Filtered
+		f.requests += m.total()
 		if e.unrouted.isRecent(f.now) {
 			f.unrouted += m.noRoute
 		}

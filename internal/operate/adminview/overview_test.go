@@ -74,11 +74,11 @@ func TestAMinuteCountsOnlyFailuresOfTheLastMinute(t *testing.T) {
 	var m minute
 	h := metrics.Durations(time.Millisecond, time.Second)
 	for range minuteMarks*markEvery + 1 {
-		m.look(h, counts{map[string]uint64{"server_error": 7, "filtered": 3}, 4, 100, 50})
+		m.look(h, counts{map[string]uint64{"server_error": 7, "filtered": 3, "shaped": 10}, 4, 100, 50})
 	}
 	h.ObserveDuration(time.Millisecond)
-	now := map[string]uint64{"server_error": 8, "deadline": 2, "breaker_open": 90, "ssp_disabled": 200, "cancelled": 30, "client_gone": 4, "fill": 5, "too_large": 1, "filtered": 93}
-	if got := m.last(h, counts{now, 6, 120, 57}); got.Filtered != 90 || got.Preflights != 7 || got.Masked != 2 || got.Failed != 293 || got.byHand != 200 || got.Fills != 25 || got.howFailed != "2 as deadline, 90 as breaker_open" || got.Requests != 333 || got.Seconds < 60 || got.Seconds > 70 {
+	now := map[string]uint64{"server_error": 8, "deadline": 2, "breaker_open": 90, "ssp_disabled": 200, "cancelled": 30, "client_gone": 4, "fill": 5, "too_large": 1, "filtered": 93, "shaped": 17}
+	if got := m.last(h, counts{now, 6, 120, 57}); got.Filtered != 90 || got.Shaped != 7 || got.total() != 430 || got.Preflights != 7 || got.Masked != 2 || got.Failed != 293 || got.byHand != 200 || got.Fills != 25 || got.howFailed != "2 as deadline, 90 as breaker_open" || got.Requests != 333 || got.Seconds < 60 || got.Seconds > 70 {
 		t.Errorf("the last minute is %+v", got)
 	}
 }
@@ -111,7 +111,7 @@ func TestATrendCoversTenMinutes(t *testing.T) {
 	var tr trend
 	outcomes := map[string]uint64{}
 	for i := range (trendPoints + 5) * trendEvery {
-		outcomes = map[string]uint64{"fill": outcomes["fill"] + 3, "deadline": outcomes["deadline"] + 1, "filtered": outcomes["filtered"] + 16}
+		outcomes = map[string]uint64{"fill": outcomes["fill"] + 3, "deadline": outcomes["deadline"] + 1, "filtered": outcomes["filtered"] + 16, "shaped": outcomes["shaped"] + 9}
 		saturation := 0.2
 		if i == (trendPoints+5)*trendEvery-3 {
 			saturation = 0.9

@@ -20,6 +20,7 @@ type poolView struct {
 	Connections map[string]map[string]int `json:"connections"` // by protocol and state
 	Limits      advice.Limits             `json:"limits"`
 	Requests    ssp.Snapshot              `json:"requests"`
+	Shape       *shapeView                `json:"shape,omitempty"` // absent without qps.shape
 	LastMinute  lastMinute                `json:"last_minute"`
 	URLs        []string                  `json:"urls"`
 	ReuseRatio  float64                   `json:"reuse_ratio"` // share of acquired places that needed no new connection; 0 before the first request
@@ -85,7 +86,7 @@ func (v *Views) viewOf(p *reload.Part) poolView {
 			MaxPending: o.MaxPending, PendingTimeout: o.PendingTimeout.String(), MaxDials: o.MaxDials,
 			MaxStreams: o.MaxStreams, PipelineDepth: o.PipelineDepth, Sources: len(p.Config.SourceAddresses), MaxInFlight: p.SSP.MaxInFlight(),
 		},
-		Requests: state, LastMinute: row.LastMinute, OutcomesLastMinute: v.history.outcomesOf(p.SSP, state.Outcomes), URLs: p.Config.ShownURLs(), ReuseRatio: reuseRatio(&snap),
+		Requests: state, Shape: shapeOf(p.SSP), LastMinute: row.LastMinute, OutcomesLastMinute: v.history.outcomesOf(p.SSP, state.Outcomes), URLs: p.Config.ShownURLs(), ReuseRatio: reuseRatio(&snap),
 		Now:            append(now, advice.ForAuto(&snap, &o)...),
 		AddressChanges: p.AddressChanges(),
 		Advice:         fit, IdleAdvice: advice.ForIdleTimeout(&snap, &o),

@@ -36,7 +36,7 @@ func (r *reuse) look(log *zap.Logger, now time.Time, single uint64, client strin
 	defer r.mu.Unlock()
 	is := reuseLook{single: single, client: client}
 	for i := range routes {
-		is.requests += askedOf(routes[i].Outcomes) + routes[i].Outcomes[filtered]
+		is.requests += allOf(routes[i].Outcomes)
 	}
 	r.looks = push(r.looks, recentLooks+1, is)
 	if text := r.textLocked(); text != "" && now.Sub(r.logged) >= limitEvery {

@@ -7,6 +7,7 @@ import (
 
 	"adbuffer/internal/client/http1"
 	"adbuffer/internal/request/route"
+	"adbuffer/internal/ssp/ssp"
 	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/openrtb"
 )
@@ -47,6 +48,8 @@ type ExplainedRequest struct {
 	BudgetFrom string
 	// Filtered says that the SSP is not asked, since its conditions on the body do not hold.
 	Filtered bool
+	// Shaping is what qps.shape knows of the request; nil without it.
+	Shaping *ssp.Shaping
 }
 
 // Explain says how message, an HTTP/1.1 request of a client at peer, would be handled. It runs the same
@@ -107,6 +110,7 @@ func (p *Proxy) explain(e *Explanation, c *http1.Conn, hostOf func(ssp string) s
 		q, err := t.SSP.Preview(&r.ssp, hostOf(t.SSP.Name()), t.Timeout)
 		x := ExplainedRequest{Target: t, Query: bytes.Clone(r.ssp.Query), Request: q, Err: err, Dropped: t.SSP.Policy().Dropped(r.ssp.Fields, r.ssp.Identity)}
 		x.Budget, x.BudgetFrom = t.SSP.Limit(&r.ssp, t.Timeout)
+		x.Shaping = t.SSP.Shaping(&r.ssp)
 		e.Requests = append(e.Requests, x)
 	}
 	if !asked {

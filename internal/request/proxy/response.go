@@ -167,7 +167,7 @@ func (p *Proxy) writeResult(w *response, r *request, res *route.Result, now time
 // writeError writes adbuffer's own response for a request to which no SSP responded, or for which no SSP was
 // asked. isOwn is false if the route's no_ad response has replaced the error.
 func (r *request) writeError(w *response, o exchange.Outcome, status int, sspName, detail string) (isOwn bool) {
-	if o == exchange.Filtered || r.route != nil && r.route.NoAdOnError && status >= statusInternal {
+	if o.NotAsked() || r.route != nil && r.route.NoAdOnError && status >= statusInternal {
 		r.writeNoAd(w, []byte("proxy/"+o.String()), o, o.Row().NBR)
 		return false
 	}

@@ -295,6 +295,20 @@ func (f *fanout) legLog() *legLog {
 	return log
 }
 
+// noneAsked returns the error of a leg whose SSP dropped the request, if no SSP was asked; otherwise nil.
+func (f *fanout) noneAsked() (dropped *exchange.Error) {
+	for i := range f.legs {
+		l := &f.legs[i]
+		if !l.received || !l.outcome.NotAsked() {
+			return nil
+		}
+		if l.outcome == exchange.Shaped {
+			dropped = l.err
+		}
+	}
+	return dropped
+}
+
 // result returns the result of the request: the response and the outcome of l.
 func (f *fanout) result(l *leg) Result {
 	res := Result{Exchange: l.ex, SSP: l.target.SSP, Outcome: l.outcome, Err: l.err, legs: f.legLog()}

@@ -2,9 +2,12 @@ package route
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"adbuffer/internal/ssp/ssp"
 	"adbuffer/internal/test/testsupport"
 	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/openrtb"
@@ -82,6 +85,68 @@ func TestSSPsWhoseConditionsDoNotHoldAreNotAsked(t *testing.T) {
 				}
 				f.wantRequests(n)
 			}
+			wantEmpty(t, r.Budget)
+		})
+	}
+}
+
+// dropping makes the shaper of an SSP drop all requests: their rate in the last second was above the limit.
+func dropping(o *ssp.Options) {
+	o.QPS = ssp.QPSOptions{Limit: 1e-6, Burst: 1, Shaped: true}
+	o.Shape = ssp.ShapeOptions{Keys: []string{"query:slot"}, Explore: 0.005}
+}
+
+// An SSP whose shaper drops the request gets no request. Single, Split and the client's choice end there, and the other
+// modes do without the SSP.
+func TestSSPsThatDropTheRequestAreNotAsked(t *testing.T) {
+	lost := fails(ms, exchange.ConnLost)
+	for _, tt := range []struct {
+		mode  Mode
+		b     reply
+		drops string // names of the SSPs
+		want  string
+		legs  string
+	}{
+		{Single, fills(ms, "b"), "a", "shaped of a", ""},
+		{Split, fills(ms, "b"), "a", "shaped of a", ""},
+		{Waterfall, fills(ms, "b"), "a", "fill of b: 200 b", "a shaped, b fill"},
+		{Waterfall, lost, "a", "conn_lost of b", "a shaped, b conn_lost"},
+		{Waterfall, lost, "b", "fill of a: 200 a", "a fill"},
+		{Waterfall, lost, "ab", "shaped of a", "a shaped, b shaped"},
+		{ParallelFirst, fills(ms, "b"), "a", "fill of b: 200 b", "a shaped, b fill"},
+		{ParallelFirst, lost, "a", "conn_lost of b", "a shaped, b conn_lost"},
+		{ParallelFirst, lost, "ab", "shaped of a", "a shaped, b shaped"},
+		{ParallelAll, fills(ms, "b"), "a", `merged: 200 {"results":[{"ssp":"a","error":"shaped"},{"ssp":"b","status":200,"ms":1,"body":"b"}]}`, "a shaped, b fill"},
+		{ParallelAll, lost, "ab", "shaped", "a shaped, b shaped"},
+	} {
+		testsupport.Bubble(t, func(t *testing.T) {
+			rt := &Route{Name: "r", Mode: tt.mode}
+			for name, reply := range map[string]reply{"a": fills(ms, "a"), "b": tt.b} {
+				change := func(*ssp.Options) {}
+				if strings.Contains(tt.drops, name) {
+					change = dropping
+				}
+				rt.Targets = append(rt.Targets, Target{SSP: newFake(t, name, reply, change).SSP, Weight: 1})
+				one := &Route{Name: "one", Targets: rt.Targets[len(rt.Targets)-1:]}
+				for range 3 { // the rate
+					res := one.Do(&newClient(t, exchange.GET, "", "").Request, nil, newProcess(t))
+					res.Release()
+				}
+			}
+			slices.SortFunc(rt.Targets, func(x, y Target) int { return strings.Compare(x.SSP.Name(), y.SSP.Name()) })
+			time.Sleep(time.Second)
+			NewTable([]*Route{rt})
+			rt.draw = func(int) int { return 0 }
+			r := newClient(t, exchange.GET, "", "")
+			res := rt.Do(&r.Request, nil, newProcess(t))
+			name := fmt.Sprint(tt.mode, " without ", tt.drops)
+			want(t, name, ended(&res), tt.want)
+			var legs []string
+			for _, l := range res.Legs() {
+				legs = append(legs, l.SSP+" "+l.Outcome.String())
+			}
+			want(t, name+", legs", strings.Join(legs, ", "), tt.legs)
+			res.Release()
 			wantEmpty(t, r.Budget)
 		})
 	}

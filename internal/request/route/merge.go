@@ -115,7 +115,7 @@ func (m *merger) cause(f *fanout) exchange.Outcome {
 		}
 	}
 	first := 0
-	for first < len(f.legs)-1 && f.legs[first].received && f.legs[first].outcome == exchange.Filtered {
+	for first < len(f.legs)-1 && f.legs[first].received && f.legs[first].outcome.NotAsked() {
 		first++
 	}
 	switch l := &f.legs[first]; {
@@ -133,7 +133,7 @@ func (m *merger) reason(f *fanout, other int) int {
 	nbr := noReason
 	for i := range m.legs {
 		l := &m.legs[i]
-		if f.legs[i].received && f.legs[i].outcome == exchange.Filtered {
+		if f.legs[i].received && f.legs[i].outcome.NotAsked() {
 			continue
 		}
 		if !l.noBid || l.nbr == noReason || nbr != noReason && nbr != l.nbr {

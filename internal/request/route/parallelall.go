@@ -37,6 +37,9 @@ func (rt *Route) parallelAll(r *ssp.Request, p *Process) Result {
 	if gone {
 		return Result{Outcome: exchange.ClientGone, Err: exchange.ErrClientGone, legs: f.legLog()}
 	}
+	if err := f.noneAsked(); err != nil {
+		return Result{Outcome: err.Outcome, Err: err, legs: f.legLog()}
+	}
 	if rt.MergeOpenRTB {
 		return f.merged(r)
 	}
@@ -91,7 +94,7 @@ func (l *leg) envelopeEntry() entry {
 	switch {
 	case !l.received:
 		e.err, e.omitMS = "not_waited", true
-	case l.outcome == exchange.SSPDisabled, l.outcome == exchange.Filtered: // its request was not sent
+	case l.outcome == exchange.SSPDisabled, l.outcome.NotAsked(): // its request was not sent
 		e.err, e.omitMS = l.outcome.String(), true
 	case l.err != nil:
 		e.err, e.took = l.err.Outcome.String(), l.took()

@@ -85,14 +85,16 @@ func (l *legLog) add(s *ssp.SSP, o exchange.Outcome, took time.Duration, ex *exc
 	l.all = append(l.all, leg)
 }
 
-// rank orders outcomes for a request without a fill: a no-bid comes before any other response, and
-// a response before a failure. Among equals the first SSP in the route wins.
+// rank orders outcomes for a request without a fill: a no-bid comes before any other response, a response
+// before a failure, and a failure before an SSP that was not asked. Among equals the first SSP in the route wins.
 func rank(o exchange.Outcome) int {
 	switch {
 	case o == exchange.NoBid:
 		return 2
 	case o.HasResponse():
 		return 1
+	case o.NotAsked():
+		return -1
 	default:
 		return 0
 	}

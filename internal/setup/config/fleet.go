@@ -76,11 +76,9 @@ func (w *warner) qps(f *Fleet, q *QPS, path string) {
 		w.add(join(path, "scope"), "fleet has no effect, since limit is 0")
 		return
 	}
+	o := q.Options()
+	burst := o.BurstInForce()
 	// A replica gets new tokens only after it has reported the requests that used the previous ones.
-	burst := q.Burst
-	if burst == 0 {
-		burst = max(1, int(q.Limit/10))
-	}
 	if least := math.Ceil(4 * q.Limit * f.LeaseInterval.Seconds()); float64(burst) < least {
 		w.add(join(path, "burst"), "%d is less than limit allows in four lease intervals, %s; the fleet will send less than limit: raise burst, or lower fleet.lease_interval",
 			burst, capacity.FormatNumber(least))

@@ -38,6 +38,7 @@ var forms = map[string]form{
 	"Redis":             addressForm("redis.internal:6379", false, true),
 	"request id field":  fieldAnd(forwardedFieldRule, header.CheckRequestID),
 	"status":            must(isMaskedStatus, "be 4xx, 5xx, or a status from 400 to 599, in quotes"),
+	"shape key":         shapeKeyRule,
 	"set field":         fieldAnd(forwardedFieldRule, checkSet),
 	"URL of a receiver": receiverForm,
 }
@@ -60,6 +61,14 @@ func fairnessRule(key string) string {
 		return "must name a member by the names on the way to it, for example openrtb:/site/publisher/id"
 	}
 	return "must be client_ip, header:NAME, query:NAME or openrtb:/path"
+}
+
+// shapeKeyRule is the form of a key of qps.shape.
+func shapeKeyRule(key string) string {
+	if key == "client_ip" {
+		return "must not be client_ip, since clients choose their addresses, and there are too many of them to learn from; use header:NAME, query:NAME or openrtb:/path"
+	}
+	return strings.Replace(fairnessRule(key), "client_ip, ", "", 1)
 }
 
 // must returns a form that accepts the texts for which valid is true.

@@ -300,10 +300,16 @@ type Headers struct {
 
 // QPS is a token bucket before the pool.
 type QPS struct {
-	Limit  float64 `yaml:"limit" min:"0" max:"10000000"`                    // requests a second; 0 = unlimited
-	Burst  int     `yaml:"burst" min:"0" max:"10000000"`                    // 0 = a tenth of Limit, at least 1
-	Scope  Scope   `yaml:"scope" default:"instance" words:"instance fleet"` // who shares Limit
-	DryRun bool    `yaml:"dry_run"`                                         // count the requests beyond Limit, but send them
+	Limit  float64          `yaml:"limit" min:"0" max:"10000000"`                    // requests a second; 0 = unlimited
+	Burst  int              `yaml:"burst" min:"0" max:"10000000"`                    // 0 = a default that follows from Limit
+	Scope  Scope            `yaml:"scope" default:"instance" words:"instance fleet"` // who shares Limit
+	DryRun bool             `yaml:"dry_run"`                                         // count the requests beyond Limit, but send them
+	Shape  ssp.ShapeOptions `yaml:"shape"`
+}
+
+// Options returns the options of the limit, without the source of tokens that replicas share.
+func (q *QPS) Options() ssp.QPSOptions {
+	return ssp.QPSOptions{Limit: q.Limit, Burst: q.Burst, DryRun: q.DryRun, Shaped: len(q.Shape.Keys) > 0}
 }
 
 // Retry says which failed requests are sent again.

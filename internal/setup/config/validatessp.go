@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"adbuffer/internal/ssp/dial"
+	"adbuffer/internal/ssp/shaper"
 	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/header"
 )
@@ -28,6 +29,9 @@ func checkSSP(ssp *SSP, d *Deadline, path string, r *report) {
 	}
 	for i, removal := range ssp.Remove {
 		checkConditions(removal.When, join(at(join(path, "remove"), i), "when"), r)
+	}
+	if n := len(ssp.QPS.Shape.Keys); n > shaper.MaxKeys {
+		r.add(join(path, "qps.shape.keys"), n, fmt.Sprintf("must not be more than %d", shaper.MaxKeys))
 	}
 	for i, a := range ssp.SourceAddresses {
 		if a.Zone() != "" || a.IsMulticast() || a.IsUnspecified() || a.Is4In6() {

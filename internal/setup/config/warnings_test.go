@@ -25,6 +25,17 @@ func TestWarnings(t *testing.T) {
 		want []string
 	}{
 		"nothing is odd about the defaults": {ssp + route, nil},
+		"a shaper that may work":            {withSSP(`no_bid_body: openrtb, qps: {limit: 40, shape: {keys: ["header:X-Country", "query:slot", "openrtb:/imp/0/banner/w"]}}`), nil},
+		"a shaper that drops nothing": {withSSP(`no_bid_body: openrtb, qps: {shape: {keys: ["query:slot"]}}`), []string{
+			"ssps[0].qps.shape.keys: drop no request, since limit and max_loss are 0"}},
+		"a shaper with max_loss alone": {withSSP(`no_bid_body: openrtb, qps: {shape: {max_loss: 0.01, keys: ["query:slot"]}}`), nil},
+		"max_loss without keys":        {withSSP("qps: {shape: {max_loss: 0.01}}"), []string{"ssps[0].qps.shape.max_loss: has no effect, since keys is empty"}},
+		"a shaper that cannot tell no-bids, with few tokens": {withSSP(`qps: {limit: 9, shape: {keys: ["query:slot"]}}`), []string{
+			"ssps[0].qps.shape.keys: count each response with a body as a fill, since no_bid_body is none; set it to the format of the SSP's no-bids, unless they are always empty",
+			"ssps[0].qps.burst: 9 is below 10; when several requests that shape chose arrive at once, some find no token and end as qps_limit"}},
+		"a shaper by values that clients make up": {"server: {trusted_proxies: []}\n" + withSSP(`no_bid_body: vast, qps: {limit: 100, shape: {keys: ["header:X-Country", "openrtb:/app/id", "query:slot"]}}`), []string{
+			"ssps[0].qps.shape.keys[0]: clients can make up values of header:X-Country, since server.trusted_proxies is empty; made-up values take room from those that adbuffer has learned",
+			"ssps[0].qps.shape.keys[2]: clients can make up values of query:slot, since server.trusted_proxies is empty; made-up values take room from those that adbuffer has learned"}},
 		"more connections than open files": {"server: {max_connections: 100000}\n" + ssp + route, []string{
 			"server.max_connections: 99616 are in force on this machine, not 100000: the process may open 100000 files (ulimit -n), which must also be enough for up to 256 connections to SSPs (the sum of pool.max_conns, and one for each endpoint with a health_check) and 128 other files; raise ulimit -n, or lower server.max_connections or pool.max_conns"}},
 		"one exchange does not fit": {"server: {max_buffered_bytes: 1000000}\n" + ssp + route, []string{

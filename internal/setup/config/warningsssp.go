@@ -71,6 +71,7 @@ func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
 		}
 	}
 	w.qps(&cfg.Fleet, &ssp.QPS, join(path, "qps"))
+	w.shape(cfg, ssp, join(path, "qps"))
 	switch t := &ssp.TLS.ClientTLS; {
 	case ssp.Parsed.Scheme == "http" && *t != ClientTLS{}:
 		w.add(join(path, "tls"), "is not used: the endpoints are http, so requests and responses cross the network in cleartext")
@@ -85,6 +86,38 @@ func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
 	}
 	if !slices.ContainsFunc(cfg.Routes, func(r Route) bool { return r.uses(ssp.Name) }) {
 		w.add(path, "no route uses %s", ssp.Name)
+	}
+}
+
+// goodShapedBurst is the burst from which requests that a shaper chose rarely find no token because several arrive at once.
+const goodShapedBurst = 10
+
+// shape warns about the choice of the requests that an SSP's limit drops.
+func (w *warner) shape(cfg *Config, s *SSP, path string) {
+	o, shape := s.QPS.Options(), &s.QPS.Shape
+	if !o.Shaped {
+		if shape.MaxLoss > 0 {
+			w.add(join(path, "shape.max_loss"), "has no effect, since keys is empty")
+		}
+		return
+	}
+	keys := join(path, "shape.keys")
+	if s.QPS.Limit == 0 && shape.MaxLoss == 0 {
+		w.add(keys, "drop no request, since limit and max_loss are 0")
+	}
+	if s.NoBidBody == "none" {
+		w.add(keys, "count each response with a body as a fill, since no_bid_body is none; set it to the format of the SSP's no-bids, unless they are always empty")
+	}
+	if burst := o.BurstInForce(); s.QPS.Limit > 0 && burst < goodShapedBurst {
+		w.add(join(path, "burst"), "%d is below %d; when several requests that shape chose arrive at once, some find no token and end as qps_limit", burst, goodShapedBurst)
+	}
+	if len(cfg.Server.TrustedProxies) > 0 {
+		return
+	}
+	for i, key := range shape.Keys {
+		if !strings.HasPrefix(key, "openrtb:") {
+			w.add(at(keys, i), "clients can make up values of %s, since server.trusted_proxies is empty; made-up values take room from those that adbuffer has learned", key)
+		}
 	}
 }
 

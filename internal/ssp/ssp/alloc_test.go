@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"adbuffer/internal/ssp/pool"
+	"adbuffer/internal/ssp/shaper"
 	"adbuffer/internal/test/testsupport"
 	"adbuffer/internal/wire/exchange"
 )
@@ -70,6 +71,10 @@ func TestSingleRequestAllocatesNothing(t *testing.T) {
 			o.QPS = QPSOptions{Limit: 1e7}
 			o.NoBidBody = NoBidOpenRTB
 		},
+		"shape": func(o *Options) {
+			o.QPS = QPSOptions{Limit: 1e7, Shaped: true}
+			o.Shape = ShapeOptions{Keys: []string{"header:User-Agent", "query:slot", "openrtb:/tmax", "openrtb:/imp/0/id"}, Explore: 0.03}
+		},
 		"tmax and gzip": func(o *Options) {
 			o.RewriteTmax = true
 			o.Gzip = GzipOptions{Enabled: true, MinBytes: 1}
@@ -77,6 +82,7 @@ func TestSingleRequestAllocatesNothing(t *testing.T) {
 	} {
 		c := newQuietClient(t, with)
 		r := c.withTmax("300")
+		r.Deadline = r.Deadline.Add(time.Minute) // for all runs
 		ex := exchange.AcquireExchange()
 		for _, which := range []string{"itself", "a successor"} {
 			n := testing.AllocsPerRun(1000, func() { c.alloc(ex, r) })
@@ -98,6 +104,13 @@ var refusing = map[exchange.Outcome]func(s *SSP){
 	exchange.Overloaded: func(s *SSP) {
 		s.inFlight.SetLimit(1)
 		s.inFlight.Acquire()
+	},
+	exchange.Shaped: func(s *SSP) {
+		s.shape = newShape(&Options{QPS: QPSOptions{Limit: 1e-3, Shaped: true}, Shape: ShapeOptions{Keys: []string{"query:slot"}, Explore: 0.005}}, nil, s.made)
+		for range 1000 {
+			s.shape.Decide(new(shaper.Segment), 0, s.made)
+		}
+		s.shape.Report(s.made.Add(time.Second))
 	},
 	exchange.QPSLimit: func(s *SSP) {
 		s.qps.init(QPSOptions{Limit: 1e-3, Burst: 1}, s.made)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"adbuffer/internal/machine/rates"
+	"adbuffer/internal/ssp/shaper"
 	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/tracing"
 )
@@ -21,6 +22,9 @@ type call struct {
 	excluded bool             // it failed at an endpoint that is out while others serve
 	sent     int              // attempts sent
 	hedged   bool
+	scored   bool // the shaper has scored the request: segment and decision are set
+	segment  shaper.Segment
+	decision shaper.Decision
 	retries  retries
 	trace    *tracing.Leg     // nil for a call that is not traced
 	attempt  *tracing.Attempt // the current attempt; nil if trace is
@@ -41,13 +45,15 @@ func (s *SSP) Do(r *Request, ex *exchange.Exchange, timeout time.Duration) (exch
 	ex.Deadline, _, _ = s.deadline(r, start, timeout)
 	ex.UsualTimeout, ex.Span = s.usualTimeout(), s.opts.Lag.Begin(start)
 	ex.Budget, ex.Share = r.Budget, s.buffered
-	if err := s.admit(r, s.since(start)); err != nil {
+	c := call{start: start}
+	if err := s.admit(r, &c); err != nil {
 		ex.Times.Done = time.Now()
+		s.shape.unsent(&c, ex.Times.Done)
 		s.Refused(err.Outcome)
 		r.Trace.Leg(s.opts.Name, r.Method).Ended(ex, err.Outcome, err)
 		return err.Outcome, err
 	}
-	c := call{start: start, client: r.Identity.Group(), trace: r.Trace.Leg(s.opts.Name, r.Method)}
+	c.client, c.trace = r.Identity.Group(), r.Trace.Leg(s.opts.Name, r.Method)
 	panicked := true
 	defer func() {
 		if panicked {
@@ -65,6 +71,9 @@ func (s *SSP) Do(r *Request, ex *exchange.Exchange, timeout time.Duration) (exch
 	ex.Times.Queued, ex.Attempts = start, c.sent
 	if err != nil || ex.Times.Done.IsZero() { // a hedge, or a pause before a retry, may have gone on after the attempt
 		ex.Times.Done = time.Now()
+	}
+	if c.sent == 0 {
+		s.shape.unsent(&c, ex.Times.Done)
 	}
 	outcome := c.outcome
 	if err != nil {
@@ -118,7 +127,8 @@ func (s *SSP) overDeadline(e *exchange.Error, r *Request, start time.Time, timeo
 
 // admit counts a request as in flight and its bytes as held, or returns the error of the limit that
 // it exceeds.
-func (s *SSP) admit(r *Request, now time.Duration) *exchange.Error {
+func (s *SSP) admit(r *Request, c *call) *exchange.Error {
+	now := s.since(c.start)
 	if s.lender.Refusing() {
 		return errDisabled
 	}
@@ -127,6 +137,11 @@ func (s *SSP) admit(r *Request, now time.Duration) *exchange.Error {
 	}
 	if err := s.breaker.refuse(now); err != nil {
 		return err
+	}
+	if s.shape != nil && r.Method != exchange.HEAD {
+		if err := s.shape.decide(r, s.qps, c, now); err != nil {
+			return err
+		}
 	}
 	if err := s.qps.refuse(now); err != nil {
 		return err
@@ -237,6 +252,9 @@ func (s *SSP) acquireAndSend(r *Request, ex *exchange.Exchange, c *call, why ret
 	}
 	err = place.Do(ex)
 	s.attempted(r, ex, c, place, err)
+	if c.scored && why == firstAttempt && err == nil {
+		s.shape.learn(c, ex.Times.Done)
+	}
 	if s.opts.Hedge.Enabled && why != retryHedge {
 		s.observeForHedge(ex, c.client, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"adbuffer/internal/machine/metrics"
+	"adbuffer/internal/ssp/shaper"
 	"adbuffer/internal/wire/exchange"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,6 +28,15 @@ var (
 	descRetriesRefused   = desc("retries_refused_total", "Retries and hedges that the retry budget refused: at most every fifth request to an SSP is sent again.", "kind")
 	descShedRatio        = desc("breaker_shed_ratio", "Share of the requests to an SSP that its breaker sheds now, or would shed in a dry run, 0 to 1.")
 	descQPSLimited       = desc("qps_limited_total", "Requests to an SSP over qps.limit: refused, or only counted in a dry run.")
+	descShapeRequests    = desc("shape_requests_total", "Requests that qps.shape scored, by its decision: passed, explored (drawn at random from those below the threshold, and sent) or dropped. A dry run drops none of them.", "decision")
+	descShapeFills       = desc("shape_fills_total", "Fills of first attempts of the requests that qps.shape passed or explored.", "decision")
+	descShapeLost        = desc("shape_lost_fills_total", "Fills that the requests dropped by qps.shape would have got, estimated from the explored ones. In a dry run, the fills of requests below the threshold.")
+	descShapeVariance    = desc("shape_lost_fills_variance_total", "Variance of shape_lost_fills_total. The standard error of the increase in any window is the square root of the increase of this.")
+	descShapeLoss        = desc("shape_loss_ratio", "Share of an SSP's fills that qps.shape lost in the last hour: the estimate, and the bounds of its 95 % interval (low, high); no series before 100 fills. Bound max_loss is the setting, if it is above 0.", "bound")
+	descShapeThreshold   = desc("shape_threshold_ratio", "Estimated rate of fills from which requests pass qps.shape, 0 to 1; 0 while all pass.")
+	descShapeExplore     = desc("shape_explore_ratio", "Probability with which a request below the threshold of qps.shape is sent.")
+	descShapeSegments    = desc("shape_segments", "Prefixes of segments in the table of qps.shape, of at most 8192.")
+	descShapePaused      = desc("shape_paused", "1 while no-bids teach qps.shape nothing, since the SSP gave no fill where 20 were expected.")
 	descInFlight         = desc("ssp_in_flight_requests", "Requests to an SSP that are in flight, waiting ones included.")
 	descConcurrencyLimit = desc("concurrency_limit", "Requests to an SSP that may be in flight: max_in_flight, 0 for no limit.")
 	descRetryAfter       = desc("ssp_retry_after_responses_total", "Responses 429 and 503 of an SSP that carry Retry-After. Effect paused: requests to the SSP pause. Effect ignored: too few clients got one in the last 10 s, or too few of the last second's responses were 429, see retry_after_share.", "effect")
@@ -69,6 +79,9 @@ func (s *SSP) collect(to metrics.Sink) {
 	to.Histogram(descFirstByte, s.stats.firstByte)
 	to.Gauge(descShedRatio, s.breaker.shedRatio(now))
 	to.CounterIf(s.opts.QPS.Limit > 0, descQPSLimited, s.qps.limited.Load())
+	if report, _, ok := s.ShapeReport(); ok {
+		collectShape(to, &report, s.opts.Shape.MaxLoss)
+	}
 	to.Gauge(descInFlight, float64(s.inFlight.Now()))
 	to.Gauge(descConcurrencyLimit, float64(s.inFlight.Limit()))
 	to.Counter(descRetryAfter, s.retryAfters.paused.Load(), "paused")
@@ -76,6 +89,29 @@ func (s *SSP) collect(to metrics.Sink) {
 	to.Gauge(descBuffered, float64(s.buffered.Used()))
 	to.Gauge(descBufferedLimit, float64(s.buffered.Limit()))
 	to.Gauge(descBackoff, s.backoff.left(now).Seconds())
+}
+
+func collectShape(to metrics.Sink, r *shaper.Report, maxLoss float64) {
+	for k := shaper.Passed; k <= shaper.Dropped; k++ {
+		to.Counter(descShapeRequests, r.Requests[k], k.String())
+	}
+	for k := shaper.Passed; k <= shaper.Explored; k++ {
+		to.Counter(descShapeFills, r.Fills[k], k.String())
+	}
+	to.FloatCounter(descShapeLost, r.LostFills)
+	to.FloatCounter(descShapeVariance, r.LostVariance)
+	if r.State != shaper.Cold {
+		to.Gauge(descShapeLoss, r.Hour.Low, "low")
+		to.Gauge(descShapeLoss, r.Hour.Estimate, "estimate")
+		to.Gauge(descShapeLoss, r.Hour.High, "high")
+	}
+	if maxLoss > 0 {
+		to.Gauge(descShapeLoss, maxLoss, "max_loss")
+	}
+	to.Gauge(descShapeThreshold, r.Threshold)
+	to.Gauge(descShapeExplore, r.Explore)
+	to.Gauge(descShapeSegments, float64(r.Segments))
+	to.Bool(descShapePaused, r.Paused)
 }
 
 // mayEnd reports whether a request to the SSP can end so with its settings.
@@ -87,6 +123,8 @@ func (s *SSP) mayEnd(o exchange.Outcome) bool {
 		return s.opts.Breaker.Enabled && !s.opts.Breaker.DryRun
 	case exchange.QPSLimit:
 		return s.opts.QPS.Limit > 0 && !s.opts.QPS.DryRun
+	case exchange.Shaped:
+		return s.shape != nil && s.shape.enforce
 	case exchange.SSPBackoff:
 		return s.opts.RetryAfterMax > 0
 	case exchange.TLSFailed:

@@ -36,9 +36,9 @@ func TestEverySeriesExistsFromTheStart(t *testing.T) {
 			outcomes++
 		}
 	}
-	// A series for each outcome but qps_limit and unreadable, each kind of retry but hedge twice, both effects of
+	// A series for each outcome but qps_limit, shaped and unreadable, each kind of retry but hedge twice, both effects of
 	// Retry-After, each usual status and other. Nine series without a label of their own.
-	perSSP := outcomes - 2 + 2*(int(retryKinds)-1) + 2 + len(usualCodes) + 1 + 9
+	perSSP := outcomes - 3 + 2*(int(retryKinds)-1) + 2 + len(usualCodes) + 1 + 9
 	// backup has qps.limit, which adds an outcome and a counter.
 	if n, err := testutil.GatherAndCount(reg); err != nil || n != 2*perSSP+2 {
 		t.Errorf("%d series, %v; want %d", n, err, 2*perSSP+2)

@@ -36,6 +36,7 @@ type Options struct {
 	// responses must be 429 before a 429 does. 0 = a single response pauses.
 	RetryAfterShare float64
 	QPS             QPSOptions
+	Shape           ShapeOptions
 	RetryMax        int
 	RetryStale      RetryStale
 	Hedge           HedgeOptions
@@ -67,19 +68,35 @@ type BreakerOptions struct {
 // QPSOptions are the settings `qps`.
 type QPSOptions struct {
 	Limit  float64 // requests a second, 0 = no limit
-	Burst  int     // 0 = a tenth of Limit, at least 1
+	Burst  int     // 0 = the default of BurstInForce
 	DryRun bool
+	Shaped bool // ShapeOptions.Keys is not empty
 	// Fleet is the source of tokens if all replicas share the limit; it has the same Limit and
 	// Burst. nil = the limit applies to this replica alone.
 	Fleet *fleet.Bucket
 }
 
-// BurstInForce returns Burst, or the default that 0 stands for.
+// BurstInForce returns Burst, or the default that 0 stands for: a tenth of Limit, at least 1. With a shaper the default is
+// at least 20, or Limit if that is less: the shaper bounds what is sent in a second, and with a small burst random arrivals
+// often find no token for a request that the shaper chose.
 func (o *QPSOptions) BurstInForce() int {
 	if o.Burst > 0 {
 		return o.Burst
 	}
-	return max(1, int(o.Limit/10))
+	least := 1.0
+	if o.Shaped {
+		least = max(1, min(o.Limit, 20))
+	}
+	return int(max(o.Limit/10, least))
+}
+
+// ShapeOptions are the settings `qps.shape`, with which the SSP drops the requests that are least likely to be filled.
+// Package config says what the tags mean.
+type ShapeOptions struct {
+	Keys    []string `yaml:"keys" form:"shape key" unique:"."`             // what forms a segment, coarse to fine, at most shaper.MaxKeys; empty = requests are dropped at random
+	Explore float64  `yaml:"explore" default:"0.03" min:"0.005" max:"0.5"` // share of what is sent that is drawn from what would be dropped
+	MaxLoss float64  `yaml:"max_loss" min:"0" max:"0.5"`                   // share of the fills that may be lost by dropping requests below the limit; 0 = none are dropped below the limit
+	DryRun  bool     `yaml:"dry_run"`                                      // only learn and report
 }
 
 // HedgeOptions are the settings `hedge`: an idempotent request is sent a second time if it takes longer than

@@ -75,6 +75,15 @@ func (q *qps) has(now time.Duration) bool {
 	return q.bucket.Has(now) || q.bucket.Has(q.later(now))
 }
 
+// left returns how many tokens are free. For a limit that replicas share it is always half of the burst: how many of the
+// leased tokens are left depends on how long ago the lease was renewed.
+func (q *qps) left(now time.Duration) float64 {
+	if q.opts.Fleet != nil {
+		return float64(q.opts.Burst) / 2
+	}
+	return float64(q.opts.Burst) - q.bucket.Deficit(now)
+}
+
 // alone returns the share of the limit that this replica uses without Redis, or 0 if it does not.
 func (q *qps) alone(now time.Duration) float64 {
 	if f := q.opts.Fleet; f != nil && !f.Connected(now+q.fleetOffset) {

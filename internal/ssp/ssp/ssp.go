@@ -1,7 +1,7 @@
 // Package ssp is one SSP: limits, breaker, retries and hedges around its pool.
 //
-// A request passes these checks in order: the SSP's Retry-After (backoff), the breaker, queries per
-// second (qps), and requests in flight (max_in_flight). Then it acquires a place from the
+// A request passes these checks in order: the SSP's Retry-After (backoff), the breaker, the choice among the requests of
+// a limit (shape), queries per second (qps), and requests in flight (max_in_flight). Then it acquires a place from the
 // pool, takes its token of the queries per second, and is sent. After an error it is sent again if
 // that is safe (retry). A slow request gets a second attempt beside the first if hedging is on
 // (hedge).
@@ -34,6 +34,7 @@ type SSP struct {
 	backoff    backoff      // settings, with the state in learned
 	breaker    breaker      // settings, with the state in learned
 	qps        *qps         // shared with successors while the qps settings are the same
+	shape      *shape       // nil without qps.shape
 	overloads  refusal[int] // by the limit in flight
 
 	*counters
@@ -50,6 +51,7 @@ func New(opts Options, p *pool.Pool) *SSP {
 func newSSP(opts Options, l lender) *SSP {
 	s := &SSP{opts: opts, lender: l, qps: new(qps), counters: newCounters()}
 	s.qps.init(opts.QPS, s.made)
+	s.shape = newShape(&opts, nil, s.made)
 	s.learned = newLearned(&opts, s.counters)
 	s.applyOptions()
 	return s

@@ -68,7 +68,7 @@ func (s *SSP) applyOptions() {
 }
 
 // With returns the SSP with other settings, on the same pool. Counters, breaker, pause, rate
-// and all other learned state continue. Requests that have begun on s end with its settings, and are
+// and all other learned state continue; what the shaper learned continues while its keys stay. Requests that have begun on s end with its settings, and are
 // counted. Three limits hold for all requests from now on: requests in flight, buffered bytes, and the
 // length of a pause.
 //
@@ -85,7 +85,7 @@ func (s *SSP) With(o Options) *SSP {
 }
 
 // MovedTo returns the SSP with other settings, on another pool: with other endpoints, or another
-// way of connecting to them. The learned state is dropped. Counters stay, and current requests on s
+// way of connecting to them. The learned state is dropped, except that of the shaper. Counters stay, and current requests on s
 // still count in max_in_flight.
 func (s *SSP) MovedTo(o Options, p *pool.Pool) *SSP {
 	next := s.movedTo(o, poolLender{p})
@@ -108,6 +108,7 @@ func (s *SSP) successor(o Options) *SSP {
 	if o.QPS != s.opts.QPS {
 		next.qps = s.qps.successor(o.QPS, s.counters)
 	}
+	next.shape = newShape(&o, s.shape, time.Now())
 	return next
 }
 

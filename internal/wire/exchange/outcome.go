@@ -29,6 +29,7 @@ const (
 	SSPBackoff       // the SSP asked for a pause (Retry-After)
 	SSPDisabled      // an operator has drained or disabled the SSP
 	Filtered         // the SSP is not asked, since its conditions on the body do not hold
+	Shaped           // the SSP is not asked, since qps.shape chose the request among those to drop
 	Overloaded       // over a limit on requests or bytes in flight
 	Draining         // adbuffer stops
 	LocalError       // no connection could be opened because adbuffer's machine has no file, port or memory for it
@@ -169,6 +170,7 @@ var rows = [Outcomes]Row{
 	SSPBackoff:       {"ssp_backoff", 503, "destination_unavailable", BlameAdbuffer, Neutral, RetryNever, NoContact, Counted, NotCounted, 500, 203, forwarded},
 	SSPDisabled:      {"ssp_disabled", 503, "destination_unavailable", BlameAdbuffer, Neutral, RetryNever, NoContact, Counted, NotCounted, 500, 203, forwarded},
 	Filtered:         {"filtered", 204, NoCause, BlameNone, Neutral, RetryNever, NoContact, Counted, NotCounted, 501, 203, forwarded}, // the route's no-ad
+	Shaped:           {"shaped", 204, NoCause, BlameNone, Neutral, RetryNever, NoContact, Dropped, NotCounted, 500, 203, forwarded},   // the route's no-ad
 	Overloaded:       {"overloaded", 503, "proxy_internal_response", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Dropped, Counted, 500, 203, anywhere},
 	Draining:         {"draining", 503, "proxy_internal_response", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Counted, NotCounted, 1, 100, anywhere},
 	LocalError:       {"local_error", 503, "proxy_internal_error", BlameAdbuffer, Neutral, RetryPrevented, NoContact, Dropped, NotCounted, 1, 100, forwarded},
@@ -203,6 +205,9 @@ func IsOutcome(name string) bool {
 
 // HasResponse reports whether the outcome classifies an SSP's response.
 func (o Outcome) HasResponse() bool { return rows[o].Status == FromSSP }
+
+// NotAsked reports whether a rule about which requests an SSP gets kept the request from it.
+func (o Outcome) NotAsked() bool { return o == Filtered || o == Shaped }
 
 // IsFailure reports whether the SSP or adbuffer is to blame.
 func (o Outcome) IsFailure() bool { return rows[o].Blame >= BlameSSP }

@@ -36,6 +36,7 @@ func TestClientsAreToldHowTheirRequestEnded(t *testing.T) {
 		fmt.Sprintf("%d, nbr 1, 100", FromSSP):         " no_bid",
 		fmt.Sprintf("%d, nbr 1, 102", FromSSP):         " redirect client_error server_error unreadable",
 		fmt.Sprintf("200, nbr %d, 100", NoNBR):         " merged",
+		"204, nbr 500, 203":                            " shaped",
 		"204, nbr 501, 203":                            " filtered",
 		"400, nbr 1, 100":                              " bad_request",
 		"404, nbr 1, 100":                              " no_route unknown_ssp",

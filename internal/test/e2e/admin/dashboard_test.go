@@ -55,10 +55,10 @@ func dashboardQueries(t *testing.T) map[string]string {
 var (
 	metricName = regexp.MustCompile(`\b(\w+:)?adbuffer_[\w:]+|\bup\b`)
 	// These metrics change only with the configuration, the binary or the machines, after 15 minutes, or with
-	// the resolver, the log's reader and too little CPU.
+	// the resolver, the log's reader, too little CPU, and segments of different rates.
 	constant = regexp.MustCompile(`_limit$|^adbuffer_build_info$|^adbuffer_config_|^adbuffer_qps_fleet_connected$|^adbuffer_tls_certificate_|^up$` +
 		`|^adbuffer_ssp_client_certificate_|^adbuffer_dns_failing_names$|^adbuffer_log_dropped_total$|^adbuffer_limit_refused_total$|^adbuffer_memory_limit_bytes$` +
-		`|^adbuffer_overload_|^adbuffer_cgroup_throttled_|^adbuffer_cpu_pressure_`)
+		`|^adbuffer_shape_(explore|threshold)_ratio$|^adbuffer_overload_|^adbuffer_cgroup_throttled_|^adbuffer_cpu_pressure_`)
 	// The right side of an alert's comparison: all text from the first comparison on.
 	comparison  = regexp.MustCompile(`(?s)\s*(==|!=|[<>]=?)\s.*`)
 	inSelector  = regexp.MustCompile(`\{[^}]*\}`)
@@ -112,7 +112,7 @@ fleet: {redis: {address: %q}, expected_replicas: 1}
 ssps:
   - {name: tight, endpoints: [%q], pool: {max_conns: 4, max_pending: 2, pending_timeout: 15ms}}
   - {name: h2, endpoints: [%q], tls: {ca_file: %q}, hedge: {enabled: true, quantile: 0.7}}
-  - {name: piped, endpoints: [%q], protocol: http1-pipelined, pool: {max_conns: 1, pipeline_methods: all}}
+  - {name: piped, endpoints: [%q], protocol: http1-pipelined, pool: {max_conns: 1, pipeline_methods: all}, qps: {shape: {keys: ["query:n"], max_loss: 0.5}}}
   - {name: broken, endpoints: [%q], breaker: {min_requests: 5, window: 1m}}
   - {name: quits, endpoints: [%q], qps: {limit: 20, scope: fleet}}
   - {name: nobid, endpoints: [%q]}

@@ -125,7 +125,8 @@ func TestRulesCountAllOutcomesOfTheirKind(t *testing.T) {
 		}{
 			{"instance_ssp:adbuffer_ssp_failures:ratio", 0, failed},
 			{"instance_ssp:adbuffer_ssp_failures:ratio", 1, func(o exchange.Outcome) bool { return failed(o) || o.HasResponse() }},
-			{"route:adbuffer_own_no_ad:ratio", 0, func(o exchange.Outcome) bool {
+			{"route:adbuffer_own_no_ad:ratio", 0, exchange.Outcome.NotAsked},
+			{"route:adbuffer_own_no_ad:ratio", 1, func(o exchange.Outcome) bool {
 				return o.Row().Ends&exchange.Routed != 0 && o.Row().Status >= 500 && o != exchange.ClientGone
 			}},
 		} {

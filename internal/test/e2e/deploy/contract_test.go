@@ -162,7 +162,7 @@ ssps:
   - name: openx
     endpoints: [%[3]q]
     no_bid_body: openrtb
-    qps: {scope: fleet, limit: 10000, burst: 10000}
+    qps: {scope: fleet, limit: 10000, burst: 10000, shape: {keys: ["query:slot"], max_loss: 0.01}}
     hedge: {enabled: true}
   - {name: copy, endpoints: [%[3]q]}
   - {name: named, endpoints: ["https://localhost:9/"], %[4]s, health_check: {path: /health}, pool: {max_requests_per_conn: 1000}}

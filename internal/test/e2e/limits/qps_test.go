@@ -1,11 +1,14 @@
 package limits
 
 import (
+	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"adbuffer/internal/test/e2e"
+	"adbuffer/internal/test/testsupport"
 )
 
 func TestRequestsOverQPSAreRefused(t *testing.T) {
@@ -24,4 +27,27 @@ func TestRequestsOverQPSAreRefused(t *testing.T) {
 	if passed := time.Since(began); err != nil || after > 100 || float64(after) < 100-passed.Seconds() {
 		t.Errorf("Retry-After is %d (%v), with a request in 100 s, %v after the first request", after, err, passed)
 	}
+}
+
+// A request that qps.shape drops gets the route's no_ad. /pools and explain say what the shaper knows.
+func TestALimitWithAShaperDropsRequestsAsNoAd(t *testing.T) {
+	t.Parallel()
+	ab := e2e.Start(t, fmt.Sprintf(`
+ssps: [{name: openx, endpoints: [%q], qps: {limit: 0.01, burst: 2, shape: {keys: ["query:slot", "openrtb:/imp/0/banner/w"], explore: 0.005}}}]
+routes: [{name: bids, match: {path: /bid}, ssps: [openx], no_ad: openrtb}]
+`, e2e.Healthy(t).URL()))
+	const body = `{"id":"1","imp":[{"banner":{"w":300}}]}`
+	var got *e2e.Response
+	testsupport.Eventually(t, "a request is dropped", func() bool {
+		got = ab.Post("/bid?slot=top", body)
+		return got.Header("X-Adbuffer-Source") == "proxy/shaped"
+	})
+	got.WantStatus("the dropped request", 200)
+	testsupport.Equal(t, got.Body+got.Header("Retry-After"), `{"id":"1","nbr":500}`+"\n", "the response is %q")
+	ab.AwaitMetricAbove(0, "adbuffer_shape_requests_total", "ssp=openx", "decision=dropped")
+	ab.AwaitMetricAbove(0, "adbuffer_requests_total", "route=bids", "outcome=shaped")
+	_, pools := ab.AskAdmin("/pools")
+	testsupport.True(t, strings.Contains(pools, `"text": "qps.shape drops `) && strings.Count(pools, `"from": `) == 8, "/pools has no view of the shaper: %s", pools)
+	out, _, code := e2e.Run(t, nil, "explain", "--admin", "http://"+ab.AdminAddr, "-X", "POST", "--data", body, "/bid?slot=top")
+	testsupport.True(t, code == 0 && strings.Contains(out, "shape     query:slot is top: ") && strings.Contains(out, "openrtb:/imp/0/banner/w is 300: ") && strings.Contains(out, ": dropped, unless explored"), "explain says %s", out)
 }
