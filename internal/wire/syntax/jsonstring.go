@@ -45,7 +45,7 @@ func AppendJSONString(b, s []byte) []byte {
 	return append(b, '"')
 }
 
-// JSONStringLen returns the maximum number of bytes that AppendJSONString appends.
+// JSONStringLen returns the number of bytes that AppendJSONString appends.
 func JSONStringLen(s []byte) int {
 	n := len(s) + len(`""`)
 	for i := 0; i < len(s); {
