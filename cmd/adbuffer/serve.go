@@ -50,7 +50,7 @@ check --admin.`,
 			if err != nil {
 				return err
 			}
-			reloads := reload.NewFile(path)
+			reloads := reload.NewFile(path) // before Load, so that a change during the start is detected
 			cfg, warnings, err := config.Load(path, config.OSEnv())
 			if err != nil {
 				return failed(err)
@@ -62,7 +62,7 @@ check --admin.`,
 			defer log.Sync()
 			limitMemory(log)
 			reload.LogWarnings(log, warnings)
-			reloads.Names(cfg)
+			reloads.Remember(cfg) // before New reads the files that cfg names
 			a, err := app.New(cfg, log, app.Process{Level: &level, Sink: sink, Reload: reloads.Post})
 			if err != nil {
 				return failed(err)

@@ -83,7 +83,7 @@ func (c *Certificates) Config(nextProtos ...string) *tls.Config {
 				o.withoutHTTP2.NextProtos = slices.DeleteFunc(slices.Clone(nextProtos), func(p string) bool { return p == "h2" })
 				last.Store(o)
 			}
-			if !handshake.MayUseHTTP2(hello) { // RFC 9113, section 9.2.2
+			if !handshake.OfferAllowsHTTP2(hello) { // RFC 9113, section 9.2.2
 				return handshake.VerifyClients(o.withoutHTTP2), nil
 			}
 			return handshake.VerifyClients(o.config), nil

@@ -114,8 +114,8 @@ func readStart(name string, n int64) ([]byte, error) {
 	return data, nil
 }
 
-// nonblockingFile reads a file that was opened with O_NONBLOCK. A read that would wait returns EAGAIN, unlike a read
-// of os.File: Linux has regular files that never end, such as /proc/kmsg.
+// nonblockingFile reads a file that was opened with O_NONBLOCK. A read that would wait returns EAGAIN; os.File
+// would wait. Some regular files of Linux can keep a reader waiting for ever, such as /proc/kmsg.
 type nonblockingFile struct{ file *os.File }
 
 func (u nonblockingFile) Read(p []byte) (n int, err error) {

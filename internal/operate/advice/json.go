@@ -13,20 +13,20 @@ type plannedJSON struct {
 	Replicas         int      `json:"replicas"`
 	RPS              float64  `json:"rps"`
 	HoldSeconds      float64  `json:"hold_seconds"`
-	Load             float64  `json:"load"`
+	Load             float64  `json:"load"`                  // L
 	PeakInUse        int      `json:"peak_in_use,omitempty"` // most places in use at once; absent = unknown
 	Places           int      `json:"places"`                // exact Erlang C, or more for the peak
 	RulePlaces       float64  `json:"rule_places"`           // L + 2·√L
 	WaitingShare     float64  `json:"waiting_share"`
 	MeanWaitSeconds  float64  `json:"mean_wait_seconds"`
-	Saturation       float64  `json:"saturation"`
+	Saturation       float64  `json:"saturation"` // L / places, the mean share of places in use
 	FullRPS          float64  `json:"full_rps"`
 	SlowHoldSeconds  float64  `json:"slow_hold_seconds"`
 	SlowFullRPS      float64  `json:"slow_full_rps"`
 	RuleSlowFullRPS  float64  `json:"rule_slow_full_rps"`
 	Streams          int      `json:"streams"`
 	HTTP2Conns       int      `json:"http2_conns"`       // at least
-	HTTP2GrownConns  int      `json:"http2_grown_conns"` // at most half full
+	HTTP2GrownConns  int      `json:"http2_grown_conns"` // the lowest max_http2_conns with which no connection is more than half full
 	FileDescriptors  int      `json:"file_descriptors"`
 	PortsPerAddress  int      `json:"ports_per_address"`
 	TotalRPS         float64  `json:"total_rps"`

@@ -78,16 +78,18 @@ func (rt *Route) only(r *ssp.Request, chosen *Target, skipped **legLog) *Target 
 	}
 }
 
-// sendToOne sends the request to t, the only SSP that gets it. legs holds the SSPs that were skipped before t; nil means
-// none.
-func sendToOne(r *ssp.Request, t *Target, legs *legLog) Result {
+// sendToOne sends the request to t, the only SSP that gets it. skipped lists the SSPs passed over before t; nil = none.
+// If there are any, t is added to the list for the log.
+func sendToOne(r *ssp.Request, t *Target, skipped *legLog) Result {
 	res := sendTo(r, t, r.Received)
 	if res.Exchange.Protocol == exchange.HTTP1 {
-		res.At = res.Exchange.Times.Done // if requests share the connection, its own goroutine sets Done, and this goroutine may have waited for CPU since then
+		// On an exclusive connection this goroutine has set Done itself, so Done is still the current time. On a shared
+		// one Done may be older: At stays zero, and writeResponse reads the clock.
+		res.At = res.Exchange.Times.Done
 	}
-	if legs != nil {
-		legs.add(t.SSP, res.Outcome, res.Exchange.Times.Done.Sub(r.Received), res.Exchange, res.Err)
-		res.legs = legs
+	if skipped != nil {
+		skipped.add(t.SSP, res.Outcome, res.Exchange.Times.Done.Sub(r.Received), res.Exchange, res.Err)
+		res.legs = skipped
 	}
 	return res
 }

@@ -34,8 +34,9 @@ func (s *silence) drops(now time.Time, inFlight int64) bool {
 	return !s.next.CompareAndSwap(next, &after)
 }
 
-// observe notes how a copy ended. The caller does not report a copy that missed a deadline which left the SSP less than
-// its usual time: such a deadline was stated by the client, and does not mean that the SSP is silent.
+// observe notes how a copy ended. The caller leaves out a copy that missed its deadline if the SSP had less than its
+// usual time: the client had set that deadline, or adbuffer itself was late, so the miss does not show that the SSP is
+// silent.
 func (s *silence) observe(o exchange.Outcome) {
 	switch o.Row().Contact {
 	case exchange.Responded:

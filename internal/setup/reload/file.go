@@ -58,9 +58,9 @@ func NewFile(path string) *File {
 	return &File{path: path, content: configfile.Look([]string{path})}
 }
 
-// Names remembers the content of the files that cfg names. Call it before the service reads these files,
+// Remember notes the content of the files that cfg names. Call it before the service reads these files,
 // so that a change during the start of the service is detected.
-func (f *File) Names(cfg *config.Config) { f.content = f.contentOf(cfg) }
+func (f *File) Remember(cfg *config.Config) { f.content = f.contentOf(cfg) }
 
 // Start sets the service, which was made from cfg. Call it before Run, and before the service runs.
 func (f *File) Start(s service, cfg *config.Config, log *zap.Logger) {

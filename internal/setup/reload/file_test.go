@@ -124,7 +124,7 @@ func TestAFileThatChangesDuringTheStartIsReadAgain(t *testing.T) {
 	started := NewFile(r.path)
 	cfg, _, err := config.Load(r.path, nil)
 	testsupport.NoError(t, err)
-	started.Names(cfg)
+	started.Remember(cfg)
 	write(t, token, "another-token-of-the-operators")
 	started.Start(s, cfg, zap.NewNop())
 	started.look()

@@ -8,16 +8,15 @@
 //
 //	limit * period + burst
 //
-// where burst is at least two tokens for each replica. There are exceptions. While replicas cannot
-// reach Redis, each may also have saved its part of the burst. A Redis that has lost its data does
-// not know the tokens that replicas hold: at most another burst. A replica that cannot reach Redis
-// for longer than ReplicaTimeout, while others can, counts as dead. Then the others get its share,
-// and its own requests come in addition. The requests of a replica that has never reached Redis
-// also come in addition: limit / ExpectedReplicas.
+// where burst is at least two tokens for each replica. There are exceptions. A replica that cannot reach Redis saves
+// unused tokens, up to its part of the burst, and may send these in addition. A Redis that has lost its data does not
+// know which tokens replicas hold, and so may give out one more burst. A replica that cannot reach Redis for longer
+// than ReplicaTimeout, while others can, counts as dead. Then the others get its share, and its own requests come in
+// addition. The requests of a replica that has never reached Redis also come in addition: limit / ExpectedReplicas.
 //
-// A replica without Redis continues alone eight LeaseIntervals after its last call. Replicas
-// without traffic call less often. After a pause of the traffic this may take up to a third of
-// ReplicaTimeout longer. Until then the replica uses the tokens that it holds.
+// A replica that loses Redis uses the tokens that it holds until its lease ends, eight LeaseIntervals after its last
+// call. From then on it is alone. The lease of a replica without traffic, which calls less often, is longer by a third
+// of ReplicaTimeout.
 //
 // The clocks of replicas are never compared. Points in time are Redis' only. A replica measures durations from the
 // arrival of a reply, which is later than the moment from which Redis measures them.

@@ -47,8 +47,7 @@ type Options struct {
 // Conn is an exclusive HTTP/1.1 connection: one exchange at a time. It starts a goroutine only for
 // an abandoned response. While idle it holds no buffer.
 //
-// The current exchange owns the fields of the second group. The pool runs one exchange at a time, and the call of
-// Freed passes these fields on to the next exchange.
+// Only the current exchange may use served, response and br; the call of Freed hands them to the next exchange.
 type Conn struct {
 	net    net.Conn     // sock itself, or TLS on top of it
 	sock   *socket.Conn // the socket below net
@@ -57,7 +56,7 @@ type Conn struct {
 	owner  exchange.Owner
 	opts   *Options
 
-	served   int // exchanges that have completed
+	served   int // exchanges that have ended, with or without a response
 	response responseReader
 	br       *bufio.Reader // nil while idle
 
@@ -117,7 +116,7 @@ func (c *Conn) Close(r exchange.CloseReason) {
 // tickets or a key update, which TLS consumes; any other bytes are unsolicited.
 func (c *Conn) Idle() bool {
 	state := c.sock.Peek()
-	if c.tls != nil && (state == socket.Readable || state == socket.Quiet && c.tls.full) {
+	if c.tls != nil && (state == socket.Readable || state == socket.Quiet && c.tls.mayHoldBytes) {
 		state = c.tls.peek(c.sock)
 	}
 	switch state {

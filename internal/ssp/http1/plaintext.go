@@ -9,13 +9,13 @@ import (
 // plaintext reads from a TLS connection, and records whether crypto/tls may hold decrypted bytes, which are neither
 // in the read buffer nor in the socket.
 type plaintext struct {
-	from net.Conn
-	full bool // the last Read filled its buffer
+	from         net.Conn
+	mayHoldBytes bool // the last Read filled its buffer
 }
 
 func (p *plaintext) Read(b []byte) (int, error) {
 	n, err := p.from.Read(b)
-	p.full = n == len(b)
+	p.mayHoldBytes = n == len(b)
 	return n, err
 }
 

@@ -9,8 +9,8 @@ import (
 // aim says where a dial should go.
 type aim struct {
 	endpoint *endpoint // nil: the governor chooses one
-	waiting  bool      // a request waits for the dial, which uses the turn of an endpoint
-	isolated bool      // the request is isolated
+	waiting  bool      // a request waits for this dial, so it goes to the endpoint whose turn it is, and the turn moves on
+	isolated bool      // for a request that must share no connection, see isolation.go
 }
 
 // target is the address of a dial, and its state when the dial began.

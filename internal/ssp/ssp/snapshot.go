@@ -12,7 +12,7 @@ type Snapshot struct {
 	Outcomes map[string]uint64 `json:"outcomes"`           // only outcomes that occurred, by name
 	Last4xx  int               `json:"last_4xx,omitempty"` // the last status from 400 to 499
 	Sent     uint64            `json:"sent"`               // requests sent, including retries and hedges
-	Retries  map[string]uint64 `json:"retries"`            // part of Sent, by reason
+	Retries  map[string]uint64 `json:"retries"`            // retries and hedges by kind, all part of Sent
 
 	// P50Seconds and P99Seconds are upper bounds of the median and the 99th percentile of request
 	// durations since start. They are 0 before the first request.
@@ -50,8 +50,9 @@ type Snapshot struct {
 // Latency returns the times of all requests since start.
 func (s *SSP) Latency() *metrics.Histogram { return s.stats.duration }
 
-// HoldsBack reports whether something other than the pool keeps requests from the SSP: the breaker, a
-// pause that the SSP asked for, or an operator.
+// HoldsBack reports whether the breaker, a pause that the SSP asked for, or an operator keeps requests away, so that the
+// pool must not judge its size by its load. The QPS limit does not count: it lasts, so the load that it lets through is
+// the load for which the pool needs its places.
 func (s *SSP) HoldsBack(at time.Time) bool {
 	now := s.since(at)
 	sheds := !s.opts.Breaker.DryRun && s.breaker.shedRatio(now) > 0

@@ -21,8 +21,8 @@
 //
 // Names are classified with '_' read as '-', because many servers (CGI, WSGI, Rack) cannot distinguish
 // X_Forwarded_For from X-Forwarded-For. If a name is special only with '_' read as '-', adbuffer neither reads nor
-// forwards the field. The exception is a guarded field whose name, with its '_', is in PolicyOptions.Pass, in any case:
-// it is forwarded.
+// forwards the field. An exception: a guarded field is forwarded if PolicyOptions.Pass has its name with the '_'; upper and
+// lower case are equal.
 //
 // AppendResponse and AppendTrailers say which fields of a response are forwarded.
 package header

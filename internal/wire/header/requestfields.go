@@ -8,7 +8,7 @@ const maxFields = 128
 // RequestFields holds the target and the fields of one request, checked and classified. It is reusable. No method may
 // run at the same time as Scan, Take or Reset; between these calls any number of goroutines may read it.
 //
-// The exported fields are settings of Scan.
+// TimeoutName, IDName, HTTP10 and HTTP2 are set before Scan. Path and Query are results of SetTarget.
 type RequestFields struct {
 	// TimeoutName is the field in which clients send their deadline, `deadline.header`; "" = none.
 	// Reset keeps it.
@@ -142,8 +142,9 @@ func (f *RequestFields) SSP() (value []byte, count int) { return f.ssp, f.ssps }
 // Size returns the length of the scanned block, in bytes.
 func (f *RequestFields) Size() int { return len(f.raw) }
 
-// CopyFrom copies the fields of from into f, in memory that is appended to mem, and returns the extended mem.
-// Afterwards the memory of from may be released. CopyFrom costs another scan.
+// CopyFrom makes f a copy of from, except for what SetTarget has set: Path and Query are nil, and Host is that of the
+// field Host. The bytes are appended to mem, which CopyFrom returns, so the memory of from may be released. CopyFrom
+// costs another scan.
 func (f *RequestFields) CopyFrom(from *RequestFields, mem []byte) []byte {
 	start := len(mem)
 	mem = append(mem, from.raw...)

@@ -31,12 +31,13 @@ const (
 	// floodEarned is how many frames an exchange earns: a peer may send PINGs and WINDOW_UPDATEs
 	// for each exchange.
 	floodEarned = 10
-	// causedByData is how many frames a DATA frame earns. Many peers send two WINDOW_UPDATEs for each DATA frame, and
-	// peers that read in small pieces send more.
+	// causedByData is how many WINDOW_UPDATEs and late RST_STREAMs a peer may send for each DATA frame that it gets
+	// (the account caused). Many peers send two WINDOW_UPDATEs for each DATA frame, and peers that read in small
+	// pieces send more.
 	causedByData = 10
-	// minEarning is the smallest DATA frame that earns frames, unless the frame ends a body. Otherwise a peer could
-	// earn frames with windows of one byte.
-	minEarning = 1 << 10
+	// minCausing is the size from which a DATA frame counts in caused, unless the frame ends a body. Otherwise a peer
+	// with windows of one byte could send causedByData frames for each byte.
+	minCausing = 1 << 10
 	// MaxLate bounds Late.
 	MaxLate = 1 << 30
 )
@@ -61,7 +62,7 @@ func (f *Flood) Spend(n int) *Error {
 
 // Sent records that adbuffer has sent a DATA frame with n bytes. last says that the frame ends a body.
 func (f *Flood) Sent(n int, last bool) {
-	if n >= minEarning || last {
+	if n >= minCausing || last {
 		f.caused += causedByData
 	}
 }

@@ -16,8 +16,8 @@ func (p *Paths) Refuse(why Reason, f *Facts) {
 	f.Reason = why
 }
 
-// scanner examines one body. Its methods return the offset after the text that they examined. At an error,
-// they set reason and return -1.
+// scanner examines one body. Its methods return the offset after the text that they examined. They return -1 at an
+// error, with reason set, and at the member only, with found set and no reason.
 type scanner struct {
 	body   []byte
 	facts  *Facts
@@ -26,8 +26,11 @@ type scanner struct {
 	found  span   // value of the member at which the scan stopped
 	editor editor // editor.edit is nil if the body is not edited
 
-	malformed bool // the current part is malformed; outside of parts, the document
-	id        span // id of the current part
+	// malformed says that the part being scanned (an array element that is left out if it is malformed, see
+	// parts.go), or outside of parts the document, lacks a required member, or has a value of a wrong kind or too
+	// many malformed parts.
+	malformed bool
+	id        span // id of the part being scanned
 }
 
 func (s *scanner) fail(why Reason) int {
@@ -72,7 +75,10 @@ func (s *scanner) object(i, depth int, n *node) int {
 	}
 	b, serial := s.body, s.facts.nextSerial()
 	i++
-	kept, gap := i, -1 // the end of the last kept member, and the start of the first removed member after it
+	// keptEnd is the end of the last kept member. If the object ends with removed members, cutLast cuts from keptEnd,
+	// so that the comma after the last kept member goes too. firstRemoved is the start of the first member that was
+	// removed since; -1 = none.
+	keptEnd, firstRemoved := i, -1
 	i = syntax.SkipJSONBlanks(b, i)
 	if syntax.JSONByte(b, i) == '}' {
 		s.malformed = s.malformed || len(n.required) > 0
@@ -117,12 +123,12 @@ func (s *scanner) object(i, depth int, n *node) int {
 			s.found = span{value, end}
 			return -1
 		}
-		if removed && gap < 0 {
-			gap = key
+		if removed && firstRemoved < 0 {
+			firstRemoved = key
 		}
 		if c == '}' {
 			if removed {
-				s.editor.cutLast(b, kept, gap, end)
+				s.editor.cutLast(b, keptEnd, firstRemoved, end)
 			}
 			for _, r := range n.required {
 				s.malformed = s.malformed || s.facts.seen[r.id] != serial
@@ -133,7 +139,7 @@ func (s *scanner) object(i, depth int, n *node) int {
 		if removed {
 			s.editor.cut(b, key, i)
 		} else {
-			kept, gap = end, -1
+			keptEnd, firstRemoved = end, -1
 		}
 	}
 }

@@ -117,8 +117,8 @@ func (r *run) exchange(c *http1Conn, m clientKind, rnd *rand.Rand, asks []*reque
 	return reusable
 }
 
-// responses reads and judges the responses to requests in their order. wholeAt returns when all of
-// them were written. responses reports whether the connection can be used again.
+// responses reads and judges the responses to requests in their order. wholeAt is that of their writing. responses
+// reports whether the connection can be used again.
 func (r *run) responses(c *http1Conn, m clientKind, asks []*request, wholeAt func() time.Time) bool {
 	var last time.Time // when the previous response was read
 	for i, a := range asks {

@@ -26,7 +26,8 @@ func textOf(asks []*request, http10 bool) (text []byte) {
 	return text
 }
 
-// wholeAt returns when all requests were written, or the current time if they are not written yet.
+// wholeAt returns when the writing ended, even by an error, or the current time if it has not ended: a response that
+// was read before then counts as one that took no time.
 func (w *writing) wholeAt() time.Time {
 	select {
 	case <-w.done:
