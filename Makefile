@@ -14,11 +14,12 @@ PACKAGES   := nginx-light nghttp2-server nghttp2-client curl prometheus chromium
 # Packages tested at once: one more than there are processors, since many tests wait.
 AT_ONCE     = $(shell expr $$(nproc) + 1)
 
-# Packages that try the finished binary, the image and the units from outside, and run without the race
-# detector. The other end-to-end packages, whose tests send most requests, reload and hand over, run with
-# it, and so does their binary.
-OUTSIDE     = $(addprefix ./internal/test/e2e/,admin deploy failing limits tls) ./deploy/...
-RACED       = $(shell $(GO) list ./... | grep -vE '^adbuffer/(internal/test/e2e/(admin|deploy|failing|limits|tls)$$|deploy/)')
+# Packages that run without the race detector: those that try the finished binary, the image and the units from
+# outside, and those without goroutines. Of the end-to-end packages, drain, forwarding and reload run with it, and so
+# does their binary: their tests send most requests, reload and hand over.
+OUTSIDE     = $(addprefix ./internal/test/e2e/,admin deploy endpoints failing limits openrtb tls) ./deploy/...
+SEQUENTIAL  = $(addprefix ./internal/,machine/capacity operate/advice setup/config wire/fairqueue wire/handshake wire/http2codec wire/openrtb wire/syntax test/archtest)
+RACED       = $(filter-out $(shell $(GO) list $(OUTSIDE) $(SEQUENTIAL)),$(shell $(GO) list ./...))
 
 # Modules of their own: tests with libraries that the product does not use. They run without the race
 # detector, which would compile these libraries a second time.
@@ -62,7 +63,7 @@ profile: ## the CPU profile with which the compiler optimizes the binary, anew: 
 
 test: deps ## all tests: with the race detector, without it where it distorts, costs much or sees nothing, and some on 64-bit ARM
 	CGO_ENABLED=1 scripts/gotest "$(RACED)" -race -shuffle=on -vet=off -timeout 14m -p $(AT_ONCE) -ldflags=-w
-	scripts/test-without-race $(AT_ONCE) $(OUTSIDE)
+	scripts/test-without-race $(AT_ONCE) $(OUTSIDE) $(SEQUENTIAL)
 	scripts/test-arm64
 	printf '%s\n' $(MODULES) | xargs -P 2 -I {} sh -c 'cd {} && $(CURDIR)/scripts/gotest ./... -shuffle=on -vet=off -timeout 10m'
 

@@ -1,5 +1,3 @@
-//go:build !race
-
 package archtest
 
 import (
@@ -18,6 +16,7 @@ import (
 // Developers may use macOS, for which no other test compiles. The test only checks types: compilation would take
 // minutes of CPU time.
 func TestPackagesAreCorrectGoForMacOS(t *testing.T) {
+	testsupport.Long(t)
 	root, err := os.Getwd()
 	testsupport.NoError(t, err)
 	root = strings.TrimSuffix(root, "internal/test/archtest")
