@@ -84,7 +84,7 @@ func (r *run) judge(a *request, p *response, stalled, paused time.Duration) {
 	}
 	// Without descriptors no dial succeeds, and requests may wait for one.
 	undialled := source == "proxy/local_error" || source == "proxy/pending_timeout"
-	if a.healthy != "" && !(undialled && a.st.starved()) {
+	if a.healthy != "" && (!undialled || !a.st.starved()) {
 		r.healthy.sent.Add(1)
 		switch {
 		case ssp == a.healthy && (p.status == 200 || p.status == 204):
