@@ -215,7 +215,8 @@ func (r *rise) look(now time.Time, count uint64) {
 
 func (r *rise) isRecent(now time.Time) bool { return !r.at.IsZero() && now.Sub(r.at) < recentEvents }
 
-// serviceEvents remembers when counters of the whole service last rose. look reads the counters every historyStep.
+// serviceEvents holds the times at which counters of the whole service last rose. look, which is called every
+// historyStep, compares the counters with their last values.
 type serviceEvents struct {
 	mu       sync.Mutex // guards the fields below
 	limits   []rise     // in the order of proxy.Limits

@@ -158,7 +158,8 @@ const (
 // addressChangeShown is for how long a change of addresses is news. An address that went stays in use for as long.
 const addressChangeShown = time.Minute
 
-// troublesOf returns the troubles that show in an SSP's state, endpoints, queue, limits and last minute.
+// troublesOf returns what is wrong with an SSP: with its state, its endpoints, its queue, its limits, and its requests of
+// the last minute.
 func troublesOf(p *pool.Snapshot, s *ssp.Snapshot, m *lastMinute) (all []trouble) {
 	add := func(u urgency, format string, args ...any) {
 		all = append(all, trouble{urgency: u, text: fmt.Sprintf(format, args...)})

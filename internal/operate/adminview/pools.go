@@ -27,7 +27,7 @@ type poolView struct {
 	// OutcomesLastMinute counts the requests of LastMinute by outcome.
 	OutcomesLastMinute map[string]uint64 `json:"outcomes_last_minute"`
 	Advice             string            `json:"advice"` // "" while no request can be sent to the SSP
-	// Now has what matters to the SSP's requests at this moment, one sentence a cause, and what pool.auto does.
+	// Now says what troubles the SSP at this moment, in one sentence for each cause, and what pool.auto does.
 	Now []string `json:"now"`
 	// AddressChanges are the last changes of the addresses that DNS returns for the SSP's names.
 	AddressChanges []dial.AddressChange `json:"address_changes,omitempty"`

@@ -51,7 +51,8 @@ func shapeOf(s *ssp.SSP) *shapeView {
 	return v
 }
 
-// shapeText says what a shaper drops, and which share of the fills that cost.
+// shapeText returns a sentence for the page: how many requests a second qps.shape drops, and the share of the fills
+// that was lost with them.
 func shapeText(r *shaper.Report, enforced bool) string {
 	text, hour, recent := "qps.shape drops", &r.Hour, &r.TenMinutes
 	if !enforced {

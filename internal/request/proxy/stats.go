@@ -8,7 +8,7 @@ import (
 	"adbuffer/internal/wire/logs"
 )
 
-// origin is the value of the metric label `origin`: the party that decided that a response has no ad.
+// An origin names the party that decided that a response has no ad. It is a label of adbuffer_no_ad_total.
 type origin uint8
 
 const (

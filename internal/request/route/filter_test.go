@@ -72,11 +72,7 @@ func TestSSPsWhoseConditionsDoNotHoldAreNotAsked(t *testing.T) {
 			res := rt.Do(&r.Request, nil, newProcess(t))
 			name := fmt.Sprint(tt.mode, " ", tt.country)
 			want(t, name, ended(&res), tt.want)
-			var legs []string
-			for _, l := range res.Legs() {
-				legs = append(legs, l.SSP+" "+l.Outcome.String())
-			}
-			want(t, name+", legs", strings.Join(legs, ", "), tt.legs)
+			want(t, name+", legs", outcomesOfLegs(&res), tt.legs)
 			res.Release()
 			for _, f := range []*fakeSSP{a, b, c} {
 				n := 0
@@ -141,11 +137,7 @@ func TestSSPsThatDropTheRequestAreNotAsked(t *testing.T) {
 			res := rt.Do(&r.Request, nil, newProcess(t))
 			name := fmt.Sprint(tt.mode, " without ", tt.drops)
 			want(t, name, ended(&res), tt.want)
-			var legs []string
-			for _, l := range res.Legs() {
-				legs = append(legs, l.SSP+" "+l.Outcome.String())
-			}
-			want(t, name+", legs", strings.Join(legs, ", "), tt.legs)
+			want(t, name+", legs", outcomesOfLegs(&res), tt.legs)
 			res.Release()
 			wantEmpty(t, r.Budget)
 		})
@@ -242,4 +234,13 @@ func TestHoldbackGoesOnToTheNextRoute(t *testing.T) {
 	s := &Search{Explaining: true}
 	rt, _ := table.Find(f, s)
 	testsupport.True(t, rt != nil && rt.Index == 0, "an explanation finds %v", rt)
+}
+
+// outcomesOfLegs returns the SSPs and outcomes of a result's legs.
+func outcomesOfLegs(res *Result) string {
+	var legs []string
+	for _, l := range res.Legs() {
+		legs = append(legs, l.SSP+" "+l.Outcome.String())
+	}
+	return strings.Join(legs, ", ")
 }

@@ -25,7 +25,7 @@ func segment(values ...string) *Segment {
 	return &seg
 }
 
-// near fails the test unless got is want, up to a thousandth.
+// near fails the test if got differs from want by more than a thousandth of want.
 func near(t *testing.T, what string, got, want float64) {
 	t.Helper()
 	if math.Abs(got-want) > 0.001*max(math.Abs(want), 1e-9) || math.IsNaN(got) {
@@ -103,8 +103,10 @@ func TestScoreUsesCoarserPrefixesAsPrior(t *testing.T) {
 	d := s.Decide(seg, 0, t0)
 	s.Learn(seg, d, true, t0)
 	s.Learn(seg, d, false, t0)
-	// p0 = 1.01/3. First outcome: both prefixes were young, with a parent's rate of 0.01 each.
-	// ρ = 2/1.01 then. Second outcome: p0 = 1.01/2 = 0.505, prior 1 (at most), N = 1 was not young.
+	// The first outcome, a fill, found both prefixes without any outcome, so it taught ρ of both keys: a fill where
+	// 0.01 was expected, beside the 1 and 1 with which ρ begins, is ρ = 2/1.01. At the second outcome the SSP's rate
+	// was 1.01/2, and ρ times that is limited to 1. With a prior of 1, one outcome outweighs the prior, so this outcome
+	// left ρ alone. Afterwards the SSP's rate is 1.01/3, that of one fill in two requests.
 	e := s.Explain(seg, t0)
 	near(t, "ρ of the first key", e.Prefixes[0].Worth, 2/1.01)
 	near(t, "N", e.Prefixes[0].Sent, 2)
@@ -184,7 +186,8 @@ func TestAnSSPWithoutFillsTeachesNothing(t *testing.T) {
 	}
 	send(s, seg, 1000, 0, 1)
 	sent := s.model.sent
-	// Σ 500/(1000+n) = 20 at n = 1000(e^0.04 - 1) = 40.8.
+	// The n-th no-bid adds the SSP's rate at that moment, 500/(1000+n), to the fills that failed to come. Their sum
+	// reaches 20, where learning pauses, at n = 1000(e^0.04 - 1) = 40.8: 41 no-bids teach.
 	if r := s.Report(at(1)); r.State != Paused || !r.Paused || sent != 1041 {
 		t.Errorf("the state is %v after %v outcomes, want paused after 1041", r.State, sent)
 	}
@@ -215,8 +218,8 @@ func steady(settings Settings, scores ...float64) *Shaper {
 	return s
 }
 
-// arrive decides about n requests of each of the segments, evenly over a second, for the given seconds, and returns
-// the decisions of the last second.
+// arrive lets the shaper decide about n requests a second of each of the first segments a, b, c and so on, for the given
+// number of seconds. It returns how often each Kind was decided in the last second, by segment.
 func arrive(s *Shaper, segments, n, seconds int, tokens float64) (last [][3]int) {
 	for sec := range seconds {
 		last = make([][3]int, segments)

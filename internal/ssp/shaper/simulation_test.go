@@ -432,6 +432,14 @@ var (
 	segments20000 = [3]int{40, 25, 20}
 )
 
+// settled returns which percentage of the oracle's fills a limit of requests a second keeps at a rate of arrivals, in the
+// given minutes after minutes of learning.
+func settled(w *world, limit, rate, learning, minutes float64, c *coverages) float64 {
+	r := newRun(w, Settings{Limit: limit}, rate, c)
+	r.minutes(learning)
+	return 100 * r.minutes(minutes).share()
+}
+
 // rows are the rows of the table, by their letters.
 var rows = []struct {
 	letter string
@@ -440,9 +448,7 @@ var rows = []struct {
 	{"a", func(seed uint64, t *results, c *coverages) {
 		for i, pass := range [3]float64{90, 96, 98} {
 			limit := [3]float64{10, 40, 80}[i]
-			r := newRun(newWorld(seed, segments4000), Settings{Limit: limit * 20}, 2000, c)
-			r.minutes(15)
-			t.atLeast(fmt.Sprintf("a. limit %v %%: %% of the oracle's fills", limit), pass, 100*r.minutes(15).share())
+			t.atLeast(fmt.Sprintf("a. limit %v %%: %% of the oracle's fills", limit), pass, settled(newWorld(seed, segments4000), limit*20, 2000, 15, 15, c))
 			if i == 0 {
 				r := newRun(newWorld(seed, segments4000), Settings{Limit: 200}, 2000, nil).atRandom()
 				t.note("a. limit 10 %, at random", 100*r.minutes(5).share())
@@ -450,20 +456,12 @@ var rows = []struct {
 		}
 	}},
 	{"b", func(seed uint64, t *results, c *coverages) {
-		r := newRun(newWorld(seed, segments20000), Settings{Limit: 400}, 2000, c)
-		r.minutes(15)
-		t.atLeast("b. 20 000 segments, 20 % of 2 000/s", 92, 100*r.minutes(15).share())
-		r = newRun(newWorld(seed, segments20000), Settings{Limit: 1000}, 10000, c)
-		r.minutes(5)
-		t.atLeast("b. 20 000 segments, 10 % of 10 000/s, minutes 5 to 15", 84, 100*r.minutes(10).share())
+		t.atLeast("b. 20 000 segments, 20 % of 2 000/s", 92, settled(newWorld(seed, segments20000), 400, 2000, 15, 15, c))
+		t.atLeast("b. 20 000 segments, 10 % of 10 000/s, minutes 5 to 15", 84, settled(newWorld(seed, segments20000), 1000, 10000, 5, 10, c))
 	}},
 	{"c", func(seed uint64, t *results, c *coverages) {
-		r := newRun(newWorld(seed, segments50), Settings{Limit: 15}, 100, c)
-		r.minutes(15)
-		t.atLeast("c. 50 segments, 15 of 100/s", 88, 100*r.minutes(15).share())
-		r = newRun(newWorld(seed, segments50), Settings{Limit: 200}, 2000, c)
-		r.minutes(5)
-		t.atLeast("c. 50 segments, 10 % of 2 000/s", 95, 100*r.minutes(5).share())
+		t.atLeast("c. 50 segments, 15 of 100/s", 88, settled(newWorld(seed, segments50), 15, 100, 15, 15, c))
+		t.atLeast("c. 50 segments, 10 % of 2 000/s", 95, settled(newWorld(seed, segments50), 200, 2000, 5, 5, c))
 	}},
 	{"d", func(seed uint64, t *results, c *coverages) {
 		for i, pass := range [3]float64{600, 240, 90} {

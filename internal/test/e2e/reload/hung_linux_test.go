@@ -40,9 +40,6 @@ func hang(t *testing.T, dir string) (respond func()) {
 // reloads do not wait until the file system responds.
 func TestAFileSystemThatDoesNotRespondStopsNoLaterReload(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("takes 20 s")
-	}
 	dir := t.TempDir()
 	config := e2e.Single(e2e.Healthy(t).URL())
 	file := filepath.Join(dir, "adbuffer.yaml")
