@@ -403,3 +403,41 @@ func TestAReloadRemovesEndpoints(t *testing.T) {
 	removed = s.Set(Settings{}, s.now)
 	testsupport.True(t, len(removed) == 2 && len(s.all) == 1 && s.all[0].Name == "" && s.Next("").Turn == s.all[0] && s.all[0].Weight() == 1, "without endpoints there are %v", s.all)
 }
+
+// a and b have priority 0, c has priority 1. Only an endpoint that a connection would make active, or that needs one for
+// its probe, is worth the connection of another endpoint.
+func TestEndpointsThatLackOnlyAConnection(t *testing.T) {
+	unreachable := func(names string) func(*ssp) {
+		return func(s *ssp) {
+			for _, e := range s.all {
+				s.SetUnreachable(e, strings.Contains(names, e.Name), s.now)
+			}
+		}
+	}
+	for _, c := range []struct {
+		name  string
+		setUp func(*ssp)
+		want  string
+	}{
+		{"all can be reached", func(*ssp) {}, ""},
+		{"a primary is unreachable", unreachable("a"), "a"},
+		{"a spare beside primaries", unreachable("c"), ""},
+		{"all but one primary", unreachable("ac"), "a"},
+		{"both primaries", unreachable("ab"), "ab"},
+		{"all, so that both primaries are active", unreachable("abc"), "c"},
+		{"unreachable and disabled", func(s *ssp) { unreachable("a")(s); s.SetEndpointState(s.all[0], Disabled, s.now) }, ""},
+		{"unreachable and unhealthy", func(s *ssp) { unreachable("a")(s); s.all[0].checks.unhealthy = true; s.rebuild(s.now) }, ""},
+		{"ejected", func(s *ssp) { s.eject(t, s.all[0]) }, ""},
+		{"ejected, and the probe is due", func(s *ssp) { s.eject(t, s.all[0]); s.now = s.now.Add(5 * time.Second) }, "a"},
+		{"the probe is a check", func(s *ssp) { s.eject(t, s.all[0]); s.now = s.now.Add(5 * time.Second); s.settings.Checked = true }, ""},
+		{"the probe is under way", func(s *ssp) {
+			s.eject(t, s.all[0])
+			s.now = s.now.Add(5 * time.Second)
+			s.SetProbe(s.all[0], ProbeDials, s.now)
+		}, ""},
+	} {
+		s := start(nil, 0, 0, 1)
+		c.setUp(s)
+		testsupport.Equal(t, s.which(func(e *Endpoint) bool { return s.LacksOnlyConnection(e, s.now) }), c.want, "%[3]s: %[1]q lack only a connection, want %[2]q", c.name)
+	}
+}

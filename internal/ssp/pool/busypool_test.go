@@ -24,6 +24,7 @@ type busyPool struct {
 	served   map[string]int // requests by endpoint
 	counted  int            // closes that have been counted
 	closing  string         // the endpoint that closes its connection after each response
+	mayFail  bool           // requests may fail
 }
 
 func withBusyPool(t *testing.T, endpoints []balancer.Options, protocol exchange.Protocol, conns int, change func(*Options), test func(*busyPool)) {
@@ -69,7 +70,7 @@ func (b *busyPool) run(d time.Duration) {
 				}
 				finish(r, false)
 				b.served[r.ex.Endpoint]++
-			case r != nil:
+			case r != nil && !b.mayFail:
 				testsupport.NoError(b.t, r.err)
 			}
 			b.requests[i], b.ends[i] = ask(b.t, b.p, 10*sec), time.Time{}
@@ -192,7 +193,8 @@ func TestEndpointThatIsDownCostsOneConnectionABackOff(t *testing.T) {
 	}
 }
 
-// A spare of a later priority that is down closes no connection of the primary, and keeps none once the primary works.
+// A spare of a later priority keeps no connection once the primary works, and closes none of the primary's while it is
+// down, though the pool finds out at each back-off whether it works if there is room.
 func TestSpareCostsThePrimaryNoConnection(t *testing.T) {
 	for _, protocol := range []exchange.Protocol{exchange.HTTP1, exchange.HTTP1Pipelined} {
 		spare := equal(2)
@@ -204,7 +206,14 @@ func TestSpareCostsThePrimaryNoConnection(t *testing.T) {
 			b.recover("a:80")
 			b.run(10 * sec)
 			testsupport.Equal(t, b.open("a:80"), 4, "the primary works: %d connections to it")
+			b.mayFail = true
+			b.fail("a:80")
 			b.fail("b:80")
+			b.run(sec)
+			b.recover("a:80")
+			b.run(10 * sec)
+			b.mayFail = false
+			testsupport.True(t, b.p.Snapshot().Endpoints[1].Unreachable, "the spare is not known to be down")
 			b.closes()
 			b.run(30 * sec)
 			testsupport.Equal(t, b.closes(), 0, "the spare is down: %d connections closed")
