@@ -24,31 +24,38 @@ type busyPool struct {
 	served   map[string]int // requests by endpoint
 	counted  int            // closes that have been counted
 	closing  string         // the endpoint that closes its connection after each response
-	mayFail  bool           // requests may fail
+	dialTime time.Duration
+	mayFail  bool // requests may fail
+	isolated bool // requests are isolated
 }
 
 func withBusyPool(t *testing.T, endpoints []balancer.Options, protocol exchange.Protocol, conns int, change func(*Options), test func(*busyPool)) {
 	withEndpoints(t, len(endpoints), func(o *Options) {
 		o.Endpoints, o.Protocol = endpoints, protocol
-		o.MaxConns, o.MaxIdle, o.MaxHTTP2Conns, o.MaxStreams, o.PipelineDepth, o.MaxPending = conns, conns, conns, 2, 2, 200
+		o.MaxConns, o.MaxIdle, o.MaxHTTP2Conns, o.MaxStreams, o.PipelineDepth, o.MaxPending, o.PendingTimeout = conns, conns, conns, 2, 2, 200, sec
 		change(o)
 	}, func(t *testing.T, s *fakeSSP, p *Pool) {
-		b := &busyPool{t: t, s: s, p: p, requests: make([]*request, 4*conns), ends: make([]time.Time, 4*conns)}
+		b := &busyPool{t: t, s: s, p: p, requests: make([]*request, 4*conns), ends: make([]time.Time, 4*conns), dialTime: 15 * msec}
 		s.set(func(c dialCall) dialResult {
 			if b.down[c.addr.Name[0]-'a'].Load() {
 				return dialResult{after: msec, err: errRefused}
 			}
-			return dialResult{after: msec, protocol: protocol}
+			return dialResult{after: b.dialTime, protocol: protocol}
 		})
 		b.run(sec)
 		test(b)
-		for _, r := range b.requests {
-			time.Sleep(20 * msec)
-			if r.ended() && r.err == nil {
-				finish(r, false)
-			}
-		}
+		b.end()
 	})
+}
+
+// end gives all places back.
+func (b *busyPool) end() {
+	for _, r := range b.requests {
+		time.Sleep(20 * msec)
+		if r.ended() && r.err == nil {
+			finish(r, false)
+		}
+	}
 }
 
 // run lets time pass. Each request takes 10 ms from its place on, and another one follows.
@@ -73,7 +80,8 @@ func (b *busyPool) run(d time.Duration) {
 			case r != nil && !b.mayFail:
 				testsupport.NoError(b.t, r.err)
 			}
-			b.requests[i], b.ends[i] = ask(b.t, b.p, 10*sec), time.Time{}
+			b.requests[i] = askFor(b.t, b.p, &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(10 * sec), Isolated: b.isolated}})
+			b.ends[i] = time.Time{}
 		}
 	}
 }
@@ -142,7 +150,10 @@ func TestEndpointThatWorksAgainGetsAMultiplexedConnection(t *testing.T) {
 			b.fail("b:80")
 			b.run(2 * sec)
 			b.recover("b:80")
+			b.closes()
 			b.run(8 * sec)
+			n := b.closes()
+			testsupport.True(t, n <= 2, "%v: %d connections closed", protocol, n)
 			b.run(sec)
 			testsupport.True(t, b.served["b:80"] > 0 && b.served["b:80"] >= b.served["a:80"]/4, "%v: %v", protocol, b.served)
 		})
@@ -157,7 +168,10 @@ func TestEndpointsThatWorkAgainTogetherBothGetConnections(t *testing.T) {
 			b.run(3 * sec)
 			b.recover("b:80")
 			b.recover("c:80")
+			b.closes()
 			b.run(10 * sec)
+			n := b.closes()
+			testsupport.True(t, n <= 8, "%v: %d connections closed", protocol, n)
 			least := 1
 			if protocol == exchange.HTTP1 {
 				least = 2
@@ -193,6 +207,25 @@ func TestEndpointThatIsDownCostsOneConnectionABackOff(t *testing.T) {
 	}
 }
 
+// The room of the connection that closes is for the endpoint that has none, whatever the weights: the dials for the requests
+// that wait go by turns.
+func TestEndpointOfLittleWeightGetsTheRoomMadeForIt(t *testing.T) {
+	uneven := equal(2)
+	uneven[0].Weight = 100
+	withBusyPool(t, uneven, exchange.HTTP1, 8, unchanged, func(b *busyPool) {
+		for range 10 {
+			b.fail("b:80")
+			b.run(100 * msec)
+			b.recover("b:80")
+			b.closes()
+			b.run(6 * sec)
+			testsupport.Equal(t, b.open("b:80"), 1, "%d connections to b:80")
+			n := b.closes()
+			testsupport.True(t, n <= 2, "%d connections closed", n)
+		}
+	})
+}
+
 // A spare of a later priority keeps no connection once the primary works, and closes none of the primary's while it is
 // down, though the pool finds out at each back-off whether it works if there is room.
 func TestSpareCostsThePrimaryNoConnection(t *testing.T) {
@@ -221,6 +254,36 @@ func TestSpareCostsThePrimaryNoConnection(t *testing.T) {
 	}
 }
 
+// If there are more endpoints than connections, none closes for an endpoint without one.
+func TestMoreEndpointsThanConnectionsOfABusyPool(t *testing.T) {
+	withBusyPool(t, equal(3), exchange.HTTP1, 2, unchanged, func(b *busyPool) {
+		b.closes()
+		b.run(10 * sec)
+		testsupport.Equal(t, b.closes(), 0, "%d connections closed")
+	})
+}
+
+// The return of a connection for isolated requests makes no room in a pool that has reached the size that it chose, since
+// that size does not count such connections.
+func TestConnectionsOfIsolatedRequestsMakeNoRoom(t *testing.T) {
+	withEndpoints(t, 2, func(o *Options) {
+		withWeights(1, 1)(o)
+		o.Protocol, o.MaxConns, o.MaxIdle, o.MaxHTTP2Conns, o.MaxStreams, o.MaxPending, o.PendingTimeout = exchange.HTTP2, 40, 40, 40, 2, 100, sec
+	}, func(t *testing.T, s *fakeSSP, p *Pool) {
+		s.always(dialResult{after: msec, protocol: exchange.HTTP2})
+		event(p, func(p *Pool) { p.machine.resize(4, 0) })
+		for _, to := range []int{0, 0, 0, 1} {
+			dialTo(p, to)
+		}
+		pass(10 * msec)
+		b := &busyPool{t: t, s: s, p: p, requests: make([]*request, 20), ends: make([]time.Time, 20), isolated: true}
+		b.run(sec)
+		testsupport.True(t, b.served["a:80"]+b.served["b:80"] > 500, "%v", b.served)
+		testsupport.Equal(t, b.closes(), 0, "%d connections closed")
+		b.end()
+	})
+}
+
 // A reload that removes the endpoint for which a connection closes leaves the pool as it was.
 func TestReloadRemovesAnEndpointThatIsShortOfConnections(t *testing.T) {
 	withBusyPool(t, equal(2), exchange.HTTP1, 4, unchanged, func(b *busyPool) {
@@ -238,7 +301,7 @@ func TestReloadRemovesAnEndpointThatIsShortOfConnections(t *testing.T) {
 // An endpoint that closes its connection after each response does not cost the other one its connections.
 func TestEndpointWithoutKeepAliveClosesNoOtherConnections(t *testing.T) {
 	withBusyPool(t, equal(2), exchange.HTTP1, 4, unchanged, func(b *busyPool) {
-		b.closing = "b:80"
+		b.closing, b.dialTime = "b:80", msec
 		b.closes()
 		b.run(2 * sec)
 		n := b.closes()

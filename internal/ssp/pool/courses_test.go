@@ -276,6 +276,32 @@ func TestAnEndpointComesBackToABusyPool(t *testing.T) {
 	})
 }
 
+// One connection closes for the endpoint. While its close or a dial is under way, places go to waiters.
+func TestABusyPoolMakesRoomOnce(t *testing.T) {
+	c := newCourse(t, 2, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxDials = 3, 3, 1 })
+	c.run([]step{
+		{arrive, "dial any"},
+		{opened, "0 gets a place on 0"},
+		{fail(0), "report the ejection of a, revive after 5s"},
+		{giveBack(0), "close 0"},
+		{closed, ""},
+		{arrive, "dial any"},
+		{opened, "1 gets a place on 1"},
+		{arrive, "dial any"},
+		{opened, "2 gets a place on 2"},
+		{arrive, "dial any"},
+		{arrive, ""},
+		{arrive, ""},
+		{after(5 * time.Second), ""},         // the only dial is under way
+		{giveBack(1), "3 gets a place on 1"}, // max_dials prevents a dial too: no room is made
+		{opened, "4 gets a place on 3"},
+		{arrive, ""},
+		{giveBack(2), "close 2"},
+		{giveBack(3), "5 gets a place on 1"}, // one connection closes already
+		{closed, "dial a"},
+	})
+}
+
 func TestAReloadThatHalvesMaxConns(t *testing.T) {
 	c := newCourse(t, 1, func(o *Options) { o.MaxConns, o.MaxIdle = 4, 4 })
 	c.run([]step{

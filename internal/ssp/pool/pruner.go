@@ -130,7 +130,7 @@ func (p *pruner) mustMakeRoom(m *member, now time.Time) bool {
 		return false
 	}
 	e := p.shortEndpoint(now)
-	if e == nil || e == m.ep || e.open > 0 && !p.canSpare(m.ep) {
+	if e == nil || e.open > 0 && !p.canSpare(m.ep) {
 		return false
 	}
 	p.makingRoom = true
