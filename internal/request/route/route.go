@@ -72,7 +72,7 @@ type Route struct {
 	filters    bool           // a target has conditions
 	removes    bool           // at least one SSP gets the body without some members
 	removed    openrtb.Paths  // the members that at least one SSP does not get, and those that their conditions read
-	rewrites   bool           // a target's SSP gets the remaining time as tmax
+	rewrites   bool           // at least one SSP gets the remaining time as tmax
 	abandons   bool           // a target is secondary
 
 	weights int             // sum of the targets', for Split
@@ -99,14 +99,13 @@ func NewTable(routes []*Route) *Table {
 			target.when = t.compile(target.When)
 			rt.filters = rt.filters || len(target.when) > 0
 			rt.abandons = rt.abandons || target.Secondary
-			rt.rewrites = rt.rewrites || target.SSP.RewritesTmax()
-			rt.addRemoved(target.SSP)
+			rt.addEdits(target.SSP)
 			if rt.MergeOpenRTB {
 				target.SSP.CountMerges()
 			}
 		}
 		if rt.Mirror != nil {
-			rt.addRemoved(rt.Mirror.SSP)
+			rt.addEdits(rt.Mirror.SSP)
 		}
 		if rt.Mode == Split {
 			rt.prepareSplit()
@@ -124,14 +123,15 @@ func (t *Table) compile(conditions []openrtb.Condition) []openrtb.Test {
 	return tests
 }
 
-func (rt *Route) addRemoved(s *ssp.SSP) {
+func (rt *Route) addEdits(s *ssp.SSP) {
+	rt.rewrites = rt.rewrites || s.RewritesTmax()
 	if edit := s.Removes(); edit != nil {
 		rt.removes = true
 		edit.AddPaths(&rt.removed)
 	}
 }
 
-// RewritesTmax reports whether at least one SSP of the route gets the remaining time as tmax.
+// RewritesTmax reports whether at least one SSP of the route, or its mirror, gets the remaining time as tmax.
 func (rt *Route) RewritesTmax() bool { return rt.rewrites }
 
 // Removes reports whether at least one SSP of the route, or its mirror, gets the body without some members. If so,

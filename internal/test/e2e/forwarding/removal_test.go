@@ -15,7 +15,7 @@ import (
 // goes nowhere.
 func TestMembersAreRemovedAndAddressesShortenedInBodies(t *testing.T) {
 	t.Parallel()
-	a, b := e2e.Healthy(t), e2e.Healthy(t)
+	a, b, mirror := e2e.Healthy(t), e2e.Healthy(t), e2e.Healthy(t)
 	ab := e2e.Start(t, fmt.Sprintf(`
 server: {max_body_bytes: 4096}
 ssps:
@@ -25,12 +25,14 @@ ssps:
     remove: [{path: device.ifa, when: [{path: regs.coppa, in: [1]}]}, {path: user.eids}]
   - {name: b, endpoints: [%q]}
   - {name: rewrites, endpoints: [%q], rewrite_tmax: true}
+  - {name: mirror, endpoints: [%q], rewrite_tmax: true}
 routes:
   - {name: all, match: {path: /all}, mode: parallel-all, ssps: [a, b]}
   - {name: a, match: {path: /a}, ssps: [a]}
   - {name: private, match: {path: /private}, ssps: [b], privacy: truncate_ip}
   - {name: rewrites, match: {path: /rewrites}, ssps: [rewrites]}
-`, a.URL(), b.URL(), b.URL()))
+  - {name: mirrored, match: {path: /mirrored}, ssps: [b], mirror: {ssp: mirror, share: 1}}
+`, a.URL(), b.URL(), b.URL(), mirror.URL()))
 	zipped := func(text string) string {
 		var z bytes.Buffer
 		w := gzip.NewWriter(&z)
@@ -56,6 +58,11 @@ routes:
 	ab.Post("/rewrites", zipped(`{"tmax":29999}`), "Content-Encoding: gzip").WantFill("rewrites")
 	if last := e2e.LastRequest(t, b); !strings.HasPrefix(string(last.Body), `{"tmax":`) || strings.Contains(string(last.Body), "29999") || strings.Contains(string(last.Head), "Content-Encoding") {
 		t.Errorf("tmax in gzip is rewritten to %s %q", last.Head, last.Body)
+	}
+	ab.Post("/mirrored", zipped(`{"tmax":29999}`), "Content-Encoding: gzip").WantFill("b")
+	testsupport.Eventually(t, "the mirror gets the request", func() bool { return len(mirror.Requests()) == 1 })
+	if last := e2e.LastRequest(t, mirror); !strings.HasPrefix(string(last.Body), `{"tmax":`) || strings.Contains(string(last.Body), "29999") {
+		t.Errorf("the mirror got tmax in gzip as %s %q", last.Head, last.Body)
 	}
 	for _, unchanged := range []string{zipped(body)[1:], zipped(`{"x":"` + strings.Repeat("x", 5000) + `"}`)} { // no gzip, and too large
 		ab.Post("/rewrites", unchanged, "Content-Encoding: gzip").WantFill("rewrites")
