@@ -3,6 +3,7 @@ package route
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -95,6 +96,9 @@ func dropping(o *ssp.Options) {
 // An SSP whose shaper drops the request gets no request. Single, Split and the client's choice end there, and the other
 // modes do without the SSP.
 func TestSSPsThatDropTheRequestAreNotAsked(t *testing.T) {
+	// With these, the mode is ParallelAll and b is secondary.
+	const secondary, merge Mode = "secondary", "merge"
+	const bid = `{"id":"1","seatbid":[{"bid":[{"id":"1","impid":"1","price":1}]}]}`
 	lost := fails(ms, exchange.ConnLost)
 	for _, tt := range []struct {
 		mode  Mode
@@ -114,15 +118,22 @@ func TestSSPsThatDropTheRequestAreNotAsked(t *testing.T) {
 		{ParallelFirst, lost, "ab", "shaped of a", "a shaped, b shaped"},
 		{ParallelAll, fills(ms, "b"), "a", `merged: 200 {"results":[{"ssp":"a","error":"shaped"},{"ssp":"b","status":200,"ms":1,"body":"b"}]}`, "a shaped, b fill"},
 		{ParallelAll, lost, "ab", "shaped", "a shaped, b shaped"},
+		{secondary, fills(20*ms, bid), "a", `merged: 200 {"results":[{"ssp":"a","error":"shaped"},{"ssp":"b","status":200,"ms":20,"body":` + strconv.Quote(bid) + `}]}`, "a shaped, b fill"},
+		{secondary, fills(20*ms, bid), "b", `merged: 200 {"results":[{"ssp":"a","status":200,"ms":1,"body":"a"},{"ssp":"b","error":"shaped"}]}`, "a fill, b shaped"},
+		{secondary, lost, "ab", "shaped", "a shaped, b shaped"},
+		{merge, fills(20*ms, bid), "a", `merged: 200 {"id":"1","seatbid":[{"bid":[{"id":"1","impid":"1","price":1}]}],"cur":"USD","ext":{"seatnonbid":[{"seat":"a","nonbid":[]}]}}`, "a shaped, b fill"},
 	} {
 		testsupport.Bubble(t, func(t *testing.T) {
 			rt := &Route{Name: "r", Mode: tt.mode}
+			if tt.mode == secondary || tt.mode == merge {
+				rt.Mode, rt.MergeOpenRTB = ParallelAll, tt.mode == merge
+			}
 			for name, reply := range map[string]reply{"a": fills(ms, "a"), "b": tt.b} {
 				change := func(*ssp.Options) {}
 				if strings.Contains(tt.drops, name) {
 					change = dropping
 				}
-				rt.Targets = append(rt.Targets, Target{SSP: newFake(t, name, reply, change).SSP, Weight: 1})
+				rt.Targets = append(rt.Targets, Target{SSP: newFake(t, name, reply, change).SSP, Weight: 1, Secondary: tt.mode != rt.Mode && name == "b"})
 				one := &Route{Name: "one", Targets: rt.Targets[len(rt.Targets)-1:]}
 				for range 3 { // the rate
 					res := one.Do(&newClient(t, exchange.GET, "", "").Request, nil, newProcess(t))
@@ -133,7 +144,7 @@ func TestSSPsThatDropTheRequestAreNotAsked(t *testing.T) {
 			time.Sleep(time.Second)
 			NewTable([]*Route{rt})
 			rt.draw = func(int) int { return 0 }
-			r := newClient(t, exchange.GET, "", "")
+			r := newClient(t, exchange.POST, "", `{"id":"1"}`)
 			res := rt.Do(&r.Request, nil, newProcess(t))
 			name := fmt.Sprint(tt.mode, " without ", tt.drops)
 			want(t, name, ended(&res), tt.want)

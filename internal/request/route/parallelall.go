@@ -8,8 +8,8 @@ import (
 )
 
 // parallelAll sends the request to all eligible SSPs at once. When the primaries have ended, it responds
-// with the responses of all SSPs. Secondaries that still run are abandoned. If no primary is eligible, it
-// waits for the secondaries.
+// with the responses of all SSPs. Secondaries that still run are abandoned. If no primary is asked,
+// because of its conditions or its shaper, it waits for the secondaries.
 func (rt *Route) parallelAll(r *ssp.Request, p *Process) Result {
 	f, err := rt.newFanout(r, p, rt.abandons)
 	if err != nil {
@@ -18,20 +18,19 @@ func (rt *Route) parallelAll(r *ssp.Request, p *Process) Result {
 	defer f.detach()
 	f.request.WantsUncoded = true
 	primaries, secondaries := f.startAll(r)
-	missing, awaitsSecondaries := primaries, primaries == 0
-	if awaitsSecondaries {
-		missing = secondaries
-	}
-	if missing == 0 {
+	if primaries+secondaries == 0 {
 		return noneEligible(r, f.legLog())
 	}
-	gone := false
-	for missing > 0 || len(f.ended) > 0 {
+	gone, asked := false, false // asked: a primary was asked
+	for primaries > 0 || !asked && secondaries > 0 || len(f.ended) > 0 {
 		l := <-f.ended
 		l.received = true
 		gone = gone || l.outcome == exchange.ClientGone
-		if l.target.Secondary == awaitsSecondaries {
-			missing--
+		if l.target.Secondary {
+			secondaries--
+		} else {
+			primaries--
+			asked = asked || !l.outcome.NotAsked()
 		}
 	}
 	if gone {
