@@ -167,13 +167,13 @@ func (h *histories) stateOf(part *reload.Part) (all []string) {
 // inactiveReason says why an endpoint gets no requests. It returns "" if the endpoint may get requests.
 func inactiveReason(e *pool.EndpointSnapshot) string {
 	switch {
-	case e.EjectedSeconds > 0:
+	case e.State == balancer.Ejected:
 		return fmt.Sprintf("ejected for %.1f s; see ejection", e.EjectedSeconds)
 	case e.State == balancer.Enabled.String() && (e.Connections > 0 || e.LastDialError == ""):
 		return ""
 	case e.State == balancer.Enabled.String():
 		return "unreachable: " + logs.Cut(e.LastDialError)
-	case e.State != "unhealthy":
+	case e.State != balancer.Unhealthy:
 		return e.State
 	case e.LastCheckError == "":
 		return "unhealthy, and its last health check succeeded; see health_check"

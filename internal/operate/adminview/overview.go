@@ -240,16 +240,16 @@ func endpointTrouble(endpoints []pool.EndpointSnapshot) (t trouble, any bool) {
 // or if an operator has drained or disabled it, which is not a fault.
 func endpointFault(e *pool.EndpointSnapshot) string {
 	switch {
-	case e.EjectedSeconds > 0 && e.LastDialError != "":
+	case e.State == balancer.Ejected && e.LastDialError != "":
 		return "ejected: " + lastPart(e.LastDialError)
-	case e.EjectedSeconds > 0:
+	case e.State == balancer.Ejected:
 		return "ejected: most of its failures are " + cmp.Or(commonestFailure(e.Requests, func(exchange.Outcome) bool { return true }), "of its SSP")
-	case e.State == "unhealthy":
+	case e.State == balancer.Unhealthy:
 		if e.LastCheckError == "" {
 			return "unhealthy"
 		}
 		return "unhealthy: " + lastPart(e.LastCheckError)
-	case e.Connections == 0 && e.LastDialError != "":
+	case e.State == balancer.Enabled.String() && e.Connections == 0 && e.LastDialError != "":
 		return "unreachable: " + lastPart(e.LastDialError)
 	}
 	return ""

@@ -24,6 +24,8 @@ func TestTroublesOfAnSSP(t *testing.T) {
 	unreachable := pool.EndpointSnapshot{Endpoint: "c:1", State: "enabled", LastDialError: "tls_failed: c:1: tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time"}
 	sick := pool.EndpointSnapshot{Endpoint: "d:1", State: "unhealthy", LastCheckError: "503"}
 	drained := pool.EndpointSnapshot{Endpoint: "e:1", State: "draining"}
+	disabled, drainedEjected := unreachable, ejected
+	disabled.State, drainedEjected.State = "disabled", "draining"
 	for _, test := range []struct {
 		name      string
 		pool      pool.Snapshot
@@ -40,6 +42,8 @@ func TestTroublesOfAnSSP(t *testing.T) {
 		{name: "none is left", urgency: down, endpoints: []pool.EndpointSnapshot{unreachable, unreachable}, want: "2 of 2 endpoints unreachable: certificate has expired or is not yet valid"},
 		{name: "none is left, so all requests fail", urgency: down, endpoints: []pool.EndpointSnapshot{unreachable}, minute: lastMinute{Requests: 10, Failed: 10}, want: "1 of 1 endpoints unreachable"},
 		{name: "an operator drains one", urgency: calm, endpoints: []pool.EndpointSnapshot{up, drained}, want: "endpoint e:1 is draining"},
+		{name: "an operator has disabled one that was unreachable", urgency: calm, endpoints: []pool.EndpointSnapshot{up, disabled}, want: "endpoint c:1 is disabled"},
+		{name: "an operator drains one that was ejected", urgency: calm, endpoints: []pool.EndpointSnapshot{up, drainedEjected}, want: "endpoint b:1 is draining"},
 		{name: "by hand", urgency: byHand, pool: pool.Snapshot{State: "disabled"}, want: "an operator has set it to disabled"},
 		{name: "few fail", urgency: calm, minute: lastMinute{Requests: 1000, Failed: 9}},
 		{name: "most failed until 20 s ago", urgency: calm, minute: lastMinute{Requests: 1000, Failed: 600, over: true}},
