@@ -18,7 +18,7 @@ AT_ONCE     = $(shell expr $$(nproc) + 1)
 # outside, and those without goroutines. Of the end-to-end packages, drain, forwarding and reload run with it, and so
 # does their binary: their tests send most requests, reload and hand over.
 OUTSIDE     = $(addprefix ./internal/test/e2e/,admin deploy endpoints failing limits openrtb tls) ./deploy/...
-SEQUENTIAL  = $(addprefix ./internal/,machine/capacity operate/advice setup/config wire/fairqueue wire/handshake wire/http2codec wire/openrtb wire/syntax test/archtest)
+SEQUENTIAL  = $(addprefix ./internal/,machine/capacity operate/advice setup/config wire/fairqueue wire/http2codec wire/openrtb wire/syntax test/archtest)
 RACED       = $(filter-out $(shell $(GO) list $(OUTSIDE) $(SEQUENTIAL)),$(shell $(GO) list ./...))
 
 # Modules of their own: tests with libraries that the product does not use. They run without the race
@@ -73,10 +73,11 @@ prebid: ## Prebid Server before and behind adbuffer: compiles it, which takes mi
 deps: ## Debian packages that tests run against
 	@scripts/install $(PACKAGES)
 
-lint: ## gofmt, golangci-lint, which runs vet, functions that no program reaches, and vet of the modules of tests
+lint: ## gofmt, golangci-lint, which runs vet, dead functions, and vet of the modules of tests
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	$(GO) run $(GOLANGCI) run ./...
 	scripts/deadcode $(DEADCODE)
+	cd deploy/release && $(GO) run $(GOLANGCI) run ./...
 	for m in $(MODULES); do (cd $$m && $(GO) vet ./...) || exit 1; done
 
 bench: ## the benchmarks
@@ -88,7 +89,7 @@ bench-once: ## every benchmark once, to see that it still works
 bench-cores: ## how more cores slow acquire and release, counters and the in-flight limit
 	$(GO) test -run '^$$' -bench 'Cores' -cpu 1,2,4,8 -benchtime 200ms ./internal/ssp/pool ./internal/machine/metrics ./internal/ssp/ssp
 
-promises: ## chaos for two minutes, and a soak of 50 000 requests each way: nothing else may run meanwhile at the same priority
+promises: ## chaos for two minutes, and a soak of 50 000 requests each way: nothing else may run meanwhile
 	$(GO) run ./loadtest chaos --for 2m
 	$(GO) run ./loadtest soak --requests 50000
 

@@ -13,9 +13,12 @@ import (
 // build makes the binary for a processor of Linux. No setting of this machine changes it, and no path
 // of it is inside: go env's settings are replaced, and the commit comes from r, not from git.
 func (r *release) build(ctx context.Context, arch, file string) error {
-	_, err := r.command(ctx, []string{"GOOS=linux", "GOARCH=" + arch}, "go", "build", "-trimpath", "-buildvcs=false", "-mod=readonly",
-		"-ldflags", "-s -w "+r.names(), "-o", file, "./cmd/adbuffer")
+	_, err := r.command(ctx, []string{"GOOS=linux", "GOARCH=" + arch}, r.buildCommand(file)...)
 	return err
+}
+
+func (r *release) buildCommand(file string) []string {
+	return []string{"go", "build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", "-s -w " + r.names(), "-o", file, "./cmd/adbuffer"}
 }
 
 // names are the flags of the linker that give the binary its version and commit.

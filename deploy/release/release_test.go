@@ -107,6 +107,14 @@ func TestTwoReleasesOfACommitAreEqual(t *testing.T) {
 	testsupport.True(t, slices.Equal(names, want), "the release has %q, want %q", names, want)
 }
 
+// The binary has neither paths of the machine nor git's state, and no module is updated for it.
+func TestTheBinaryOfAReleaseDependsOnlyOnItsCommit(t *testing.T) {
+	r := &release{version: "1.2.3", commit: "abc"}
+	got := strings.Join(r.buildCommand("f"), " ")
+	want := "go build -trimpath -buildvcs=false -mod=readonly -ldflags -s -w -X adbuffer/internal/app/app.Version=1.2.3 -X adbuffer/internal/app/app.Commit=abc -o f ./cmd/adbuffer"
+	testsupport.Equal(t, got, want, "the command is %q")
+}
+
 func TestAVersionIsThreeNumbers(t *testing.T) {
 	for _, version := range []string{"", "v1.2.3", "1.2", "latest"} {
 		r := release{root: "../..", out: t.TempDir(), version: version, commit: commit, time: time.Unix(1, 0)}

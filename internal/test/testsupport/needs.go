@@ -1,6 +1,7 @@
 package testsupport
 
 import (
+	"os"
 	"os/exec"
 	"testing"
 )
@@ -15,6 +16,14 @@ func Needs(t testing.TB, pkg, program string) string {
 	path, err := exec.LookPath(program)
 	MustTrue(t, err == nil, "%v; scripts/install %s", err, pkg)
 	return path
+}
+
+// NeedsRoot skips a test that only root can run. What root cannot do is a failure, so that no test stops running unseen.
+func NeedsRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root may mount file systems and use port 53")
+	}
 }
 
 // Long skips a test with -short that takes seconds: it measures, or waits for real time to pass.

@@ -54,7 +54,6 @@ func shared(t *testing.T, listen string) []string {
 
 func TestAProcessTakesOverUnderLoadAndNoRequestIsRefusedOrCut(t *testing.T) {
 	t.Parallel()
-	testsupport.Long(t)
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {
 			t.Parallel()

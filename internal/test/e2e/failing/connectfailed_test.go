@@ -12,7 +12,6 @@ import (
 // addresses were in back-off. For an SSP with an unknown authority that is tls_failed, from the first request on.
 func TestFailedDialsAreCountedByTheirKind(t *testing.T) {
 	t.Parallel()
-	testsupport.Long(t)
 	unknown := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto})
 	http1 := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSHTTP1})
 	noALPN := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSWithout})

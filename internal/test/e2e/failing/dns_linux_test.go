@@ -21,23 +21,19 @@ const withResolver = `mount --bind "$1" /etc/resolv.conf && shift && exec "$@"`
 // only one. The SSP's host is a name, and it closes each connection after a response.
 func startWithDNS(t *testing.T, ip4, ip6 string) (*e2e.Process, *testsupport.DNS) {
 	t.Helper()
+	testsupport.NeedsRoot(t)
 	// resolv.conf names no port, so the server needs port 53, at an address that no other test uses.
 	addr := fmt.Sprintf("127.53.%d.%d:53", os.Getpid()>>8&0xff, os.Getpid()&0xff)
 	if strings.HasPrefix(ip6, testsupport.DNSSilent) {
 		addr = strings.Replace(addr, "127.53.", "127.54.", 1)
 	}
 	dns, err := testsupport.StartDNS(t, addr)
-	if err != nil {
-		t.Skipf("needs port 53 of an address of loopback, as root has it: %v", err)
-	}
+	testsupport.NoError(t, err)
 	dns.Set("ip4", ip4)
 	dns.Set("ip6", ip6)
 	resolver := filepath.Join(t.TempDir(), "resolv.conf")
 	testsupport.NoError(t, os.WriteFile(resolver, []byte("nameserver "+dns.Addr.Addr().String()+"\n"), 0o644))
 	inside := []string{"-m", "sh", "-c", withResolver, "sh", resolver}
-	if out, err := exec.Command("unshare", append(inside, "true")...).CombinedOutput(); err != nil {
-		t.Skipf("needs a mount namespace, as root may make one: %v\n%s", err, out)
-	}
 	s := e2e.SSPWith(t, sspsim.Behaviour{Connections: sspsim.Connections{MaxRequests: 1}})
 	_, port, _ := net.SplitHostPort(s.Addr())
 	config := e2e.Single("http://ssp.adbuffer.test:"+port+"/bid", "breaker: {enabled: false}", "ejection: {enabled: false}", "timeouts: {connect: 2s}")
@@ -51,7 +47,6 @@ func startWithDNS(t *testing.T, ip4, ip6 string) (*e2e.Process, *testsupport.DNS
 // The SSP is reached though its name server responds for IPv4 only, and never for IPv6.
 func TestAnSSPIsReachedThoughTheResolverNeverRespondsForIPv6(t *testing.T) {
 	t.Parallel()
-	testsupport.Long(t)
 	ab, dns := startWithDNS(t, "127.0.0.1", testsupport.DNSSilent)
 	for range 3 {
 		ab.Get("/fillbuffer").WantFill("openx")
@@ -63,7 +58,6 @@ func TestAnSSPIsReachedThoughTheResolverNeverRespondsForIPv6(t *testing.T) {
 // After one SERVFAIL for IPv4, requests still go to the IPv4 address, since no server listens at the IPv6 address.
 func TestOneFailedQueryLosesNoAddress(t *testing.T) {
 	t.Parallel()
-	testsupport.Long(t)
 	ab, dns := startWithDNS(t, "127.0.0.1", "::1")
 	c := ab.Dial()
 	c.Get("/fillbuffer").WantFill("openx")

@@ -59,7 +59,6 @@ func TestMaxBufferedBytesLimitsRequestBodies(t *testing.T) {
 // A client that sends only the start of a request gets 408.
 func TestARequestThatDoesNotArriveGets408(t *testing.T) {
 	t.Parallel()
-	testsupport.Long(t)
 	s := e2e.Healthy(t)
 	ab := e2e.Start(t, "server: {idle_timeout: 3s, read_timeout: 1s}\n"+e2e.Single(s.URL()))
 	want := e2e.Refusal{Status: 408, Reason: "bad_request", Route: "none", Names: []string{"1s", "server.read_timeout"}}

@@ -24,7 +24,6 @@ type sample struct {
 // readSamples returns the samples of the specification and of all modules.
 func readSamples(t *testing.T) (all []sample) {
 	t.Helper()
-	testsupport.Long(t)
 	text, err := os.ReadFile("testdata/specification.json")
 	testsupport.NoError(t, err)
 	if err := json.Unmarshal(text, &all); err != nil || len(all) < 8 {

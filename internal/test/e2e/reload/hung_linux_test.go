@@ -16,13 +16,12 @@ import (
 // gone. After respond, dir is as before.
 func hang(t *testing.T, dir string) (respond func()) {
 	t.Helper()
+	testsupport.NeedsRoot(t)
 	fd, err := syscall.Open("/dev/fuse", syscall.O_RDWR|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		t.Skip("no FUSE: ", err)
-	}
+	testsupport.NoError(t, err)
 	if err := syscall.Mount("hung", dir, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd)); err != nil {
 		syscall.Close(fd)
-		t.Skip("only root may mount: ", err)
+		t.Fatal(err)
 	}
 	mounted := true
 	respond = func() {
