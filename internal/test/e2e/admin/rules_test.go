@@ -98,7 +98,7 @@ func outcomesOf(t *testing.T, rule string, n int) []string {
 	rules, err := os.ReadFile(rulesDir + "/recording.rules.yml")
 	testsupport.NoError(t, err)
 	_, text, _ := strings.Cut(string(rules), "record: "+rule+"\n")
-	list := strings.Split(regexp.MustCompile(`outcome=~"([a-z_|]+)"`).FindAllStringSubmatch(text, n+1)[n][1], "|")
+	list := strings.Split(regexp.MustCompile(`outcome[=!]~"([a-z_|]+)"`).FindAllStringSubmatch(text, n+1)[n][1], "|")
 	slices.Sort(list)
 	return list
 }
@@ -125,6 +125,7 @@ func TestRulesCountAllOutcomesOfTheirKind(t *testing.T) {
 		}{
 			{"instance_ssp:adbuffer_ssp_failures:ratio", 0, failed},
 			{"instance_ssp:adbuffer_ssp_failures:ratio", 1, func(o exchange.Outcome) bool { return failed(o) || o.HasResponse() }},
+			{"instance_ssp:adbuffer_pending_full:ratio", 0, exchange.Outcome.NotAsked},
 			{"route:adbuffer_own_no_ad:ratio", 0, exchange.Outcome.NotAsked},
 			{"route:adbuffer_own_no_ad:ratio", 1, func(o exchange.Outcome) bool {
 				return o.Row().Ends&exchange.Routed != 0 && o.Row().Status >= 500 && o != exchange.ClientGone
