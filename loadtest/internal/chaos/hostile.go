@@ -297,7 +297,7 @@ func (r *run) attack(ctx context.Context, st *instance, rnd *rand.Rand) error {
 		return nil // the machine would do nothing but handshakes
 	case a.guarded && !st.guarded:
 		return nil
-	case time.Since(time.Unix(0, max(r.resumed.Load(), st.replaced.Load()))) < aloneFor:
+	case !st.honest.areEnough(r.undisturbedSince(st)):
 		return nil
 	case !r.mass.TryLock():
 		return nil // the machine can carry only one such attack at a time
@@ -317,9 +317,34 @@ func (r *run) attack(ctx context.Context, st *instance, rnd *rand.Rand) error {
 	return nil
 }
 
-// aloneFor is how long honest clients send requests before an attack on many connections begins. Without their
-// requests, adbuffer would judge SSPs by the attacker's alone.
-const aloneFor = 3 * time.Second
+// honestFirst is how many responses of each healthy SSP honest clients get before an attack on many connections begins:
+// twice min_requests of the breaker. Without their requests, adbuffer would judge SSPs by the attacker's alone.
+const honestFirst = 40
+
+// undisturbedSince returns when all clients last resumed, or when the process began to serve, whichever was later.
+func (r *run) undisturbedSince(st *instance) int64 { return max(r.resumed.Load(), st.replaced.Load()) }
+
+// honestResponses counts the responses of SSPs that honest clients got, by SSP.
+type honestResponses struct {
+	mu    sync.Mutex // guards the fields below
+	since int64      // when the count began; see undisturbedSince
+	bySSP map[string]int
+}
+
+func (h *honestResponses) add(since int64, ssp string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if since != h.since || h.bySSP == nil {
+		h.since, h.bySSP = since, map[string]int{}
+	}
+	h.bySSP[ssp]++
+}
+
+func (h *honestResponses) areEnough(since int64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return since == h.since && h.bySSP["calm1"] >= honestFirst && h.bySSP["calm2"] >= honestFirst
+}
 
 // massLength is how long an attack on many connections lasts once the connections are open.
 const massLength = 2500 * time.Millisecond

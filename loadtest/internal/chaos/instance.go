@@ -35,15 +35,16 @@ type instance struct {
 
 	process atomic.Pointer[rig.Adbuffer] // the process that serves the instance now
 
-	stalls             stalls       // of the process that serves now
-	replaced           atomic.Int64 // when the process began to serve, in nanoseconds since 1970
-	resolved           atomic.Bool  // an SSP that has a name has responded
-	starving           atomic.Int64 // when the process had no descriptor left, in nanoseconds since 1970
-	blamed             float64      // failures of healthy SSPs in the last sample; written by watch
-	surplus            bool         // too many goroutines in the last sample; written by watch
-	reloads, handovers int          // written by change
-	samples            []sample     // in the pauses; written by pauses
-	busy               []sample     // each second; written by watch
+	stalls             stalls             // of the process that serves now
+	replaced           atomic.Int64       // when the process began to serve, in nanoseconds since 1970
+	resolved           atomic.Bool        // an SSP that has a name has responded
+	honest             honestResponses    // since all clients resumed, or the process began to serve
+	starving           atomic.Int64       // when the process had no descriptor left, in nanoseconds since 1970
+	last               map[string]float64 // the sums of the last sample; written by watch
+	surplus            bool               // too many goroutines in the last sample; written by watch
+	reloads, handovers int                // written by change
+	samples            []sample           // in the pauses; written by pauses
+	busy               []sample           // each second; written by watch
 }
 
 // readTimeout limits how long a pause waits for hostile clients.

@@ -68,6 +68,9 @@ func (r *run) judge(a *request, p *response, stalled, paused time.Duration) {
 		if err := r.belongs(a, p); err != nil {
 			r.broken.add(mixed, "%v: %v: %v, %v", a, err, p, p.header)
 		}
+		if p.status == 200 || p.status == 204 {
+			a.st.honest.add(r.undisturbedSince(a.st), ssp)
+		}
 	case source == "proxy/merged":
 		if err := r.merged(a, p); err != nil {
 			r.broken.add(mixed, "%v: %v: %v", a, err, p)

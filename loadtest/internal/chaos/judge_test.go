@@ -159,7 +159,7 @@ func TestResponsesAreJudged(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			r := quiet("a", "b")
-			a := &request{token: 7, method: "GET", deadline: calm * time.Millisecond}
+			a := &request{token: 7, method: "GET", deadline: calm * time.Millisecond, st: &instance{}}
 			p := &response{status: 200, body: []byte(bid), header: http.Header{"X-Adbuffer-Source": {"ssp/a"}, "X-Echo-Cb": {"7"}, "Content-Type": {"application/json"}}}
 			row.change(a, p)
 			r.judge(a, p, 0, 0)
@@ -357,10 +357,10 @@ func TestBlameOfAHealthySSPIsSeenOnce(t *testing.T) {
 		}
 	}
 	r, st := quiet("a"), &instance{name: "i"}
-	r.observe(st, sample{}, map[string]float64{blame: 0})
+	r.observe(st, sample{}, map[string]float64{blame + `ssp="calm1"}`: 0})
 	wantBroken(t, r, none)
-	r.observe(st, sample{}, map[string]float64{blame: 2})
-	r.observe(st, sample{}, map[string]float64{blame: 2})
+	r.observe(st, sample{}, map[string]float64{blame + `ssp="calm1"}`: 2})
+	r.observe(st, sample{}, map[string]float64{blame + `ssp="calm1"}`: 2})
 	wantBroken(t, r, blamed)
 	if n, _ := r.broken.of(string(blamed)); n != 1 {
 		t.Errorf("broken %d times", n)
@@ -490,4 +490,26 @@ func TestBehavioursFitTheirSSPs(t *testing.T) {
 			}
 		}
 	}
+}
+
+// An attack on many connections waits until each healthy SSP has responded to 40 requests, which is twice min_requests of
+// the breaker.
+func TestHonestResponsesComeBeforeAttacks(t *testing.T) {
+	r, st := quiet("calm1", "calm2"), &instance{name: "i"}
+	st.replaced.Store(7)
+	respond := func(ssp string, n int) {
+		for range n {
+			r.judge(&request{token: 7, method: "GET", deadline: time.Second, st: st}, &response{status: 200, header: http.Header{"X-Adbuffer-Source": {"ssp/" + ssp}, "X-Echo-Cb": {"7"}}}, 0, 0)
+		}
+	}
+	for _, step := range []struct {
+		calm1, calm2 int
+		want         bool
+	}{{39, 40, false}, {1, 0, true}} {
+		respond("calm1", step.calm1)
+		respond("calm2", step.calm2)
+		testsupport.Equal(t, st.honest.areEnough(r.undisturbedSince(st)), step.want, "enough responses: %v, want %v")
+	}
+	st.replaced.Store(8)
+	testsupport.Equal(t, st.honest.areEnough(r.undisturbedSince(st)), false, "enough responses of a new process: %v, want %v")
 }

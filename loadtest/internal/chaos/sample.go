@@ -53,7 +53,7 @@ func (st *instance) take() (s sample, sums map[string]float64, err error) {
 		s[series]++
 		sums[name] += v
 		if blames(name, labels) {
-			sums[blame] += v
+			sums[blame+labels] += v
 		}
 	})
 	if err != nil {
@@ -65,8 +65,19 @@ func (st *instance) take() (s sample, sums map[string]float64, err error) {
 	return s, sums, err
 }
 
-// blame is the key in sums of the series that blame a healthy SSP.
-const blame = "blame"
+// blame begins the keys in sums of the series that blame a healthy SSP. The labels of the series follow.
+const blame = "blame "
+
+// logOfHealthy returns the last lines of the process's log that name a healthy SSP.
+func (st *instance) logOfHealthy() string {
+	const maxLines = 3
+	a := st.process.Load()
+	if a == nil {
+		return "nothing"
+	}
+	lines := slices.DeleteFunc(strings.Split(string(a.Log()), "\n"), func(line string) bool { return !strings.Contains(line, `"calm`) })
+	return strings.Join(lines[max(0, len(lines)-maxLines):], "; ")
+}
 
 func blames(name, labels string) bool {
 	return name == "adbuffer_ssp_requests_total" && strings.Contains(labels, `ssp="calm`) &&
@@ -91,10 +102,13 @@ const (
 )
 
 func (r *run) observe(st *instance, s sample, sums map[string]float64) {
-	if n := sums[blame] - st.blamed; n > 0 {
-		r.broken.add(blamed, "%s: %v requests to healthy SSPs", st.name, n)
+	for key, n := range sums {
+		labels, isBlame := strings.CutPrefix(key, blame)
+		if more := n - st.last[key]; isBlame && more > 0 {
+			r.broken.add(blamed, "%s: %v requests to a healthy SSP: {%s. Of its log: %s", st.name, more, labels, st.logOfHealthy())
+		}
 	}
-	st.blamed = sums[blame]
+	st.last = sums
 	conns := sums["adbuffer_client_connections"]
 	surplus := s[goroutines] > 1000+maxGoroutinesPerConn*conns
 	if s[rss] > maxMemory || surplus && st.surplus {
