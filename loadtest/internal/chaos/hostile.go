@@ -174,9 +174,10 @@ func (h *hostile) hold() {
 	_, _ = io.Copy(io.Discard, h)
 }
 
-// untilEnd calls do repeatedly until the attack ends. Between the starts of two calls there is at least pause.
+// untilEnd calls do repeatedly until the attack ends, or all clients pause: the attack must not go on alone. Between the
+// starts of two calls there is at least pause.
 func (h *hostile) untilEnd(pause time.Duration, do func()) {
-	for time.Now().Before(h.end) {
+	for time.Now().Before(h.end) && !h.run.pausing.Load() {
 		next := time.Now().Add(pause)
 		do()
 		time.Sleep(time.Until(next))
@@ -297,7 +298,7 @@ func (r *run) attack(ctx context.Context, st *instance, rnd *rand.Rand) error {
 		return nil // the machine would do nothing but handshakes
 	case a.guarded && !st.guarded:
 		return nil
-	case !st.honest.areEnough(r.undisturbedSince(st)):
+	case !st.responses.areEnough(max(r.resumed.Load(), st.replaced.Load(), time.Now().Add(-honestWithin).UnixNano())):
 		return nil
 	case !r.mass.TryLock():
 		return nil // the machine can carry only one such attack at a time
@@ -317,33 +318,50 @@ func (r *run) attack(ctx context.Context, st *instance, rnd *rand.Rand) error {
 	return nil
 }
 
-// honestFirst is how many responses of each healthy SSP honest clients get before an attack on many connections begins:
-// twice min_requests of the breaker. Without their requests, adbuffer would judge SSPs by the attacker's alone.
-const honestFirst = 40
+// honestLately are the responses of a healthy SSP to honest clients that an attack on many connections needs before it
+// begins: twice min_requests of the breaker, within less than its window. Without the honest clients' requests, adbuffer
+// would judge SSPs by the attacker's alone.
+const (
+	honestLately = 40
+	honestWithin = 5 * time.Second
+)
 
-// undisturbedSince returns when all clients last resumed, or when the process began to serve, whichever was later.
-func (r *run) undisturbedSince(st *instance) int64 { return max(r.resumed.Load(), st.replaced.Load()) }
-
-// honestResponses counts the responses of SSPs that honest clients got, by SSP.
-type honestResponses struct {
-	mu    sync.Mutex // guards the fields below
-	since int64      // when the count began; see undisturbedSince
-	bySSP map[string]int
+// recentResponses holds when the last responses of SSPs came.
+type recentResponses struct {
+	mu    sync.Mutex // guards bySSP
+	bySSP map[string]*recentTimes
 }
 
-func (h *honestResponses) add(since int64, ssp string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if since != h.since || h.bySSP == nil {
-		h.since, h.bySSP = since, map[string]int{}
+// recentTimes is a ring of times in nanoseconds since 1970; 0 is none.
+type recentTimes struct {
+	at   [honestLately]int64
+	next int // the oldest of them, which the next one replaces
+}
+
+func (t *recentResponses) add(ssp string, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.bySSP == nil {
+		t.bySSP = map[string]*recentTimes{}
 	}
-	h.bySSP[ssp]++
+	if t.bySSP[ssp] == nil {
+		t.bySSP[ssp] = &recentTimes{}
+	}
+	times := t.bySSP[ssp]
+	times.at[times.next] = now.UnixNano()
+	times.next = (times.next + 1) % honestLately
 }
 
-func (h *honestResponses) areEnough(since int64) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return since == h.since && h.bySSP["calm1"] >= honestFirst && h.bySSP["calm2"] >= honestFirst
+// areEnough reports whether each healthy SSP has sent enough responses since then.
+func (t *recentResponses) areEnough(since int64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, ssp := range []string{"calm1", "calm2"} {
+		if times := t.bySSP[ssp]; times == nil || times.at[times.next] < since {
+			return false
+		}
+	}
+	return true
 }
 
 // massLength is how long an attack on many connections lasts once the connections are open.

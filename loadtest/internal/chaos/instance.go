@@ -38,7 +38,7 @@ type instance struct {
 	stalls             stalls             // of the process that serves now
 	replaced           atomic.Int64       // when the process began to serve, in nanoseconds since 1970
 	resolved           atomic.Bool        // an SSP that has a name has responded
-	honest             honestResponses    // since all clients resumed, or the process began to serve
+	responses          recentResponses    // of healthy SSPs
 	starving           atomic.Int64       // when the process had no descriptor left, in nanoseconds since 1970
 	last               map[string]float64 // the sums of the last sample; written by watch
 	surplus            bool               // too many goroutines in the last sample; written by watch

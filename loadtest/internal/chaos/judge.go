@@ -69,7 +69,7 @@ func (r *run) judge(a *request, p *response, stalled, paused time.Duration) {
 			r.broken.add(mixed, "%v: %v: %v, %v", a, err, p, p.header)
 		}
 		if p.status == 200 || p.status == 204 {
-			a.st.honest.add(r.undisturbedSince(a.st), ssp)
+			a.st.responses.add(ssp, time.Now())
 		}
 	case source == "proxy/merged":
 		if err := r.merged(a, p); err != nil {

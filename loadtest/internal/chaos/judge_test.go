@@ -393,10 +393,12 @@ func TestALongRunWithoutEvidenceBreaksPromises(t *testing.T) {
 		r.options.length = 2 * time.Minute
 		row.judge(r)
 		wantBroken(t, r, row.want)
-		r = quiet("a")
-		r.options.length = time.Minute
-		row.judge(r)
-		wantBroken(t, r, none)
+		for _, o := range []options{{length: time.Minute}, {length: 2 * time.Minute, only: "provokes 500"}} {
+			r = quiet("a")
+			r.options = o
+			row.judge(r)
+			wantBroken(t, r, none)
+		}
 	}
 }
 
@@ -496,20 +498,16 @@ func TestBehavioursFitTheirSSPs(t *testing.T) {
 // the breaker.
 func TestHonestResponsesComeBeforeAttacks(t *testing.T) {
 	r, st := quiet("calm1", "calm2"), &instance{name: "i"}
-	st.replaced.Store(7)
 	respond := func(ssp string, n int) {
 		for range n {
 			r.judge(&request{token: 7, method: "GET", deadline: time.Second, st: st}, &response{status: 200, header: http.Header{"X-Adbuffer-Source": {"ssp/" + ssp}, "X-Echo-Cb": {"7"}}}, 0, 0)
 		}
 	}
-	for _, step := range []struct {
-		calm1, calm2 int
-		want         bool
-	}{{39, 40, false}, {1, 0, true}} {
-		respond("calm1", step.calm1)
-		respond("calm2", step.calm2)
-		testsupport.Equal(t, st.honest.areEnough(r.undisturbedSince(st)), step.want, "enough responses: %v, want %v")
-	}
-	st.replaced.Store(8)
-	testsupport.Equal(t, st.honest.areEnough(r.undisturbedSince(st)), false, "enough responses of a new process: %v, want %v")
+	before := time.Now().UnixNano()
+	respond("calm1", 39)
+	respond("calm2", 40)
+	testsupport.Equal(t, st.responses.areEnough(before), false, "39 responses are enough: %v, want %v")
+	respond("calm1", 1)
+	testsupport.Equal(t, st.responses.areEnough(before), true, "40 responses are enough: %v, want %v")
+	testsupport.Equal(t, st.responses.areEnough(time.Now().UnixNano()+1), false, "responses before the pause are enough: %v, want %v")
 }

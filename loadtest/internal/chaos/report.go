@@ -90,9 +90,9 @@ func (r *run) judgeTurns(first, second uint64) {
 	}
 }
 
-// isLong reports whether the run is long enough for each kind of request to occur often. Then a promise about which
-// no request said anything counts as broken.
-func (r *run) isLong() bool { return r.options.length >= 2*time.Minute }
+// isLong reports whether the run is long enough, and complete enough, for each kind of request to occur often. Then a
+// promise about which no request said anything counts as broken.
+func (r *run) isLong() bool { return r.options.length >= 2*time.Minute && r.options.only == "" }
 
 // judgeVariety breaks a promise if the clients of a long run got few kinds of responses: then the SSPs' behaviours did
 // not occur.

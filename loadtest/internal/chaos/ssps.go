@@ -127,7 +127,9 @@ func (r *run) startSSPs() {
 			}
 		}
 		if k.healthy {
-			s.config.More = append(s.config.More, fmt.Sprintf("timeouts: {connect: %[1]v, tls_handshake: %[1]v}", r.options.patience))
+			// The window of the breaker is empty after a pause of all clients: otherwise it might hold an attack, but no more
+			// of the honest requests.
+			s.config.More = append(s.config.More, fmt.Sprintf("timeouts: {connect: %[1]v, tls_handshake: %[1]v}", r.options.patience), "breaker: {window: 7s}")
 		}
 		if ca := s.sims[0].CA(); ca != nil {
 			s.config.CAFile = filepath.Join(r.Dir, "chaos-ca-"+k.name+".pem")
