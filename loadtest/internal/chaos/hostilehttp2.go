@@ -13,6 +13,14 @@ import (
 	"adbuffer/loadtest/internal/load"
 )
 
+// manyStreams is the attack with the most goroutines at once: one for each of manyStreamsEach streams on each of
+// manyStreamsConns connections.
+const (
+	manyStreams      = "reads nothing and provokes frames"
+	manyStreamsConns = 800
+	manyStreamsEach  = 16
+)
+
 // http2Attacks are what a hostile client may do over HTTP/2.
 var http2Attacks = []attack{
 	{name: "opens streams without their bodies", http2: true, do: func(h *hostile) {
@@ -48,9 +56,9 @@ var http2Attacks = []attack{
 		_ = f.Flush()
 		h.hold()
 	}},
-	{name: "reads nothing and provokes frames", http2: true, conns: 800, control: narrow, do: func(h *hostile) {
+	{name: manyStreams, http2: true, conns: manyStreamsConns, control: narrow, do: func(h *hostile) {
 		f := h.http2()
-		for i := range 16 {
+		for i := range manyStreamsEach {
 			a := h.drawGET()
 			a.method, a.path, a.inHeader, a.deadline = "HEAD", "/large", true, massLength
 			open(f, i, a, -1)

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -465,6 +466,27 @@ func TestGrowthIsSeen(t *testing.T) {
 	wantBroken(t, r, none)
 	r.compare(&instance{name: "growing", samples: growing}, table)
 	wantBroken(t, r, flat)
+	for _, row := range []struct {
+		heap     float64
+		attacked bool
+		want     promise
+	}{
+		{5<<20 + 300_000, false, none}, // by 10 % and 2 MiB
+		{5<<20 + 400_000, false, flat},
+		{5<<20 + 6_400_000, true, none}, // and 6.1 MB, for 12 800 goroutines that have ended
+		{5<<20 + 6_500_000, true, flat},
+	} {
+		r := quiet("a")
+		if row.attacked {
+			r.attacksSeen.add("reads nothing and provokes frames", "")
+		}
+		samples := slices.Clone(steady)
+		for i := 6; i < 9; i++ {
+			samples[i][heap] = row.heap
+		}
+		r.compare(&instance{name: "risen", samples: samples}, table)
+		wantBroken(t, r, row.want)
+	}
 }
 
 // Each SSP has only behaviours that its protocol can show, and each behaviour has an SSP. A healthy SSP
