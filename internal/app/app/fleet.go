@@ -46,9 +46,9 @@ func fleetOptions(c *config.Fleet) fleet.Options {
 }
 
 // redisTLS returns a function that makes the TLS configuration of a new connection, and the files that it uses; both are
-// nil for cleartext. The function reads changed files again, so that an operator can renew the client certificate and
-// the authorities.
-func redisTLS(c *config.Redis) (func() (*tls.Config, error), *configfile.Keeper, error) {
+// nil for cleartext. The function uses the files as they were last read and valid; watchCertificates reads changed files
+// and reports those that are not valid.
+func redisTLS(c *config.Redis) (func() *tls.Config, *configfile.Keeper, error) {
 	if !c.TLS.Enabled {
 		return nil, nil, nil
 	}
@@ -60,14 +60,13 @@ func redisTLS(c *config.Redis) (func() (*tls.Config, error), *configfile.Keeper,
 	if err != nil {
 		return nil, nil, err
 	}
-	return func() (*tls.Config, error) {
-		_, err := keeper.Check()
+	return func() *tls.Config {
 		m := keeper.Current()
 		t := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: name, InsecureSkipVerify: c.TLS.InsecureSkipVerify, RootCAs: m.Authorities}
 		if m.Certificate != nil {
 			t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return m.Certificate, nil }
 		}
-		return t, err
+		return t
 	}, keeper, nil
 }
 

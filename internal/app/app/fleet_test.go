@@ -87,7 +87,8 @@ routes: [{name: r, match: {path: /}, ssps: [a]}]
 }
 
 // A change of the file of authorities takes effect without a restart, so that adbuffer reaches a Redis with a
-// certificate of another authority.
+// certificate of another authority. Connecting to Redis does not read the files, so that an invalid version is still
+// reported by the watch.
 func TestTLSToRedisFollowsItsFiles(t *testing.T) {
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	var servers []tls.Certificate
@@ -106,12 +107,10 @@ func TestTLSToRedisFollowsItsFiles(t *testing.T) {
 	}
 	write(authorities[0])
 	redis := config.Redis{Address: "redis.test:6379", TLS: config.RedisTLS{Enabled: true, ClientTLS: config.ClientTLS{CAFile: ca}}}
-	files, _, err := redisTLS(&redis)
+	files, keeper, err := redisTLS(&redis)
 	testsupport.NoError(t, err)
 	handshake := func(server tls.Certificate) error {
 		t.Helper()
-		c, err := files()
-		testsupport.NoError(t, err)
 		l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{server}})
 		testsupport.NoError(t, err)
 		defer l.Close()
@@ -121,7 +120,7 @@ func TestTLSToRedisFollowsItsFiles(t *testing.T) {
 				c.Close()
 			}
 		}()
-		conn, err := tls.Dial("tcp", l.Addr().String(), c)
+		conn, err := tls.Dial("tcp", l.Addr().String(), files())
 		if err == nil {
 			conn.Close()
 		}
@@ -129,7 +128,13 @@ func TestTLSToRedisFollowsItsFiles(t *testing.T) {
 	}
 	testsupport.NoError(t, handshake(servers[0]))
 	testsupport.True(t, handshake(servers[1]) != nil, "a certificate of an unknown authority is accepted")
+	testsupport.NoError(t, os.WriteFile(ca, []byte("broken"), 0o600))
+	testsupport.NoError(t, handshake(servers[0]))
+	_, err = keeper.Check()
+	testsupport.True(t, err != nil, "a broken file of authorities is not reported")
 	write(authorities[1])
+	_, err = keeper.Check()
+	testsupport.NoError(t, err)
 	if err := handshake(servers[1]); err != nil {
 		t.Errorf("after a change of the authorities: %v", err)
 	}

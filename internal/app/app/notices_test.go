@@ -8,12 +8,14 @@ import (
 	"encoding/json"
 	"errors"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"adbuffer/internal/operate/adminview"
 	"adbuffer/internal/test/sspsim"
@@ -39,7 +41,8 @@ func TestTheOverviewNamesWhatIsWrongWithTheService(t *testing.T) {
 		routes: []string{to("x", "a")}, more: `fleet: {redis: {address: "` + testsupport.FreeAddr(t) + `", ` + strings.Replace(files, "{", "{enabled: true, ", 1) + `}, expected_replicas: 2}`,
 	}
 	sink := logs.NewSink(fullDisk{}, nil)
-	a, err := New(s.load(t), zap.NewNop(), Process{Sink: sink})
+	core, lines := observer.New(zap.WarnLevel)
+	a, err := New(s.load(t), zap.New(core), Process{Sink: sink})
 	testsupport.NoError(t, err)
 	defer a.Close()
 	ctx, stop := context.WithCancel(t.Context())
@@ -65,4 +68,14 @@ func TestTheOverviewNamesWhatIsWrongWithTheService(t *testing.T) {
 	}
 	x := a.explain([]byte("GET /x HTTP/1.1\r\nHost: a\r\n\r\n"), netip.MustParseAddr("127.0.0.1"))
 	testsupport.Equal(t, strings.Join(x.SSPs[0].Now, "; "), "Redis is away: adbuffer sends at most 50 requests a second, its last share of qps.limit; see fleet.redis", "explain says %s")
+
+	testsupport.NoError(t, os.WriteFile(key, []byte("broken"), 0o600))
+	a.watchCertificates(ctx)
+	testsupport.Eventually(t, "broken files are reported", func() bool {
+		return lines.FilterMessageSnippet("the changed TLS files for Redis are not valid").Len() == 1
+	})
+	testsupport.WriteCertificate(t, testsupport.CertificateUntil(time.Now().Add(90*24*time.Hour), private, "localhost"), cert, key)
+	testsupport.Eventually(t, "renewed certificates of the listener and for Redis are in use", func() bool {
+		return len(texts()) == 3 && strings.HasPrefix(got.Notices[0].Text, "The certificate of tls.cert_file of a expired")
+	})
 }

@@ -321,12 +321,12 @@ func TestTLSWithBothCertificates(t *testing.T) {
 	testsupport.StartRedis(t, "--tls-port", port, "--tls-cert-file", write("cert.pem", "CERTIFICATE", server.Certificate[0]),
 		"--tls-key-file", write("key.pem", "PRIVATE KEY", key), "--tls-ca-cert-file", caFile)
 	config := &tls.Config{RootCAs: ca.Pool(), ServerName: "redis.test"}
-	r := Redis{Network: "tcp", Address: addr, TLS: func() (*tls.Config, error) { return config, nil }}
+	r := Redis{Network: "tcp", Address: addr, TLS: func() *tls.Config { return config }}
 	without := join(t, r, limit, burst)
 	testsupport.Eventually(t, "a replica without a certificate is refused", func() bool { return without.failures.Load() > 0 })
 	withOne := config.Clone()
 	withOne.Certificates = []tls.Certificate{client}
-	r.TLS = func() (*tls.Config, error) { return withOne, nil }
+	r.TLS = func() *tls.Config { return withOne }
 	join(t, r, limit, burst).awaitConnected(t, true)
 }
 
@@ -345,8 +345,8 @@ func TestALongChainOfCertificatesIsRefused(t *testing.T) {
 			c.Close()
 		}
 	}()
-	r := Redis{Network: "tcp", Address: l.Addr().String(), TLS: func() (*tls.Config, error) {
-		return &tls.Config{RootCAs: roots, ServerName: "redis.test"}, nil
+	r := Redis{Network: "tcp", Address: l.Addr().String(), TLS: func() *tls.Config {
+		return &tls.Config{RootCAs: roots, ServerName: "redis.test"}
 	}}
 	_, err = r.open(t.Context(), "")
 	testsupport.True(t, err != nil && strings.Contains(err.Error(), "TLS: ") && strings.Contains(err.Error(), "sent 11 certificates"), "%v", err)

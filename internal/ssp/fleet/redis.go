@@ -28,7 +28,7 @@ type Redis struct {
 	DB       int
 	// TLS returns the configuration of a connection that is opened, with a ServerName; nil =
 	// cleartext.
-	TLS func() (*tls.Config, error)
+	TLS func() *tls.Config
 }
 
 // session is a connection to Redis, for one goroutine. A Fleet has at most one session.
@@ -82,12 +82,7 @@ func (r *Redis) open(ctx context.Context, password string) (*session, error) {
 
 // encrypt returns a TLS connection over c. If it fails, it closes c.
 func (r *Redis) encrypt(ctx context.Context, c net.Conn) (net.Conn, error) {
-	config, err := r.TLS()
-	if err != nil {
-		c.Close()
-		return nil, err
-	}
-	t := tls.Client(c, handshake.VerifyServer(config))
+	t := tls.Client(c, handshake.VerifyServer(r.TLS()))
 	if err := t.HandshakeContext(ctx); err != nil {
 		c.Close()
 		return nil, err
