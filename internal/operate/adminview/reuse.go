@@ -21,7 +21,7 @@ type reuse struct {
 // reuseLook holds counts since start, as one look saw them.
 type reuseLook struct {
 	single   uint64 // connections that ended after one request
-	requests uint64
+	requests uint64 // with preflights
 	client   string // the client of the last connection that ended after one request
 }
 
@@ -36,7 +36,7 @@ func (r *reuse) look(log *zap.Logger, now time.Time, single uint64, client strin
 	defer r.mu.Unlock()
 	is := reuseLook{single: single, client: client}
 	for i := range routes {
-		is.requests += allOf(routes[i].Outcomes)
+		is.requests += allOf(routes[i].Outcomes) + routes[i].Preflights
 	}
 	r.looks = push(r.looks, recentLooks+1, is)
 	if text := r.textLocked(); text != "" && now.Sub(r.logged) >= limitEvery {
