@@ -26,7 +26,7 @@ func (r *request) addCORS(w *response, rt *route.Route) (allowed bool) {
 		return false
 	}
 	if !rt.CORS.Credentials { // the SSP's field would be valid for the origin that adbuffer adds
-		w.removeField(allowCredentials)
+		w.Fields = syntax.KeepFields(w.Fields, func(name []byte) bool { return !syntax.EqualFold(name, allowCredentials) })
 	}
 	if rt.CORS.AllowsAll() {
 		w.addField(allowOrigin, []byte("*"))

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bytes"
 	"runtime/debug"
 	"strconv"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"adbuffer/internal/ssp/ssp"
 	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/header"
-	"adbuffer/internal/wire/syntax"
 )
 
 // response is the response to a client, over any protocol. The objects are reused.
@@ -79,17 +77,6 @@ func (w *response) writeOwnHead(status int, contentType string, source []byte) {
 
 func (w *response) addField(name string, value []byte) {
 	w.Fields = append(append(append(append(w.Fields, name...), ": "...), value...), "\r\n"...)
-}
-
-// removeField removes all fields with this name.
-func (w *response) removeField(name string) {
-	kept := w.Fields[:0]
-	for line := range bytes.Lines(w.Fields) {
-		if n, _, _ := bytes.Cut(line, []byte(":")); !syntax.EqualFold(n, name) {
-			kept = append(kept, line...)
-		}
-	}
-	w.Fields = kept
 }
 
 // setRetryAfter states when another request may succeed, in whole seconds.

@@ -53,15 +53,7 @@ func (t *Table) FindCORS(f *header.RequestFields) (first *Route) {
 // corsLines returns those of the lines that say which scripts may read a response, in the memory of lines.
 func corsLines(lines []byte) []byte {
 	const prefix = "Access-Control-"
-	kept := lines[:0]
-	for {
-		name, _, rest := syntax.CutField(lines)
-		if name == nil {
-			return kept
-		}
-		if syntax.EqualFold(name, "Vary") || len(name) >= len(prefix) && syntax.EqualFold(name[:len(prefix)], prefix) {
-			kept = append(kept, lines[:len(lines)-len(rest)]...)
-		}
-		lines = rest
-	}
+	return syntax.KeepFields(lines, func(name []byte) bool {
+		return syntax.EqualFold(name, "Vary") || len(name) >= len(prefix) && syntax.EqualFold(name[:len(prefix)], prefix)
+	})
 }

@@ -106,8 +106,8 @@ func (f *fanout) merged(r *ssp.Request) Result {
 	return res
 }
 
-// cause returns the outcome of a request that was to be merged, but for which no leg gave a valid bid: NoBid if an SSP responded that it
-// has no bid, or else the outcome of the first leg that was asked.
+// cause returns the outcome of a request that was to be merged, but for which no leg gave a valid bid: NoBid if an SSP
+// responded that it has no bid, or else the outcome of the first leg that was asked.
 func (m *merger) cause(f *fanout) exchange.Outcome {
 	for i := range m.legs {
 		if m.legs[i].noBid {

@@ -54,6 +54,18 @@ func Fields(block []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
+// KeepFields returns the lines of block whose names keep accepts, in the memory of block.
+func KeepFields(block []byte, keep func(name []byte) bool) []byte {
+	kept := block[:0]
+	for name, _, rest := CutField(block); name != nil; name, _, rest = CutField(block) {
+		if keep(name) {
+			kept = append(kept, block[:len(block)-len(rest)]...)
+		}
+		block = rest
+	}
+	return kept
+}
+
 // FindField returns the value of the first field of block with this name, in any case. ok is false
 // without such a field.
 func FindField(block []byte, name string) (value []byte, ok bool) {
