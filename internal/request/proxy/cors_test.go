@@ -149,13 +149,18 @@ func TestPreflights(t *testing.T) {
 	for name, want := range map[string]float64{"r": 8, "all": 2, "second": 2} { // over both protocols
 		testsupport.Equal(t, m.seriesOf("adbuffer_requests_total", "preflight", name), want, "%v preflights of route %s", name)
 	}
+	testsupport.Equal(t, strings.Count(fmt.Sprint(m.gather()), `"preflight"`), 3, "%d series of preflights, one for each route with CORS")
 	rows := m.p.Routes()
 	testsupport.True(t, rows[0].Preflights == 8 && len(rows[0].Outcomes) == 0, "the first route has %+v", rows[0])
 	res, _ := m.ask(clients[false], "OPTIONS", "/fill", "a body", "Origin: "+site) // its connection stays usable
 	testsupport.Equal(t, res.StatusCode, 204, "a preflight with a body: %d")
 	testsupport.Equal(t, fmt.Sprint(res.Close), "false", "a preflight with a body closes its connection: %s")
-	for origin, want := range map[string]string{site: "has the request's Origin", "https://evil.example": "has not the request's Origin"} {
-		e := m.p.Explain([]byte("OPTIONS /fill HTTP/1.1\r\nHost: a\r\nOrigin: "+origin+"\r\n\r\n"), netip.Addr{}, func(string) string { return "h" })
-		testsupport.True(t, e.Refusal != nil && e.Refusal.Status == 204 && strings.Contains(e.Refusal.Detail, want), "%s is explained as %+v", origin, e.Refusal)
+	for field, want := range map[string]string{
+		"Origin: " + site + "\r\n":         "; cors.origins of route r contains the request's Origin",
+		"Origin: https://evil.example\r\n": "; cors.origins of route r does not contain the request's Origin, so browsers send no request",
+		"":                                 "; the request has no Origin",
+	} {
+		e := m.p.Explain([]byte("OPTIONS /fill HTTP/1.1\r\nHost: a\r\n"+field+"\r\n"), netip.Addr{}, func(string) string { return "h" })
+		testsupport.True(t, e.Refusal != nil && e.Refusal.Status == 204 && strings.HasSuffix(e.Refusal.Detail, want), "%q is explained as %+v", field, e.Refusal)
 	}
 }

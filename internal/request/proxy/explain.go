@@ -124,9 +124,14 @@ func (x *http1Request) untilFirstAttempt() *refusal {
 	if f := x.checkHead(); f != nil {
 		if rt := r.preflightRoute(); f.Outcome == exchange.MethodNotAllowed && rt != nil {
 			origin, _ := r.fields.Lookup("Origin")
-			detail := "adbuffer responds to the preflight; cors.origins of route " + rt.Name + " has not the request's Origin, so browsers send no request"
-			if rt.CORS.Allows(origin) {
-				detail = "adbuffer responds to the preflight; cors.origins of route " + rt.Name + " has the request's Origin"
+			detail := "adbuffer responds to the preflight; "
+			switch list := "cors.origins of route " + rt.Name; {
+			case len(origin) == 0:
+				detail += "the request has no Origin"
+			case rt.CORS.Allows(origin):
+				detail += list + " contains the request's Origin"
+			default:
+				detail += list + " does not contain the request's Origin, so browsers send no request"
 			}
 			return &refusal{Outcome: exchange.Fill, Status: statusNoContent, Detail: detail}
 		}
