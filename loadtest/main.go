@@ -96,8 +96,8 @@ func newTest(stdout, stderr *os.File, t tests.Command) *cobra.Command {
 				return err
 			}
 		}
-		if scale <= 0 || scale > 100 {
-			return fmt.Errorf("--scale %v: must be above 0 and at most 100", scale)
+		if err := checkScale(scale); err != nil {
+			return err
 		}
 		return withRig(stderr, adbuffer, func(r *rig.Rig) error {
 			r.Scale = scale
@@ -126,6 +126,13 @@ func newTest(stdout, stderr *os.File, t tests.Command) *cobra.Command {
 		t.Flags(cmd.Flags())
 	}
 	return cmd
+}
+
+func checkScale(scale float64) error {
+	if scale > 0 && scale <= 100 {
+		return nil
+	}
+	return fmt.Errorf("--scale %v: must be above 0 and at most 100", scale)
 }
 
 // withRig runs fn with a rig of scale 1, which prints what it does. Its error is a failure.

@@ -138,7 +138,8 @@ func TestInterruptStillPrintsResults(t *testing.T) {
 
 func TestWrongUseHasAStatusOfItsOwn(t *testing.T) {
 	for _, args := range [][]string{{"run"}, {"nosuch"}, {"field", "--scale", "0"}, {"field", "--only", "story"},
-		{"peers", "--only", "apache"}, {"peers", "--rounds", "0"}, {"soak", "--requests", "0"}} {
+		{"peers", "--only", "apache"}, {"peers", "--rounds", "0"}, {"soak", "--requests", "0"},
+		{"run", "scenarios/steady.yaml", "--scale", "0"}} {
 		if code, _, errs := command(t, t.Context(), args...); code != exitUsage || errs == "" {
 			t.Errorf("%v: exit %d, %q", args, code, errs)
 		}

@@ -18,6 +18,7 @@ func newRun(stdout, stderr *os.File) *cobra.Command {
 	var (
 		adbuffer            string
 		asJSON, allowRemote bool
+		scale               float64
 	)
 	cmd := &cobra.Command{
 		Use:   "run SCENARIO.yaml",
@@ -31,7 +32,8 @@ In an open loop, the latency of a request counts from the moment at which the re
 due, so that it includes the time in which the server stalled. Figures that cannot be
 trusted are marked.
 
-The exit status is 1 if the scenario is wrong, or the server refuses connections.`,
+The exit status is 1 if the scenario is wrong, the server refuses connections, or a promise
+of expect.shape was broken.`,
 		Example: `  go run ./loadtest run loadtest/scenarios/steady.yaml
   go run ./loadtest run loadtest/scenarios/running-server.yaml --json > out.json`,
 		Args: cobra.ExactArgs(1),
@@ -40,19 +42,27 @@ The exit status is 1 if the scenario is wrong, or the server refuses connections
 			if err != nil {
 				return failure{err}
 			}
+			if err := checkScale(scale); err != nil {
+				return err
+			}
+			s.Scale(scale)
 			return withRig(stderr, adbuffer, func(r *rig.Rig) error {
 				out, err := scenario.Run(cmd.Context(), r, s, allowRemote, newProgress(stderr, s.Plan()))
-				if out != nil && asJSON {
+				switch {
+				case out == nil:
+					return err
+				case asJSON:
 					j := json.NewEncoder(stdout)
 					j.SetIndent("", "  ")
 					err = errors.Join(err, j.Encode(out))
-				} else if out != nil {
+				default:
 					err = errors.Join(err, out.Print(stdout))
 				}
-				return err
+				return errors.Join(err, out.Broken())
 			})
 		},
 	}
+	cmd.Flags().Float64Var(&scale, "scale", 1, "multiplies the duration of all phases")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the results as JSON")
 	cmd.Flags().BoolVar(&allowRemote, "allow-remote", false,
 		"load a server on another machine; get its owner's permission first")

@@ -71,6 +71,7 @@ latency
 response
   no_bid, no_bid_form         how often there is no bid, as "204", "empty" or "document"
   bid_for                     a text; requests whose body does not contain it get no bid
+  fill_by                     query parameters whose values decide how often a request gets a bid
   kind, content_type          "openrtb", "vast" or "raw"; another Content-Type
   size                        bytes: constant, or p50, p95 and max
   echo                        the response has the ids of its request

@@ -652,6 +652,9 @@ var rows = []struct {
 		}
 		t.note("s. 5 % of traffic redrawn every 5 min", 100*r.sum.minus(before).share())
 	}},
+	{"t", func(seed uint64, t *results, c *coverages) {
+		t.note("t. loadtest/scenarios/shaping.yaml: 800 of 4 000/s, minutes 3 to 10", settled(newWorld(seed, segments4000), 800, 4000, 2, 8, c))
+	}},
 	{"w", func(seed uint64, t *results, c *coverages) {
 		for _, rule := range rules {
 			t.note("w. "+rule.rule+": with", rule.run(seed, ""))
@@ -713,7 +716,7 @@ func afterNoBids(seed uint64, without string) float64 {
 	return 100 * r.minutes(10).share()
 }
 
-// TestSimulation simulates a shaper, and prints its results beside the pass marks. Rows n to w have none: n to s were not in the table, and w
+// TestSimulation simulates a shaper, and prints its results beside the pass marks. Rows n to w have none: n to t were not in the table, and w
 // switches rules off.
 //
 //	go test ./internal/ssp/shaper -run TestSimulation -v -timeout 2h -args -seeds 20

@@ -78,6 +78,9 @@ type Response struct {
 	NoBidForm NoBidForm `json:"no_bid_form"`
 	// BidFor is a text. A request whose body does not have it gets no bid; "" is in every body.
 	BidFor string `json:"bid_for"`
+	// FillBy names query parameters, coarse to fine. A request gets a bid with the probability that FillRate returns for
+	// its values of them, unless NoBid or BidFor prevent it. Empty: the query does not matter.
+	FillBy []string `json:"fill_by"`
 
 	// Kind of body; "" is OpenRTB. The body's id is the request's own: the id
 	// of its OpenRTB body, else its cb query parameter, else its X-Request-Id,
@@ -196,6 +199,7 @@ func (b Behaviour) check(e *InvalidError, path string) {
 // clone returns a copy that shares no memory with b. Empty lists are nil in it.
 func (b Behaviour) clone() Behaviour {
 	b.Response.Headers = append([]Field(nil), b.Response.Headers...)
+	b.Response.FillBy = append([]string(nil), b.Response.FillBy...)
 	b.Faults.Malformed.Kinds = append([]Malformation(nil), b.Faults.Malformed.Kinds...)
 	return b
 }

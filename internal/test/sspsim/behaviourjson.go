@@ -36,6 +36,7 @@ type plainBehaviour Behaviour
 func (b Behaviour) MarshalJSON() ([]byte, error) {
 	// A list without elements is [], not null.
 	b.Response.Headers = append([]Field{}, b.Response.Headers...)
+	b.Response.FillBy = append([]string{}, b.Response.FillBy...)
 	b.Faults.Malformed.Kinds = append([]Malformation{}, b.Faults.Malformed.Kinds...)
 	return json.Marshal(plainBehaviour(b))
 }
@@ -45,7 +46,7 @@ func (b Behaviour) MarshalJSON() ([]byte, error) {
 // are out of range.
 func (b *Behaviour) UnmarshalJSON(data []byte) error {
 	next := *b
-	next.Response.Headers, next.Faults.Malformed.Kinds = nil, nil // the decoder would write into them
+	next.Response.Headers, next.Response.FillBy, next.Faults.Malformed.Kinds = nil, nil, nil // the decoder would write into them
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil { // not one value, or bytes after it
@@ -56,6 +57,9 @@ func (b *Behaviour) UnmarshalJSON(data []byte) error {
 	}
 	if next.Response.Headers == nil {
 		next.Response.Headers = b.Response.Headers
+	}
+	if next.Response.FillBy == nil {
+		next.Response.FillBy = b.Response.FillBy
 	}
 	if next.Faults.Malformed.Kinds == nil {
 		next.Faults.Malformed.Kinds = b.Faults.Malformed.Kinds

@@ -20,7 +20,7 @@ func fullBehaviour() Behaviour {
 	return Behaviour{
 		Latency: Latency{Distribution: Distribution{P50: Duration(80 * time.Millisecond), P99: Duration(250 * time.Millisecond), Max: Duration(time.Second)},
 			Slow: Distribution{Constant: Duration(2 * time.Second)}, SlowShare: 0.01, Capacity: 100},
-		Response: Response{NoBid: one, NoBidForm: NoBidDocument, BidFor: "DEU", Kind: VAST, Size: Size{P50: 1000, P95: 9000, Max: 20000},
+		Response: Response{NoBid: one, NoBidForm: NoBidDocument, BidFor: "DEU", FillBy: []string{"site", "slot"}, Kind: VAST, Size: Size{P50: 1000, P95: 9000, Max: 20000},
 			ContentType: "text/xml", Echo: true, Headers: []Field{{"Alt-Svc", "clear"}, {"X", ""}},
 			HTTP10: one, ReadToEOF: one, Chunked: one, Trailers: one, Interim: one, Cookies: one},
 		Connections: Connections{MaxRequests: 100, Announce: true, IdleTimeout: Duration(90 * time.Second), MaxStreams: -1, MaxField: 8192,

@@ -150,7 +150,13 @@ func (c *conn) closeIdle() {
 // beginLocked counts a request as in flight, and returns how many are. endLocked stops counting it.
 func (c *conn) beginLocked(bodyBytes int) (inFlight int64) {
 	c.busy++
-	c.ssp.count(func(c *Counters) {
+	s, second := c.ssp, time.Now().Unix()
+	s.count(func(c *Counters) {
+		if s.second != second {
+			s.second, s.inSecond = second, 0
+		}
+		s.inSecond++
+		c.MaxPerSecond = max(c.MaxPerSecond, s.inSecond)
 		c.Requests++
 		c.RequestBodyBytes += uint64(bodyBytes)
 		c.InFlight++

@@ -16,6 +16,8 @@ type Counters struct {
 	Responded   uint64 `json:"responded"`     // requests whose response was written whole
 	InFlight    int64  `json:"in_flight"`     // requests that are being processed now
 	MaxInFlight int64  `json:"max_in_flight"` // the largest InFlight
+	// MaxPerSecond is the largest number of Requests in one second of the clock.
+	MaxPerSecond uint64 `json:"max_per_second"`
 	// Unprocessed requests are provably not processed and not among Requests: refused streams and
 	// streams above a GOAWAY.
 	Unprocessed uint64 `json:"unprocessed"`

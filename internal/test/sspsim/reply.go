@@ -59,7 +59,8 @@ type reply struct {
 // compose makes r the response to q.
 func (p *script) compose(r *reply, f *fate, q *Request) {
 	id := q.bidID()
-	if !bytes.Contains(q.Body, p.bidFor) && !f.fault.needsBody() {
+	wanted := bytes.Contains(q.Body, p.bidFor) && (len(p.Response.FillBy) == 0 || f.chance < q.fillRate(p.Response.FillBy))
+	if !wanted && !f.fault.needsBody() {
 		f.traits[traitNoBid] = true
 	}
 	*r = reply{status: http.StatusOK, hasBody: true, trailers: f.traits[traitTrailers], fields: r.fields[:0], body: r.body[:0]}

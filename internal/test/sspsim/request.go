@@ -61,11 +61,13 @@ func (r *Request) Values(name string) []string {
 	return values
 }
 
-// cb returns the raw value of the first query parameter cb, or "" without one.
-func (r *Request) cb() string {
+func (r *Request) cb() string { return r.query("cb") }
+
+// query returns the raw value of the first query parameter of the name, or "" without one.
+func (r *Request) query(name string) string {
 	_, query, _ := strings.Cut(r.Target, "?")
 	for pair := range strings.SplitSeq(query, "&") {
-		if value, ok := strings.CutPrefix(pair, "cb="); ok {
+		if key, value, ok := strings.Cut(pair, "="); ok && key == name {
 			return value
 		}
 	}

@@ -132,6 +132,7 @@ type fate struct {
 	status       Status // of faultStatus
 	malformation Malformation
 	traits       [events]bool
+	chance       float64 // random, 0 up to 1: a request whose FillRate is above it gets a bid; 0 without Response.FillBy
 }
 
 // draw makes all draws for one request of HTTP/1 or HTTP/2. It draws every applicable die for every
@@ -160,6 +161,9 @@ func (p *script) draw(r *rand.Rand, isHTTP2 bool) fate {
 	}
 	if f.fault.needsBody() {
 		f.traits[traitNoBid] = false
+	}
+	if len(p.Response.FillBy) > 0 {
+		f.chance = r.Float64()
 	}
 	return f
 }

@@ -80,8 +80,10 @@ type SSP struct {
 
 	plan atomic.Pointer[script]
 
-	counting sync.Mutex // guards counters
+	counting sync.Mutex // guards the fields below
 	counters Counters
+	second   int64  // when the last request was counted, in seconds since 1970
+	inSecond uint64 // requests in that second
 
 	setMu sync.Mutex // serialises Set and Close; taken before mu
 	gate  *gate

@@ -105,7 +105,9 @@ func (r *recorder) begin(a arrival) flight {
 	defer r.mu.Unlock()
 	r.sent++
 	f := flight{a, r.requests.choose(), r.sent, time.Now()}
-	r.cell(f.phase, f.class).Offered++
+	c := r.cell(f.phase, f.class)
+	c.Offered++
+	c.Fills += f.rate
 	return f
 }
 
@@ -131,6 +133,9 @@ func (r *recorder) received(f flight, a response, now time.Duration) {
 	r.last = max(r.last, now)
 	latency := now - f.due
 	c := r.cell(f.phase, f.class)
+	if f.rate > 0 && string(a.source) == "proxy/shaped" {
+		c.Shaped += f.rate
+	}
 	switch {
 	case !r.plan.expects(a.status):
 		c.Statuses[a.status]++

@@ -49,6 +49,36 @@ func TestSummaryAddsClassesAndRecordedPhasesUp(t *testing.T) {
 	testsupport.Equal(t, whole.FailedShare(), 0.02, "failed share %v")
 }
 
+// The most frequent of 12 segments has 1/H of the requests, with H = 1 + 1/2 + … + 1/12 = 3.103.
+func TestSegmentsFollowZipfsLaw(t *testing.T) {
+	p := &Plan{Addr: "h:1", Phases: make([]Phase, 1), Tick: time.Second, Templates: []Template{{Method: "POST", Path: "/?cb={n}&a={1}&b={2}",
+		Headers: []Field{{"X-B", "{2}"}}, Literal: "{1}-{2}", Segments: []int{3, 4}}}}
+	r := newRecorder(p, nil)
+	seen := map[string]int{}
+	rates := 0.0
+	for n := range uint64(20_000) {
+		f := r.begin(arrival{})
+		rates += f.rate
+		seen[string(f.append(nil, 0))]++
+		r.received(f, response{status: 204, source: []byte(map[bool]string{true: "proxy/shaped", false: "ssp/a"}[n%2 == 0])}, 0)
+	}
+	testsupport.Equal(t, len(seen), 12, "%d segments, want 12")
+	most, all, shares := 0, p.Segments(), 0.0
+	for _, n := range seen {
+		most = max(most, n)
+	}
+	testsupport.Between(t, most, 6100, 6800, "%d of 20 000 requests have the most frequent segment")
+	testsupport.True(t, seen["POST /?cb=0000000000&a=2&b=3 HTTP/1.1\r\nHost: h:1\r\nX-B: 3\r\nContent-Length: 3\r\n\r\n2-3"] > 0, "the requests are %v", seen)
+	for _, s := range all {
+		shares += s.Share
+	}
+	testsupport.Between(t, shares, 0.999999, 1.000001, "the shares add up to %v")
+	testsupport.Between(t, all[0].Share, 0.3222, 0.3223, "the first share is %v")
+	whole, _ := r.summarize(p.Phases)
+	testsupport.Between(t, whole.Fills/rates, 0.999, 1.001, "the fills differ by the factor %v")
+	testsupport.Between(t, whole.Shaped/rates, 0.4, 0.6, "half of the requests are dropped, and %v of the fills")
+}
+
 func TestTimelineHasEachIntervalsOwnFiguresAndTheRequestsThatWait(t *testing.T) {
 	var got []Progress
 	r := books(1, "a")

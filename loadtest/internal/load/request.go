@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 
 	"adbuffer/internal/test/sspsim"
@@ -38,11 +39,15 @@ type Template struct {
 	JSON bool `yaml:"json"`
 	// Literal is the text of the body and may contain Number. It excludes Body and JSON.
 	Literal string `yaml:"literal"`
+	// Segments are the numbers of values of the placeholders {1}, {2} and so on, coarse to fine. Each combination of
+	// values is a segment, and requests are distributed over the segments by Zipf's law.
+	Segments []int `yaml:"segments"`
 }
 
 // request is an encoded request without its number.
 type request struct {
 	class int      // index of its template
+	rate  float64  // sspsim.FillRate of its segment; 0 without segments
 	parts [][]byte // the bytes before, between and after the numbers
 }
 
@@ -50,7 +55,8 @@ type request struct {
 type set struct {
 	variants [][]request // for each template
 	pick     []float64   // cumulative weights; the last is 1
-	next     []int       // index of the next variant, for each template
+	next     []int       // index of the next variant, for each template without segments
+	zipf     [][]float64 // as pick, for the variants of each template with segments
 	random   *rand.Rand
 }
 
@@ -61,26 +67,94 @@ const bodyVariants = 199
 // newSet encodes the templates of a plan, whose seed determines the random choices.
 func newSet(p *Plan) *set {
 	s := &set{next: make([]int, len(p.Templates)), random: rand.New(rand.NewPCG(p.Seed, 1))}
-	sum := 0.0
+	var weights []float64
 	for class, t := range p.Templates {
-		sum += cmp.Or(t.Weight, 1)
-		s.pick = append(s.pick, sum)
+		weights = append(weights, cmp.Or(t.Weight, 1))
 		n := 1
+		var ranks []float64 // weights by Zipf's law
 		if t.Body.P50 > 0 {
 			n = bodyVariants
 		}
+		if len(t.Segments) > 0 {
+			n = t.segments()
+			for i := range n {
+				ranks = append(ranks, 1/float64(i+1))
+			}
+		}
 		variants := make([]request, n)
 		for v := range variants {
+			t, rate := t.in(v)
 			text := t.encode(p.Addr, t.Body.At((float64(v)+0.5)/float64(n)), p.Protocol == Close)
-			variants[v] = request{class, bytes.Split(text, []byte(Number))}
+			variants[v] = request{class, rate, bytes.Split(text, []byte(Number))}
 		}
 		s.random.Shuffle(n, func(a, b int) { variants[a], variants[b] = variants[b], variants[a] })
-		s.variants = append(s.variants, variants)
+		s.variants, s.zipf = append(s.variants, variants), append(s.zipf, cumulative(ranks))
 	}
-	for i := range s.pick {
-		s.pick[i] /= sum
-	}
+	s.pick = cumulative(weights)
 	return s
+}
+
+// cumulative returns the cumulative sums of the weights, of which the last is 1.
+func cumulative(weights []float64) []float64 {
+	sum := 0.0
+	for i, w := range weights {
+		sum += w
+		weights[i] = sum
+	}
+	for i := range weights {
+		weights[i] /= sum
+	}
+	return weights
+}
+
+// segments returns how many segments t has.
+func (t *Template) segments() int {
+	n := 1
+	for _, values := range t.Segments {
+		n *= values
+	}
+	return n
+}
+
+// in returns t with the values of a segment in place of their placeholders, and the FillRate of the segment.
+func (t Template) in(segment int) (of Template, rate float64) {
+	if len(t.Segments) == 0 {
+		return t, 0
+	}
+	var values, pairs []string
+	for i, n := range slices.Backward(t.Segments) {
+		values = append(values, strconv.Itoa(segment%n))
+		pairs = append(pairs, fmt.Sprintf("{%d}", i+1), values[len(values)-1])
+		segment /= n
+	}
+	slices.Reverse(values)
+	insert := strings.NewReplacer(pairs...).Replace
+	t.Path, t.Literal, t.Headers = insert(t.Path), insert(t.Literal), slices.Clone(t.Headers)
+	for i := range t.Headers {
+		t.Headers[i].Value = insert(t.Headers[i].Value)
+	}
+	return t, sspsim.FillRate(values...)
+}
+
+// Segment is a segment of a plan's requests.
+type Segment struct {
+	Share float64 // of all requests
+	Rate  float64 // sspsim.FillRate of its values
+}
+
+// Segments returns the segments of the requests of all templates.
+func (p *Plan) Segments() (all []Segment) {
+	s := newSet(p)
+	weight := 0.0 // of the templates before
+	for class, zipf := range s.zipf {
+		share := 0.0
+		for i, until := range zipf {
+			all = append(all, Segment{(until - share) * (s.pick[class] - weight), s.variants[class][i].rate})
+			share = until
+		}
+		weight = s.pick[class]
+	}
+	return all
 }
 
 func (s *set) choose() *request {
@@ -89,6 +163,10 @@ func (s *set) choose() *request {
 		class, _ = slices.BinarySearch(s.pick, s.random.Float64())
 	}
 	variants := s.variants[class]
+	if zipf := s.zipf[class]; len(zipf) > 0 {
+		i, _ := slices.BinarySearch(zipf, s.random.Float64())
+		return &variants[i]
+	}
 	i := s.next[class]
 	s.next[class] = (i + 1) % len(variants)
 	return &variants[i]

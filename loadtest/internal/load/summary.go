@@ -21,7 +21,11 @@ type Summary struct {
 	Rate     float64           `json:"rate"` // responses a second
 	Body     int64             `json:"body_bytes"`
 	Latency  Latency           `json:"latency"`
-	Classes  []Summary         `json:"classes,omitempty"` // empty if there is one class
+	// Fills is the sum of sspsim.FillRate over the offered requests, and Shaped the sum over those that adbuffer
+	// dropped by qps.shape. Both are 0 without segments.
+	Fills   float64   `json:"fills,omitempty"`
+	Shaped  float64   `json:"shaped_fills,omitempty"`
+	Classes []Summary `json:"classes,omitempty"` // empty if there is one class
 }
 
 // Latency holds percentiles in milliseconds. A failed request counts with the time until it failed.
@@ -107,6 +111,8 @@ func sum(name string, seconds float64, cells []*cell) Summary {
 		s.Answered += c.Answered
 		s.Failed += c.Failed
 		s.Body += c.Body
+		s.Fills += c.Fills
+		s.Shaped += c.Shaped
 		for kind, n := range c.Errors {
 			s.Errors[kind] += n
 		}

@@ -53,7 +53,7 @@ func (r *Report) Markdown() string {
 	b := &strings.Builder{}
 	fmt.Fprintf(b, "## %s\n\n%s\n\n", r.Title, r.Question)
 	for _, v := range r.Verdicts {
-		fmt.Fprintf(b, "- **%s**: %s. %s\n", v.outcome(), v.Promise, v.Words)
+		fmt.Fprintf(b, "- %v\n", v)
 	}
 	if len(r.Verdicts) > 0 {
 		b.WriteByte('\n')
@@ -82,6 +82,11 @@ func (r *Report) Markdown() string {
 	fmt.Fprintf(b, "- %s, %v, scale %s, %.0f s; %s\n\n", r.Started.UTC().Format("2006-01-02 15:04 UTC"), r.Machine,
 		Number(r.Scale), r.Seconds, r.versions())
 	return b.String()
+}
+
+// String returns the verdict as Markdown.
+func (v Verdict) String() string {
+	return fmt.Sprintf("**%s**: %s. %s", v.outcome(), v.Promise, v.Words)
 }
 
 // outcome returns HELD or BROKEN, with a mark if the verdict is doubted.

@@ -48,6 +48,11 @@ func (s *Scenario) check() error {
 	for i, status := range s.Expect.Status {
 		c.within(fmt.Sprintf("expect.status[%d]", i), status, 200, 599)
 	}
+	if e := s.Expect.Shape; e != nil {
+		c.faultIf(s.ssp(e.SSP) == nil || len(s.ssp(e.SSP).Behaviour.Response.FillBy) == 0, "expect.shape.ssp", "%q: must be an SSP with response.fill_by", e.SSP)
+		c.faultIf(s.Adbuffer.Config == "" || slices.ContainsFunc(s.Requests, func(r load.Template) bool { return len(r.Segments) == 0 }),
+			"expect.shape", "needs adbuffer.config, and segments of all requests")
+	}
 	for i, change := range s.Changes {
 		path := fmt.Sprintf("changes[%d]", i)
 		c.faultIf(s.ssp(change.SSP) == nil, path+".ssp", "%q: no SSP of this name", change.SSP)
@@ -116,6 +121,9 @@ func (c *checker) phase(path string, p *Phase, mode string) {
 		"burst.every must be at least 1ms, and burst.requests must be 1 to %d", 1<<20)
 }
 
+// maxSegments bounds the encoded requests of a template.
+const maxSegments = 100_000
+
 func (c *checker) request(path string, r *load.Template) {
 	if _, known := rig.Presets()[r.Preset]; r.Preset != "" && !known {
 		c.faultIf(true, path+".preset", "%q: must be one of ad, rtb, vast", r.Preset)
@@ -131,6 +139,14 @@ func (c *checker) request(path string, r *load.Template) {
 		c.faultIf(strings.ContainsAny(f.Value, "\r\n"), at+".value", "must not contain a line end")
 		c.faultIf(slices.Contains([]string{"host", "content-length", "connection", "transfer-encoding"},
 			strings.ToLower(f.Name)), at+".name", "%q: the generator sets this field itself", f.Name)
+	}
+	total := 1
+	for i, n := range r.Segments {
+		c.within(fmt.Sprintf("%s.segments[%d]", path, i), n, 1, maxSegments)
+		if total *= min(max(n, 1), maxSegments); total > maxSegments {
+			c.faultIf(true, path+".segments", "more than %d combinations of values", maxSegments)
+			break
+		}
 	}
 	for _, m := range r.Body.Mistakes(path + ".body") {
 		*c = append(*c, errors.New(m))

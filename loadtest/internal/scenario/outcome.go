@@ -24,6 +24,8 @@ type Outcome struct {
 	Load     *load.Result               `json:"load"`
 	Proxy    *rig.Usage                 `json:"proxy,omitempty"` // usage of the process under test, if known
 	SSPs     map[string]sspsim.Counters `json:"ssps,omitempty"`
+	Verdicts []results.Verdict          `json:"verdicts,omitempty"`
+	Without  *Outcome                   `json:"without,omitempty"` // of adbuffer.compare_without
 }
 
 // errRemote refuses a target on another machine.
@@ -68,9 +70,15 @@ func Run(ctx context.Context, r *rig.Rig, s *Scenario, allowRemote bool, progres
 			for name, sim := range sims {
 				out.SSPs[name] = sim.Counters()
 			}
+			if e := s.Expect.Shape; e != nil {
+				out.Verdicts = e.judge(s.Plan(), result, out.SSPs[e.SSP].MaxPerSecond, lossOf(r, st.Adbuffer, e.SSP))
+			}
 		}
 		r.Check(failed)
 	})
+	if err == nil && s.Adbuffer.CompareWithout != "" {
+		out.Without, err = Run(ctx, r, s.without(), allowRemote, progress)
+	}
 	if out != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		err = nil
 	}
@@ -114,6 +122,14 @@ var outcomeText string
 
 var outcomeTemplate = template.Must(template.New("outcome").Funcs(template.FuncMap{"mib": results.MiB,
 	"percent": func(share float64) string { return fmt.Sprintf("%.0f %%", share*100) }}).Parse(outcomeText))
+
+// P99Ratio returns p99 as a multiple of that of Without.
+func (o *Outcome) P99Ratio() float64 {
+	return o.Load.Whole.Latency.P99 / o.Without.Load.Whole.Latency.P99
+}
+
+// Broken returns an error that names the broken promises, or nil.
+func (o *Outcome) Broken() error { return (&results.Report{Verdicts: o.Verdicts}).Broken() }
 
 // Print writes the outcome as text.
 func (o *Outcome) Print(w io.Writer) error { return outcomeTemplate.Execute(w, o) }

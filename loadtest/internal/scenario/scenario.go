@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -44,6 +45,8 @@ type Adbuffer struct {
 	// address and the CA file of an SSP. server.listen and admin.listen should have port 0.
 	Config string `yaml:"config"`
 	Cores  string `yaml:"cores"` // in the syntax of taskset; "" is all
+	// CompareWithout runs the scenario a second time, without the lines of Config that contain this text; "" does not.
+	CompareWithout string `yaml:"compare_without"`
 }
 
 // SSP is a simulated SSP.
@@ -91,6 +94,8 @@ type Burst struct {
 type Expect struct {
 	Status []int `yaml:"status"` // empty is 200 to 299
 	Echo   bool  `yaml:"echo"`   // require the request's number in X-Echo-Cb
+	// Shape is what a limit that chooses what it drops must achieve; nil is nothing.
+	Shape *Shape `yaml:"shape"`
 }
 
 // Change changes the behaviour of an SSP during the load.
@@ -140,6 +145,32 @@ func parse(data []byte) (*Scenario, error) {
 		}
 	}
 	return s, s.check()
+}
+
+// Scale multiplies the duration of the scenario.
+func (s *Scenario) Scale(by float64) {
+	scaled := func(d time.Duration) time.Duration { return time.Duration(by * float64(d)) }
+	for i := range s.Load.Phases {
+		s.Load.Phases[i].For = scaled(s.Load.Phases[i].For)
+	}
+	for i := range s.Changes {
+		s.Changes[i].At = scaled(s.Changes[i].At)
+	}
+}
+
+// without returns the scenario whose outcome is compared with that of s: without the lines of the configuration that
+// contain CompareWithout.
+func (s *Scenario) without() *Scenario {
+	var config strings.Builder
+	for line := range strings.Lines(s.Adbuffer.Config) {
+		if !strings.Contains(line, s.Adbuffer.CompareWithout) {
+			config.WriteString(line)
+		}
+	}
+	other := *s
+	other.Name = fmt.Sprintf("%s, without %q", s.Name, s.Adbuffer.CompareWithout)
+	other.Adbuffer.Config, other.Adbuffer.CompareWithout, other.Expect.Shape = config.String(), "", nil
+	return &other
 }
 
 // Plan returns the load of s as a plan without an address.
