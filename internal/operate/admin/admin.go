@@ -41,6 +41,8 @@ type Options struct {
 	Pools, History func(ssp string) any
 	// Config returns the effective configuration as YAML without secrets.
 	Config func() []byte
+	// ClearSample empties the sample of the traffic.
+	ClearSample func()
 	// Level is the log's level, which PUT /log/level changes.
 	Level *zap.AtomicLevel
 	// Capture returns, as a value for JSON, the next n exchanges with an SSP, or fewer if ctx ends first.
@@ -151,6 +153,7 @@ func (s *Server) guarded() http.Handler {
 	mux.HandleFunc("PUT /ssps/{ssp}/endpoints/{endpoint}/state", respond(s.changeSSP("state")))
 	mux.HandleFunc("PUT /ssps/{ssp}/endpoints/{endpoint}/weight", respond(s.changeSSP("weight")))
 	mux.HandleFunc("GET /capture", respond(s.capture))
+	mux.HandleFunc("PUT /sample", respond(s.changeSample))
 	mux.HandleFunc("GET /failures", respond(func(*http.Request) (any, error) { // the last one first
 		return map[string]any{"failures": s.opts.Requests.Failures()}, nil
 	}))

@@ -92,7 +92,7 @@ func (c *console) want(status int, method, path, body string, fields ...string) 
 
 var (
 	openPaths    = []string{"/metrics", "/healthz", "/readyz"}
-	guardedPaths = []string{"/", "/pools", "/history", "/config", "/log/level", "/debug/pprof/", "/debug/pprof/cmdline", "/capture", "/failures", "/tail", "/ssps", "/no/such/page"}
+	guardedPaths = []string{"/", "/pools", "/history", "/config", "/log/level", "/debug/pprof/", "/debug/pprof/cmdline", "/capture", "/sample", "/failures", "/tail", "/ssps", "/no/such/page"}
 )
 
 func TestMetricsAndHealthNeedNoTokenAnywhere(t *testing.T) {
@@ -259,6 +259,18 @@ func TestLogLevelIsChangedAndLogged(t *testing.T) {
 	c.want(413, "PUT", "/log/level", strings.Repeat("x", maxLevelBytes+1))
 	c.want(405, "POST", "/log/level", "debug")
 	testsupport.Equal(t, c.level.Level(), zap.InfoLevel, "a bad level changed it to %v")
+}
+
+func TestTheSampleIsClearedAndTheClearingIsLogged(t *testing.T) {
+	cleared := 0
+	c := newConsole(t, loopback, func(o *Options) { o.ClearSample = func() { cleared++ } })
+	c.want(200, "PUT", "/sample", `{"state":"cleared"}`)
+	testsupport.True(t, cleared == 1 && c.logs.FilterMessageSnippet("cleared the sample").Len() == 1, "cleared %d times, the log has %v", cleared, c.logs.All())
+	for _, bad := range []string{"", "cleared", `{"state":"off"}`, `{"state":"cleared","weight":1}`} {
+		c.want(400, "PUT", "/sample", bad)
+	}
+	c.want(405, "GET", "/sample", "")
+	testsupport.Equal(t, cleared, 1, "cleared %d times")
 }
 
 func TestReadyzNamesTheReason(t *testing.T) {

@@ -38,6 +38,11 @@ func (p *Proxy) ended(w *response, r *request, e *end) {
 	r.ssp.Trace.Observe(rs.duration, e.took, e.at)
 	p.report(w, r, e)
 	r.endTrace(w, e)
+	if s := r.sample; s != nil && r.method != nil { // the method is nil if the head could not be read
+		if m := s.Draw(e.at); m != nil {
+			s.Keep(m, r.sampled(e))
+		}
+	}
 }
 
 // failed says whether the request failed, only a leg of it, or neither.
@@ -130,17 +135,22 @@ func (r *request) path() []byte {
 // client returns the address of the client as logs may show it, or "" for a unix socket. It resolves the
 // identity itself if the request was refused before prepare could.
 func (r *request) client() string {
+	if r.method == nil { // the head could not be read, so fields is undefined
+		return r.shownPeer(r.Peer)
+	}
+	return addressText(r.clientAddr())
+}
+
+// clientAddr is client for a request whose head could be read.
+func (r *request) clientAddr() netip.Addr {
 	if r.ssp.Identity == nil {
-		if r.method == nil { // the head could not be read, so fields is undefined
-			return r.shownPeer(r.Peer)
-		}
 		truncate := r.truncatesAny()
 		if r.route != nil {
 			truncate = r.route.TruncateIP
 		}
 		r.identity.Resolve(&r.fields, r.Peer, r.peerTrusted(), r.opts.TrustedProxies, truncate)
 	}
-	return addressText(r.identity.Client())
+	return r.identity.Client()
 }
 
 // shownPeer returns the address of a peer whose request head could not be read, as logs may show it. The

@@ -33,6 +33,10 @@ func TestAllocationsOfForwardingByProtocol(t *testing.T) {
 	}{
 		{"cleartext", nil, cleartext, 0},
 		{"tracing, not sampled", func(o *proxy.Options, _ *route.Route) { o.Tracer = tracer }, cleartext, 0},
+		{"sample, not kept", func(o *proxy.Options, _ *route.Route) {
+			sampling(o)
+			o.Sample.Requests = 1
+		}, cleartext, 0},
 		{"TLS", overTLS, func(m *modeProxy) func() {
 			c := m.dialTLS("http/1.1")
 			r := bufio.NewReader(c)

@@ -3,6 +3,7 @@ package proxy
 import (
 	"adbuffer/internal/machine/metrics"
 	"adbuffer/internal/request/route"
+	"adbuffer/internal/wire/sample"
 )
 
 // configVersion holds what one Reload set: options, routes, and the counters of these routes. It never
@@ -14,12 +15,13 @@ type configVersion struct {
 	// routes holds the counters of the routes by Route.Index, and in its last element those of the
 	// requests that match no route.
 	routes []*routeStats
+	sample *sample.Sample // nil = no sample
 }
 
 // newConfigVersion returns a version in which routes keep the counters that old has under their names. old
 // is nil for the first version. The counters of removed routes still count their requests in flight, but
-// are no longer exported.
-func newConfigVersion(opts Options, table *route.Table, old *configVersion) *configVersion {
+// are no longer exported. If the settings of the sample change, a new, empty sample replaces it.
+func (p *Proxy) newConfigVersion(opts Options, table *route.Table, old *configVersion) *configVersion {
 	kept := make(map[string]*routeStats)
 	if old != nil {
 		for _, rs := range old.routes {
@@ -27,6 +29,11 @@ func newConfigVersion(opts Options, table *route.Table, old *configVersion) *con
 		}
 	}
 	v := &configVersion{opts: opts, table: table, routes: make([]*routeStats, len(table.Routes)+1)}
+	if old != nil && old.opts.Sample == opts.Sample {
+		v.sample = old.sample
+	} else {
+		v.sample = sample.New(opts.Sample, p.budget)
+	}
 	for i := range v.routes {
 		name := noRoute
 		if i < len(table.Routes) {
@@ -66,7 +73,11 @@ func (p *Proxy) Reload(opts Options, table *route.Table) {
 	defer p.reloading.Unlock()
 	old := p.config.Load()
 	opts.MaxHeaderBytes = old.opts.MaxHeaderBytes
-	p.config.Store(newConfigVersion(opts, table, old))
+	next := p.newConfigVersion(opts, table, old)
+	p.config.Store(next)
+	if next.sample != old.sample {
+		old.sample.Close()
+	}
 	p.Server.Reload(opts.Options)
 	p.inFlight.SetLimit(opts.MaxInFlight)
 	p.uploads.setLimit(opts.MaxUploads)

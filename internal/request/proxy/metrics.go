@@ -31,6 +31,8 @@ var (
 	descShed        = descs.New("adbuffer_overload_refused_total", "Requests that got 503 or the response without an ad because adbuffer had too little CPU (server.overload), by the route's priority.", "priority")
 	descWouldShed   = descs.New("adbuffer_overload_dry_run_total", "Requests that would have been refused because adbuffer had too little CPU, without server.overload.dry_run, by the route's priority.", "priority")
 	descLag         = descs.New("adbuffer_overload_lag_seconds", "How long a goroutine that is ready waits for its turn: the least of the last 100 ms, in seconds. Above server.overload.target adbuffer is overloaded.")
+	descSampled     = descs.New("adbuffer_sample_requests", "Requests that the sample of the traffic holds (admin.sample).")
+	descSampleBytes = descs.New("adbuffer_sample_bytes", "Bytes that the sample of the traffic holds, which adbuffer_buffered_bytes includes.")
 	descPanics      = descs.New("adbuffer_panics_total", "Requests that panicked and got 500, and legs of requests that panicked and ended as internal.")
 )
 
@@ -79,5 +81,8 @@ func (p *Proxy) collect(to metrics.Sink) {
 		to.Counter(descWouldShed, dry, priority.String())
 	}
 	to.Gauge(descLag, shed.Lag().Seconds())
+	requests, bytes := v.sample.Held()
+	to.Gauge(descSampled, float64(requests))
+	to.Gauge(descSampleBytes, float64(bytes))
 	p.Collect(to)
 }

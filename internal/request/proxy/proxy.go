@@ -14,6 +14,7 @@ import (
 	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/logs"
 	"adbuffer/internal/wire/openrtb"
+	"adbuffer/internal/wire/sample"
 	"adbuffer/internal/wire/tracing"
 
 	"go.uber.org/zap"
@@ -38,7 +39,11 @@ type Options struct {
 	Deadline DeadlineOptions
 	Fairness *ssp.FairnessKey // nil = no fairness
 	Access   logs.AccessOptions
+	Sample   sample.Limits
 	Tracer   *tracing.Tracer // nil = no tracing
+	// NamesSecret reports whether the value of a field or parameter of this name is a secret, which the sample must not
+	// keep.
+	NamesSecret func(name string) bool
 }
 
 // Proxy serves requests. Create a Proxy with New, run it with Serve, stop it with Drain.
@@ -68,7 +73,7 @@ type Proxy struct {
 // may be nil. ready determines the response to HealthPath.
 func New(opts Options, table *route.Table, logger *zap.Logger, requests *logs.RequestLog, ready func() bool) *Proxy {
 	p := &Proxy{log: logger, requests: requests, budget: exchange.NewBudget(opts.MaxBufferedBytes), ready: ready}
-	p.config.Store(newConfigVersion(opts, table, nil))
+	p.config.Store(p.newConfigVersion(opts, table, nil))
 	p.inFlight.SetLimit(opts.MaxInFlight)
 	p.budget.SetFrom(opts.MaxBufferedBytesFrom)
 	p.uploads = slowClients{budget: p.budget, drop: source.stopUpload, limit: opts.MaxUploads}

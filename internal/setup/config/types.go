@@ -34,6 +34,7 @@ import (
 	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/logs"
+	"adbuffer/internal/wire/sample"
 )
 
 // Config is the complete and valid configuration: defaults are filled in, ssp_defaults are
@@ -136,6 +137,8 @@ type Admin struct {
 	ClientCAFile  string        `yaml:"client_ca_file" reload:"restart"` // PEM; a client certificate that it signed gives the same access as the token; needs TLS
 	WarmupTimeout time.Duration `yaml:"warmup_timeout" default:"10s" min:"0s" max:"10m"`
 	Capture       bool          `yaml:"capture"` // GET /capture shows exchanges
+	// Sample keeps requests in memory, for dry runs.
+	Sample sample.Limits `yaml:"sample"`
 
 	// Token is the content of TokenFile when the config was loaded, without the newline at its end;
 	// empty if TokenFile is.

@@ -116,6 +116,9 @@ func (w *warner) server(cfg *Config) {
 		w.add("server.max_buffered_bytes", "%d bytes is less than one request and its response may hold, %d bytes; adbuffer would refuse the largest as overloaded",
 			limit, need)
 	}
+	if s, limit := cfg.Admin.Sample, w.machine.maxBufferedBytes(cfg).Value; s.Requests > 0 && s.MaxBytes > limit/2 {
+		w.add("admin.sample.max_bytes", "%d bytes are more than half of server.max_buffered_bytes, of which %d are in force; the sample would leave too little for requests and responses", s.MaxBytes, limit)
+	}
 	for i, prefix := range cfg.Server.TrustedProxies {
 		if prefix.Bits() == 0 {
 			w.add(at("server.trusted_proxies", i), "%s lets every client claim any address", prefix)

@@ -38,6 +38,9 @@ func TestWarnings(t *testing.T) {
 			"ssps[0].qps.shape.keys[2]: clients can make up values of query:slot, since server.trusted_proxies is empty; made-up values take room from those that adbuffer has learned"}},
 		"more connections than open files": {"server: {max_connections: 100000}\n" + ssp + route, []string{
 			"server.max_connections: 99616 are in force on this machine, not 100000: the process may open 100000 files (ulimit -n), which must also be enough for up to 256 connections to SSPs (the sum of pool.max_conns, and one for each endpoint with a health_check) and 128 other files; raise ulimit -n, or lower server.max_connections or pool.max_conns"}},
+		"a sample that leaves too little": {"server: {max_buffered_bytes: 67108862}\nadmin: {sample: {requests: 1}}\n" + ssp + route, []string{
+			"admin.sample.max_bytes: 33554432 bytes are more than half of server.max_buffered_bytes, of which 67108862 are in force; the sample would leave too little for requests and responses"}},
+		"a sample of half": {"server: {max_buffered_bytes: 67108864}\nadmin: {sample: {requests: 1}}\n" + ssp + route, nil},
 		"one exchange does not fit": {"server: {max_buffered_bytes: 1000000}\n" + ssp + route, []string{
 			"server.max_buffered_bytes: 1000000 bytes is less than one request and its response may hold, 1310720 bytes; adbuffer would refuse the largest as overloaded",
 			"ssps[0].max_buffered_bytes: 250000 bytes are in force, less than max_response_bytes, 1048576; the largest response would be refused as overloaded"}},

@@ -27,7 +27,7 @@ func TestNoSecretIsShownAnywhere(t *testing.T) {
 	config := func(version string) string {
 		return fmt.Sprintf(`
 log: {level: debug, access: {enabled: true, sample: 1}}
-admin: {capture: true, token_file: %[3]q}
+admin: {capture: true, token_file: %[3]q, sample: {requests: 1000}}
 tracing: {endpoint: "http://127.0.0.1:1/v1/traces", sample: 1}
 ssps:
   - name: openx
@@ -74,6 +74,7 @@ routes:
 	if got := outputs["/capture"]; !strings.Contains(got, "slot=top") || !strings.Contains(got, "(hidden)") || !strings.Contains(got, `"2.6"`) {
 		t.Errorf("the capture hides too much, or nothing: %s", got)
 	}
+	c.Get("/fillbuffer?token=s3cret-of-the-client", "Cookie", "uid=s3cret-of-the-client", "Authorization", "Bearer s3cret-of-the-client").WantFill("openx")
 	for _, path := range []string{"/fillbuffer/dead", "/fillbuffer/untrusted", "/all", "/keyed?token=x", "/nowhere"} {
 		res := c.Get(path)
 		outputs[path] = fmt.Sprint(res.Fields, res.Body)

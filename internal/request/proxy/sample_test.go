@@ -1,0 +1,129 @@
+package proxy_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/request/proxy"
+	"adbuffer/internal/request/route"
+	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/exchange"
+	traffic "adbuffer/internal/wire/sample"
+)
+
+// sampling returns options that keep all requests of a test.
+func sampling(o *proxy.Options) {
+	o.Sample = traffic.Limits{Requests: 60_000, MaxAge: time.Hour, MaxBytes: 1 << 28}
+	o.MaxBufferedBytes = 1 << 26
+	o.NamesSecret = func(name string) bool { return strings.Contains(strings.ToLower(name), "key") }
+}
+
+// kept waits until the sample has n requests, and returns them in the order in which they ended.
+func (m *modeProxy) kept(n int) []*traffic.Request {
+	m.t.Helper()
+	testsupport.Eventually(m.t, "the requests have ended", func() bool {
+		requests, _ := m.p.Sample().Held()
+		return requests >= n
+	})
+	strata := m.p.Sample().Strata(time.Now())
+	testsupport.MustTrue(m.t, len(strata) == 1 && strata[0].Seen == uint64(n) && len(strata[0].Requests) == n, "the sample has %+v", strata)
+	return strata[0].Requests
+}
+
+func TestTheSampleHasRequestsWithoutSecretsAndTheirOutcomes(t *testing.T) {
+	fill := newRawSSP(t, func(string) string {
+		time.Sleep(2 * time.Millisecond)
+		return "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nad!"
+	})
+	noBid := newRawSSP(t, func(string) string { return "HTTP/1.1 204 No Content\r\n\r\n" })
+	m := newModeProxy(t, route.Waterfall, func(o *proxy.Options, rt *route.Route) {
+		trustsLoopback(o, rt)
+		sampling(o)
+		o.MaxBodyBytes = 1 << 20
+	}, bidder{name: "a", addr: noBid.addr}, bidder{name: "b", addr: fill.addr})
+	send := func(path, fields, body string) {
+		m.exchange(t, fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: x\r\nX-Request-Id: id-1\r\n%sContent-Length: %d\r\n\r\n%s", path, fields, len(body), body))
+	}
+	send("/fill?pub=1&api_key=s3cret", "Cookie: s3cret\r\nAuthorization: s3cret\r\nX-Key: s3cret\r\nX-Forwarded-For: 203.0.113.9\r\n", `{"device":{"ip":"203.0.113.9"}}`)
+	send("/fill/b", "", strings.Repeat("y", 70_000))
+	send("/nowhere", "", "0123456789")
+	all := m.kept(3)
+	q := all[0]
+	testsupport.Equal(t, string(q.Target), "/fill?pub=1&api_key=xxxxxx", "the target is %q")
+	testsupport.Equal(t, string(q.Fields), "Host: x\r\nX-Request-Id: id-1\r\nCookie: xxxxxx\r\nAuthorization: xxxxxx\r\nX-Key: xxxxxx\r\nX-Forwarded-For: xxxxxxxxxxx\r\n\r\n", "the fields are %q")
+	testsupport.True(t, q.HasBody && string(q.Body) == `{"device":{"ip":"203.0.113.0"}}`, "the body is %s", q.Body)
+	testsupport.True(t, q.ID == "id-1" && q.Method == "POST" && q.Client.String() == "203.0.113.0" && q.Route == "r" && q.Outcome == exchange.Fill, "%+v", q)
+	testsupport.MustEqual(t, len(q.Asked), 2, "%d SSPs")
+	a, b := q.Asked[0], q.Asked[1]
+	testsupport.True(t, a.SSP == "a" && a.Outcome == exchange.NoBid && a.ResponseBytes == 0 && a.Hold > 0, "the first SSP: %+v", a)
+	testsupport.True(t, b.SSP == "b" && b.Outcome == exchange.Fill && b.ResponseBytes == 3 && b.Hold >= 2*time.Millisecond, "the second SSP: %+v", b)
+	testsupport.True(t, !all[1].HasBody && all[1].Body == nil && all[1].BodyBytes == 70_000 && len(all[1].Asked) == 1, "a large body: %+v", all[1])
+	testsupport.True(t, !all[2].HasBody && all[2].BodyBytes == 10 && all[2].Route == "none" && all[2].Asked == nil, "a body that was not read: %+v", all[2])
+	_, bytes := m.p.Sample().Held()
+	testsupport.True(t, m.p.Snapshot().BufferedBytes >= bytes && bytes > 1000, "%d buffered bytes, the sample holds %d", m.p.Snapshot().BufferedBytes, bytes)
+
+	m.options.MaxUploads++ // any other setting
+	m.p.Reload(m.options, route.NewTable([]*route.Route{m.route}))
+	m.kept(3)
+	m.options.Sample.Requests--
+	m.p.Reload(m.options, route.NewTable([]*route.Route{m.route}))
+	requests, _ := m.p.Sample().Held()
+	testsupport.Equal(t, requests, 0, "%d requests after a change of the sample's settings")
+	m.options.Sample.Requests = 0
+	m.p.Reload(m.options, route.NewTable([]*route.Route{m.route}))
+	testsupport.True(t, m.p.Sample() == nil, "requests: 0 has a sample")
+}
+
+// The whole memory of the process is searched for the secrets of sampled requests. No variable may hold a secret, so
+// they are made byte by byte of numbers.
+func TestNoSecretOfASampledRequestIsInMemory(t *testing.T) {
+	word := func(seed byte) []byte {
+		b := make([]byte, 0, 24)
+		for i := range byte(24) {
+			b = append(b, 'a'+(seed+i*i*7)%26)
+		}
+		return b
+	}
+	secret, plain := byte(1), byte(2)
+	m := forwarder(t, func(o *proxy.Options, _ *route.Route) { sampling(o) })
+	func() {
+		c := m.dial()
+		defer c.Close()
+		message := []byte("GET /nowhere?key=") // no SSP gets it, since connections to SSPs have buffers too
+		message = append(append(message, word(secret)...), " HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Plain: "...)
+		message = append(append(message, word(plain)...), "\r\nCookie: "...)
+		message = append(append(message, word(secret)...), "\r\nX-Api-Key: "...)
+		message = append(append(message, word(secret)...), "\r\n\r\n"...)
+		_, err := c.Write(message)
+		testsupport.NoError(t, err)
+		clear(message)
+		_, err = io.Copy(io.Discard, c)
+		testsupport.NoError(t, err)
+	}()
+	testsupport.Equal(t, len(m.kept(1)), 1, "%d requests")
+	http.DefaultClient.CloseIdleConnections()
+	testsupport.Eventually(t, "the buffers of the request have been collected", func() bool {
+		for range 3 { // what a sync.Pool holds lives for two collections
+			runtime.GC()
+		}
+		file := filepath.Join(t.TempDir(), "heap")
+		f, err := os.Create(file)
+		testsupport.NoError(t, err)
+		debug.WriteHeapDump(f.Fd())
+		testsupport.NoError(t, f.Close())
+		dump, err := os.ReadFile(file)
+		testsupport.NoError(t, err)
+		defer clear(dump) // otherwise the next dump would have its content
+		testsupport.MustTrue(t, bytes.Contains(dump, word(plain)), "the heap lacks the kept request: the search finds nothing")
+		return !bytes.Contains(dump, word(secret))
+	})
+}

@@ -1,0 +1,37 @@
+package header
+
+import (
+	"strings"
+	"testing"
+
+	"adbuffer/internal/test/testsupport"
+)
+
+func namesKey(name string) bool { return strings.Contains(strings.ToLower(name), "key") }
+
+func TestMaskedFieldsKeepTheirLengths(t *testing.T) {
+	var f RequestFields
+	testsupport.NoError(t, f.Scan([]byte("Host: ads.example\r\nUser-Agent:  a b\r\nCookie: uid=1234\r\nAuthorization: Bearer t\r\nX-Api-Key: abc\r\n"+
+		"X-Forwarded-For: 203.0.113.9\r\nForwarded: for=203.0.113.9\r\nX-Device-IP: 203.0.113.9\r\nX-Real-IP: 203.0.113.9\r\n"+
+		"Content-Encoding: gzip\r\nTransfer-Encoding: chunked\r\nProxy-Authorization: Basic\r\nEmpty-Key:\r\n\r\n")))
+	want := "Host: ads.example\r\nUser-Agent: a b\r\nCookie: xxxxxxxx\r\nAuthorization: xxxxxxxx\r\nX-Api-Key: xxx\r\n" +
+		"X-Forwarded-For: xxxxxxxxxxx\r\nForwarded: xxxxxxxxxxxxxxx\r\nX-Device-IP: xxxxxxxxxxx\r\nX-Real-IP: xxxxxxxxxxx\r\n" +
+		"Content-Encoding: gzip\r\nProxy-Authorization: xxxxx\r\nEmpty-Key: \r\n\r\n"
+	got := f.AppendMasked(nil, namesKey)
+	testsupport.Equal(t, string(got), want, "the masked fields are %q")
+	testsupport.NoError(t, new(RequestFields).Scan(got))
+	f.DropContentEncoding()
+	testsupport.Equal(t, string(f.AppendMasked(nil, namesKey)), strings.Replace(want, "Content-Encoding: gzip\r\n", "", 1), "with a decoded body the masked fields are %q")
+}
+
+func TestMaskedTarget(t *testing.T) {
+	for _, row := range [][2]string{
+		{"/a", "/a"},
+		{"/a?", "/a?"},
+		{"/a?b=1&key=abc&api_key=&key&c", "/a?b=1&key=xxx&api_key=&key&c"},
+		{"/a?KEY=a=b?c", "/a?KEY=xxxxx"},
+		{"*", "*"},
+	} {
+		testsupport.Equal(t, string(AppendMaskedTarget(nil, []byte(row[0]), namesKey)), row[1], "the target is %q")
+	}
+}
