@@ -3,6 +3,8 @@ package ssp
 import (
 	"bytes"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -184,6 +186,38 @@ func TestASuccessorContinuesTheShaperOfTheSameKeys(t *testing.T) {
 	c.ssp = c.ssp.With(o)
 	testsupport.True(t, c.ssp.shape == nil && c.ssp.Shaping(c.request(exchange.GET)) == nil, "without keys there is a shaper")
 	c.getSlot("x").want(exchange.Fill)
+}
+
+// Eight goroutines send requests to an SSP and its successors, while reloads change its limit and reports are read.
+func TestAShaperServesConcurrentRequestsAndReloads(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		c := newClient(t, &fakePool{steps: []step{bySlot}}, shaped(40))
+		var current atomic.Pointer[SSP]
+		current.Store(c.ssp)
+		var clients sync.WaitGroup
+		for g := range 8 {
+			clients.Go(func() {
+				for i := range 100 {
+					c.on(current.Load()).getSlot([]string{"good", "bad", "worse"}[(i+g)%3])
+					time.Sleep(20 * msec)
+				}
+			})
+		}
+		for i := range 50 {
+			s := current.Load()
+			o := s.opts
+			o.QPS.Limit, o.Shape.Explore, o.Shape.DryRun = float64(20+i), 0.01*float64(1+i), i%10 == 9
+			current.Store(s.With(o))
+			s.Shaping(c.request(exchange.GET))
+			s.ShapeReport()
+			time.Sleep(40 * msec)
+		}
+		clients.Wait()
+		r, _, _ := current.Load().ShapeReport()
+		testsupport.Equal(t, r.Requests[shaper.Passed]+r.Requests[shaper.Explored]+r.Requests[shaper.Dropped], 800, "%d requests were scored, want %d")
+		testsupport.AtLeast(t, r.Requests[shaper.Dropped], 100, "%d requests were dropped")
+		c.wantIdle()
+	})
 }
 
 func TestKeysOfTheShaperAreReadFromTheRequest(t *testing.T) {
