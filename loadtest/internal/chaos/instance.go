@@ -123,6 +123,9 @@ func (r *run) config(st *instance, rnd *rand.Rand) string {
 			ssp.More = append(ssp.More, "max_buffered_bytes: 33554432", fmt.Sprintf("headers: {set: [{name: X-Version, value: %q}]}", fmt.Sprint(rnd.IntN(3))),
 				fmt.Sprintf("timeouts: {connect: %dms}", 150+100*rnd.IntN(2)))
 		}
+		if s.shaped {
+			ssp.More = append(ssp.More, limit(rnd))
+		}
 		c.SSPs = append(c.SSPs, &ssp)
 		if s.apart != nil {
 			continue
@@ -152,6 +155,14 @@ func (r *run) config(st *instance, rnd *rand.Rand) string {
 		panic(fmt.Sprintf("BUG: %v", err))
 	}
 	return text
+}
+
+// limit returns the limit of a shaped SSP. It drops requests at random, or by one of two lists of keys. The load exceeds 3
+// requests a second most of the time, 30 now and then, and 1 000 never.
+func limit(rnd *rand.Rand) string {
+	keys := []string{"", "query:m, query:len", "header:Content-Type, openrtb:/imp/0/id, query:cb"}[rnd.IntN(3)]
+	return fmt.Sprintf("qps: {limit: %d, shape: {keys: [%s], explore: %v, max_loss: %v, dry_run: %v}}",
+		[]int{3, 30, 1000}[rnd.IntN(3)], keys, []float64{0.03, 0.3}[rnd.IntN(2)], []float64{0, 0.2}[rnd.IntN(2)], rnd.IntN(4) == 0)
 }
 
 // change reloads an instance's configuration, and replaces its process, until the context ends.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -32,7 +33,7 @@ func (p *response) String() string {
 var ownStatus = map[string]int{
 	"connect_failed": 502, "tls_failed": 502, "conn_lost": 502, "bad_response": 502, "response_too_large": 502,
 	"pending_full": 503, "pending_timeout": 503, "breaker_open": 503, "ssp_backoff": 503,
-	"deadline": 504, "local_error": 503,
+	"deadline": 504, "local_error": 503, "qps_limit": 503, "shaped": 204,
 }
 
 // refusals are the statuses with which adbuffer may refuse a broken request.
@@ -78,7 +79,8 @@ func (r *run) judge(a *request, p *response, stalled, paused time.Duration) {
 	case p.status == 408 && stalled > readTimeout-maxPaused:
 		r.excuse(refused, a, stalled) // the machine stood still while the client sent the request
 	default:
-		if reason := strings.TrimPrefix(source, "proxy/"); ownStatus[reason] != p.status {
+		reason := strings.TrimPrefix(source, "proxy/")
+		if ownStatus[reason] != p.status || reason == "qps_limit" && !r.hasLimit(a) || reason == "shaped" && !r.mayBeShaped(a) {
 			r.broken.add(refused, "%v: %v", a, p)
 		}
 	}
@@ -101,6 +103,21 @@ func (r *run) judge(a *request, p *response, stalled, paused time.Duration) {
 			r.say("a request to a healthy SSP failed: %v: %v", a, p)
 		}
 	}
+}
+
+// hasLimit reports whether an SSP that a may go to has a limit.
+func (r *run) hasLimit(a *request) bool {
+	return a.fansOut || a.path == "/split" || slices.ContainsFunc(r.ssps, func(s *ssp) bool { return s.shaped && a.path == "/single/"+s.name })
+}
+
+// mayBeShaped reports whether a may have been dropped by the limit of the only SSP that it was for: that SSP has a limit,
+// and no SSP has received a.
+func (r *run) mayBeShaped(a *request) bool {
+	received := false
+	for i := range r.ssps {
+		received = received || r.log.received(a.token, i)
+	}
+	return r.hasLimit(a) && !a.fansOut && a.method != "HEAD" && !received
 }
 
 // belongs returns why a response of an SSP cannot be the response to a.
@@ -171,8 +188,12 @@ func (r *run) merged(a *request, p *response) error {
 			return fmt.Errorf("result %d is of %s, not of %s", i, res.SSP, r.ssps[i].name)
 		}
 		if res.Status != 200 {
-			if res.Status == 0 && ownStatus[res.Error] == 0 {
+			limited := res.Error == "shaped" || res.Error == "qps_limit"
+			if res.Status == 0 && (ownStatus[res.Error] == 0 || limited && !r.ssps[i].shaped) {
 				return fmt.Errorf("the result of %s is %q", res.SSP, res.Error)
+			}
+			if res.Error == "shaped" && r.log.received(a.token, i) {
+				return fmt.Errorf("%s received a request that its limit dropped", res.SSP)
 			}
 			continue
 		}

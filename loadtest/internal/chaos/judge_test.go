@@ -169,6 +169,48 @@ func TestResponsesAreJudged(t *testing.T) {
 	}
 }
 
+// Only the limit of an SSP that a request may go to drops it, and then no SSP receives it.
+func TestDroppedRequestsAreJudged(t *testing.T) {
+	const shaped, limited, merged = "shaped", "qps_limit", "merged"
+	for _, row := range []struct {
+		method, path, reason string
+		status               int
+		dropper              string // the SSP that dropped, in a merged response
+		received             int    // the SSP that received the request; -1: none
+		want                 promise
+	}{
+		{"GET", "/single/a", shaped, 204, "", -1, none},
+		{"POST", "/split", shaped, 204, "", -1, none},
+		{"GET", "/single/a", shaped, 503, "", -1, refused},
+		{"GET", "/single/a", shaped, 204, "", 0, refused},
+		{"GET", "/split", shaped, 204, "", 1, refused},
+		{"HEAD", "/single/a", shaped, 204, "", -1, refused},
+		{"GET", "/single/b", shaped, 204, "", -1, refused},
+		{"GET", "/group", shaped, 204, "", -1, refused},
+		{"GET", "/waterfall", shaped, 204, "", -1, refused},
+		{"HEAD", "/single/a", limited, 503, "", -1, none},
+		{"GET", "/waterfall", limited, 503, "", 1, none},
+		{"GET", "/single/b", limited, 503, "", -1, refused},
+		{"GET", "/turns", limited, 503, "", -1, refused},
+		{"GET", "/all", merged, 200, "a", 1, none},
+		{"GET", "/all", merged, 200, "a", 0, mixed},
+		{"GET", "/all", merged, 200, "b", 0, mixed},
+	} {
+		r := quiet("a", "b")
+		r.ssps[0].shaped = true
+		a := &request{token: r.log.token(), method: row.method, path: row.path, deadline: time.Second,
+			fansOut: row.path == "/waterfall" || row.path == "/all"}
+		if row.received >= 0 {
+			r.log.receive(row.received, "x", "calm", &sspsim.Request{Method: row.method, Target: "/bid?" + a.query()})
+		}
+		body := `{"results":[{"ssp":"a","status":204},{"ssp":"b","status":204}]}`
+		body = strings.Replace(body, fmt.Sprintf("%q,\"status\":204", row.dropper), fmt.Sprintf("%q,\"error\":\"shaped\"", row.dropper), 1)
+		r.judge(a, &response{status: row.status, body: []byte(body), header: http.Header{"X-Adbuffer-Source": {"proxy/" + row.reason}}}, 0, 0)
+		t.Logf("%+v", row)
+		wantBroken(t, r, row.want)
+	}
+}
+
 // Only a stall of the machine that was measured while the request was in flight excuses a failure.
 func TestOnlyAMeasuredStallExcusesAndIsCounted(t *testing.T) {
 	const second = time.Second
@@ -387,8 +429,9 @@ func TestALongRunWithoutEvidenceBreaksPromises(t *testing.T) {
 	}{
 		{func(r *run) { r.judgeTurns(150, 49) }, turns},
 		{func(r *run) { r.judgeGroup() }, carried},
-		{func(r *run) { r.judgeVariety(14) }, mixed},
-		{func(r *run) { r.judgeVariety(15) }, none},
+		{func(r *run) { r.tally.add("204 proxy/shaped", ""); r.judgeVariety(14) }, mixed},
+		{func(r *run) { r.tally.add("204 proxy/shaped", ""); r.judgeVariety(15) }, none},
+		{func(r *run) { r.judgeVariety(15) }, mixed},
 	} {
 		r := quiet("a")
 		r.options.length = 2 * time.Minute

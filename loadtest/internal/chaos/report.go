@@ -95,10 +95,11 @@ func (r *run) judgeTurns(first, second uint64) {
 func (r *run) isLong() bool { return r.options.length >= 2*time.Minute && r.options.only == "" }
 
 // judgeVariety breaks a promise if the clients of a long run got few kinds of responses: then the SSPs' behaviours did
-// not occur.
+// not occur, or no limit chose what it dropped.
 func (r *run) judgeVariety(kinds int) {
-	if kinds < minKinds && r.isLong() {
-		r.broken.add(mixed, "there were %d kinds of responses, which shows too little", kinds)
+	shaped, _ := r.tally.of("204 proxy/shaped")
+	if (kinds < minKinds || shaped == 0) && r.isLong() {
+		r.broken.add(mixed, "there were %d kinds of responses, and qps.shape dropped %d requests, which shows too little", kinds, shaped)
 	}
 }
 

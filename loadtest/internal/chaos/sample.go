@@ -50,7 +50,9 @@ func (st *instance) take() (s sample, sums map[string]float64, err error) {
 	sums = map[string]float64{}
 	a := st.process.Load()
 	err = a.Series(func(name, labels string, v float64) {
-		s[series]++
+		if !comesAndGoes(name, labels) {
+			s[series]++
+		}
 		sums[name] += v
 		if blames(name, labels) {
 			sums[blame+labels] += v
@@ -63,6 +65,12 @@ func (st *instance) take() (s sample, sums map[string]float64, err error) {
 	s[rss], s[files] = float64(u.RSS), float64(u.Files)
 	s[heap], s[goroutines] = sums["go_memstats_heap_alloc_bytes"], sums["go_goroutines"]
 	return s, sums, err
+}
+
+// comesAndGoes reports whether a series depends on whether an SSP has keys of qps.shape, which reloads change, or on how
+// much the shaper of this process has learned.
+func comesAndGoes(name, labels string) bool {
+	return strings.HasPrefix(name, "adbuffer_shape_") || strings.Contains(labels, `="shaped"`)
 }
 
 // blame begins the keys in sums of the series that blame a healthy SSP. The labels of the series follow.

@@ -37,6 +37,7 @@ type sspKind struct {
 	weights   []int
 	resolved  bool // adbuffer looks up its address, if the machine allows a name server
 	chained   bool // a long chain of certificates follows the SSP's own certificate
+	shaped    bool // a limit drops requests, most of the time those that the SSP rarely fills
 }
 
 const poolLimits = "idle_timeout: 2s, max_age: 20s, max_conns: 64"
@@ -46,8 +47,8 @@ var sspKinds = []sspKind{
 	{name: "calm2", speaks: sspsim.TLSHTTP2, protocol: "auto", healthy: true},
 	{name: "plain", speaks: sspsim.HTTP1, protocol: "http1"},
 	{name: "pipelined", speaks: sspsim.HTTP1, protocol: "http1-pipelined", pool: ", max_pending: 256, pipeline_depth: 8, pipeline_methods: all"},
-	{name: "tls", speaks: sspsim.TLSHTTP1, protocol: "http1"},
-	{name: "h2", speaks: sspsim.TLSHTTP2, protocol: "http2"},
+	{name: "tls", speaks: sspsim.TLSHTTP1, protocol: "http1", shaped: true},
+	{name: "h2", speaks: sspsim.TLSHTTP2, protocol: "http2", shaped: true},
 	{name: "h2c", speaks: sspsim.H2C, protocol: "h2c"},
 	{name: "auto", speaks: sspsim.TLSAuto, protocol: "auto"},
 
