@@ -192,7 +192,7 @@ func (a *App) proxyOptions(v *reload.Version) proxy.Options {
 		},
 		Fairness: ssp.NewFairnessKey(s.Fairness.Key),
 		Access:   c.Log.Access,
-		Sample:   c.Admin.Sample, NamesSecret: config.NamesSecret,
-		Tracer: v.Tracer, Overload: a.overload,
+		Sample:   c.Admin.Sample,
+		Tracer:   v.Tracer, Overload: a.overload,
 	}
 }

@@ -41,9 +41,6 @@ type Options struct {
 	Access   logs.AccessOptions
 	Sample   sample.Limits
 	Tracer   *tracing.Tracer // nil = no tracing
-	// NamesSecret reports whether the value of a field or parameter of this name is a secret, which the sample must not
-	// keep.
-	NamesSecret func(name string) bool
 }
 
 // Proxy serves requests. Create a Proxy with New, run it with Serve, stop it with Drain.

@@ -20,9 +20,9 @@ func (r *request) sampled(e *end) *sample.Request {
 		Route: r.stats(r.route).name, Outcome: e.outcome,
 	}
 	mem := make([]byte, 0, len(r.rawTarget)+r.fields.Size()+len("\r\n"))
-	mem = header.AppendMaskedTarget(mem, r.rawTarget, r.opts.NamesSecret)
+	mem = header.AppendMaskedTarget(mem, r.rawTarget)
 	n := len(mem)
-	mem = r.fields.AppendMasked(mem, r.opts.NamesSecret)
+	mem = r.fields.AppendMasked(mem)
 	q.Target, q.Fields = mem[:n:n], mem[n:]
 	// A request whose time has begun has been read to its end, and only a POST has a body.
 	q.HasBody = (!r.started.IsZero() || r.ssp.Method != exchange.POST) && len(r.body) <= sample.MaxBody

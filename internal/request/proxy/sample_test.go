@@ -24,7 +24,6 @@ import (
 func sampling(o *proxy.Options) {
 	o.Sample = traffic.Limits{Requests: 60_000, MaxAge: time.Hour, MaxBytes: 1 << 28}
 	o.MaxBufferedBytes = 1 << 26
-	o.NamesSecret = func(name string) bool { return strings.Contains(strings.ToLower(name), "key") }
 }
 
 // kept waits until the sample has n requests, and returns them in the order in which they ended.

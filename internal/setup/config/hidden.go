@@ -3,6 +3,8 @@ package config
 import (
 	"slices"
 	"strings"
+
+	"adbuffer/internal/wire/header"
 )
 
 // Hidden replaces a possible secret wherever a configuration or a part of it is shown. A
@@ -89,12 +91,7 @@ func HideField(name, value string) string {
 
 // NamesSecret reports whether a header field or query parameter of this name is likely to hold a secret.
 // In doubt it returns true.
-func NamesSecret(name string) bool {
-	name = strings.ToLower(name)
-	return slices.ContainsFunc([]string{"auth", "cookie", "key", "token", "secret", "pass", "sig", "credential", "session"}, func(part string) bool {
-		return strings.Contains(name, part)
-	})
-}
+func NamesSecret(name string) bool { return header.NamesSecret(name) }
 
 // ShownURLs returns the URLs of the endpoints as they may be shown.
 func (s *SSP) ShownURLs() []string {

@@ -1,11 +1,24 @@
 package header
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+	"strings"
+)
+
+// NamesSecret reports whether a header field or query parameter of this name is likely to hold a secret.
+// In doubt it returns true.
+func NamesSecret(name string) bool {
+	name = strings.ToLower(name)
+	return slices.ContainsFunc([]string{"auth", "cookie", "key", "token", "secret", "pass", "sig", "credential", "session"}, func(part string) bool {
+		return strings.Contains(name, part)
+	})
+}
 
 // AppendMasked appends the fields of f to dst as lines, with an empty line at the end. Each byte of the values of
-// guarded fields, of identity fields, and of fields whose names are secret, becomes an x. The fields that frame the body
+// guarded fields, of identity fields, and of fields that NamesSecret names, becomes an x. The fields that frame the body
 // are left out, as is the Content-Encoding of a body that has been decoded.
-func (f *RequestFields) AppendMasked(dst []byte, secret func(name string) bool) []byte {
+func (f *RequestFields) AppendMasked(dst []byte) []byte {
 	for i := range f.fields {
 		field := &f.fields[i]
 		switch {
@@ -13,7 +26,7 @@ func (f *RequestFields) AppendMasked(dst []byte, secret func(name string) bool) 
 			continue
 		}
 		dst = append(append(dst, field.Name...), ": "...)
-		if field.id == nameGuarded || field.id.isIdentity() || secret(string(field.Name)) {
+		if field.id == nameGuarded || field.id.isIdentity() || NamesSecret(string(field.Name)) {
 			dst = AppendMask(dst, field.Value)
 		} else {
 			dst = append(dst, field.Value...)
@@ -28,8 +41,8 @@ func AppendMask(dst, value []byte) []byte {
 	return append(dst, bytes.Repeat([]byte{'x'}, len(value))...)
 }
 
-// AppendMaskedTarget appends a request target. Each byte of the values of parameters whose names are secret becomes an x.
-func AppendMaskedTarget(dst, target []byte, secret func(name string) bool) []byte {
+// AppendMaskedTarget appends a request target. Each byte of the values of parameters that NamesSecret names becomes an x.
+func AppendMaskedTarget(dst, target []byte) []byte {
 	path, query, ok := bytes.Cut(target, []byte{'?'})
 	dst = append(dst, path...)
 	if !ok {
@@ -40,7 +53,7 @@ func AppendMaskedTarget(dst, target []byte, secret func(name string) bool) []byt
 		dst = append(dst, sep)
 		sep = '&'
 		name, value, hasValue := bytes.Cut(param, []byte{'='})
-		if !hasValue || !secret(string(name)) {
+		if !hasValue || !NamesSecret(string(name)) {
 			dst = append(dst, param...)
 			continue
 		}

@@ -74,7 +74,7 @@ routes:
 	if got := outputs["/capture"]; !strings.Contains(got, "slot=top") || !strings.Contains(got, "(hidden)") || !strings.Contains(got, `"2.6"`) {
 		t.Errorf("the capture hides too much, or nothing: %s", got)
 	}
-	c.Get("/fillbuffer?token=s3cret-of-the-client", "Cookie", "uid=s3cret-of-the-client", "Authorization", "Bearer s3cret-of-the-client").WantFill("openx")
+	c.Get("/fillbuffer?token=s3cret-of-the-client", "Cookie: uid=s3cret-of-the-client", "Authorization: Bearer s3cret-of-the-client").WantFill("openx")
 	for _, path := range []string{"/fillbuffer/dead", "/fillbuffer/untrusted", "/all", "/keyed?token=x", "/nowhere"} {
 		res := c.Get(path)
 		outputs[path] = fmt.Sprint(res.Fields, res.Body)
