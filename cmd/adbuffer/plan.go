@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -23,7 +24,14 @@ type planFlags struct {
 	in      advice.Input
 	waiting share
 	from    admin.ClientOptions
+	shape   bool
 	asJSON  bool
+}
+
+// anyPlan is a plan of pools or of limits.
+type anyPlan interface {
+	Write(w io.Writer)
+	WriteJSON(w io.Writer) error
 }
 
 func newPlan(stdout *os.File) *cobra.Command {
@@ -31,8 +39,8 @@ func newPlan(stdout *os.File) *cobra.Command {
 	f.in.Replicas = 1
 	f.waiting = share(f.in.WaitingShare)
 	cmd := &cobra.Command{
-		Use:   "plan {--rps RATE --p50 TIME --p99 TIME | --admin URL}",
-		Short: "Size pools from rate and latency",
+		Use:   "plan {--rps RATE --p50 TIME --p99 TIME | --admin URL [--shape]}",
+		Short: "Size pools from rate and latency, and limits from fills",
 		Long: `Says how many connections to an SSP each replica needs. Little's law gives the number of
 places in use on average (L = rate × time that a place is held). Exact Erlang C gives the
 number of places with which at most a share of --waiting of the requests must wait. The mean
@@ -41,10 +49,16 @@ latency is that of a lognormal distribution with the SSP's p50 and p99, so it is
 With --admin it reads the load of every SSP from a running adbuffer's admin listener: the
 busiest 10 seconds of the last minutes. A planned pool then has at least 1.2 × as many places
 as were in use at once, and is never smaller than it is now.
+
+With --shape it says instead which share of an SSP's fills qps.shape would keep at limits of 10, 20,
+40, 60 and 80 % of the requests that arrive, and at qps.limit, each with its 95 % interval. That
+needs qps.shape in the configuration, best as a dry run: it drops nothing because of its score, and
+measures exactly. Of the other flags only --ssp, --replicas and --json have an effect.
 `,
 		Example: `  adbuffer plan --rps 20000 --p50 80ms --p99 250ms --replicas 12
   adbuffer plan --rps 5000 --p50 40ms --p99 180ms --protocol http2 --waiting 1% --json
-  adbuffer plan --admin http://127.0.0.1:9090`,
+  adbuffer plan --admin http://127.0.0.1:9090
+  adbuffer plan --admin http://127.0.0.1:9090 --shape --ssp openx --replicas 12`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.in.WaitingShare = float64(f.waiting)
@@ -77,11 +91,12 @@ as were in use at once, and is never smaller than it is now.
 	fl.IntVar(&f.in.LocalAddresses, "local-addresses", f.in.LocalAddresses, "addresses that each replica connects from, ssps[].source_addresses")
 	fl.DurationVar(&f.in.MaxAge, "max-age", f.in.MaxAge, "life of a connection, pool.max_age; 0: no limit")
 	addAdminFlags(cmd, &f.from, "URL of an admin listener to read rates and hold times from (default: $"+adminVariable+")")
+	fl.BoolVar(&f.shape, "shape", false, "which share of the fills lower limits would keep, as qps.shape measured it")
 	fl.BoolVar(&f.asJSON, "json", false, "print as JSON")
 	return cmd
 }
 
-func (f *planFlags) plan(cmd *cobra.Command) (advice.Plan, error) {
+func (f *planFlags) plan(cmd *cobra.Command) (anyPlan, error) {
 	if !slices.Contains(protocols, f.in.Protocol) {
 		return nil, fmt.Errorf("--protocol %s: must be %s", f.in.Protocol, strings.Join(protocols, ", "))
 	}
@@ -99,6 +114,9 @@ func (f *planFlags) plan(cmd *cobra.Command) (advice.Plan, error) {
 		}
 		plan, err := f.observe(cmd.Context())
 		return plan, failed(err)
+	}
+	if f.shape {
+		return nil, errors.New("--shape needs --admin, the URL of an adbuffer that measured the fills")
 	}
 	if f.from != (admin.ClientOptions{}) {
 		return nil, errors.New("--token-file, --ca-file, --cert-file, --key-file and --insecure are for --admin")
@@ -120,13 +138,16 @@ var protocols = []string{
 	string(dial.Auto), string(dial.HTTP1), string(dial.HTTP1Pipelined), string(dial.HTTP2), string(dial.H2C),
 }
 
-func (f *planFlags) observe(ctx context.Context) (advice.Plan, error) {
+func (f *planFlags) observe(ctx context.Context) (anyPlan, error) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
 	f.from.URL = strings.TrimSuffix(f.from.URL, "/pools")
 	client, err := newClient(&f.from)
 	if err != nil {
 		return nil, err
+	}
+	if f.shape {
+		return advice.ObserveShapes(ctx, client, f.in)
 	}
 	observed, err := advice.Observe(ctx, client)
 	if err != nil {

@@ -295,3 +295,94 @@ func TestPlanFromARunningAdbufferIsForThePeak(t *testing.T) {
 		testsupport.True(t, strings.Contains(out, want), "no %q in\n%s", want, out)
 	}
 }
+
+// shapesOf serves /pools of SSPs with and without qps.shape.
+func shapesOf(t *testing.T) string {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"pools":[
+			{"ssp":"openx","shape":{"state":"learning","dry_run":true,"kept":[
+				{"limit":200,"share":0.1,"in_force":false,"low":0.6312,"estimate":0.7126,"high":0.7291},
+				{"limit":800,"share":0.4,"in_force":true,"low":0.9049,"estimate":0.9525,"high":0.9573},
+				{"limit":1600,"share":0.8,"in_force":false,"low":0.9788,"estimate":0.9954,"high":0.9972}]}},
+			{"ssp":"live","shape":{"state":"paused","kept":[{"limit":2,"share":0.1,"in_force":false,"low":0,"estimate":0.25,"high":1}]}},
+			{"ssp":"none"},
+			{"ssp":"fresh","shape":{"state":"cold"}},
+			{"ssp":"dry","shape":{"state":"cold","dry_run":true}},
+			{"ssp":"idle","shape":{"state":"learning"}}]}`)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func TestPlanOfLimitsFromARunningAdbuffer(t *testing.T) {
+	from := shapesOf(t)
+	out := plan(t, "--shape", "--admin", from)
+	tables, assumptions, _ := strings.Cut(out, "The figures are")
+	testsupport.Equal(t, tables, `openx: 2,000 requests/s to 1 replica in the last ten minutes; measured in a dry run
+limit    of the requests  fills kept  95 % interval   
+200/s    10 %             71.3 %      63.1 to 72.9 %  
+800/s    40 %             95.2 %      90.5 to 95.7 %  qps.limit
+1,600/s  80 %             99.5 %      97.9 to 99.7 %  
+
+live: 20 requests/s to 1 replica in the last ten minutes; measured while qps.shape dropped requests
+limit  of the requests  fills kept  95 % interval   
+2/s    10 %             25.0 %      0.0 to 100.0 %  
+
+none: it has no qps.shape. Set qps.shape.keys to that on which the SSP's bids depend, and qps.shape.dry_run: true, which drops no more requests than now
+
+fresh: qps.shape has seen fewer than 100 fills. Let it go on; with qps.shape.dry_run: true it learns faster, and the limit drops at random
+
+dry: the dry run has seen fewer than 100 fills. Let it go on
+
+idle: no requests arrived in the last ten minutes
+
+`, "%s")
+	for _, want := range []string{"does not depend on how many it gets", "up to 7 points less", "The bounds allow for that"} {
+		testsupport.True(t, strings.Contains(assumptions, want), "the assumptions lack %q: %s", want, assumptions)
+	}
+	out = plan(t, "--shape", "--admin", from, "--ssp", "openx", "--replicas", "12")
+	wantRow(t, out, "openx: 24,000 requests/s to 12 replicas")
+	wantRow(t, out, "9,600/s", "40", "95.2", "90.5", "95.7", "qps.limit")
+	testsupport.True(t, !strings.Contains(out, "live"), "--ssp openx shows live:\n%s", out)
+
+	var v struct {
+		SSPs []struct {
+			SSP, State, Advice string
+			DryRun             bool `json:"dry_run"`
+			Replicas           int
+			RPS                float64
+			Kept               []struct {
+				Limit, Share, Low, Estimate, High float64
+				InForce                           bool `json:"in_force"`
+			}
+		}
+	}
+	testsupport.NoError(t, json.Unmarshal([]byte(plan(t, "--shape", "--admin", from, "--replicas", "2", "--json")), &v))
+	got := fmt.Sprintf("%+v", v.SSPs)
+	for _, want := range []string{
+		"{SSP:openx State:learning Advice: DryRun:true Replicas:2 RPS:4000 Kept:[{Limit:400 Share:0.1 Low:0.6312 Estimate:0.7126 High:0.7291 InForce:false} {Limit:1600 ",
+		" InForce:true}", "{SSP:none State:off Advice:it has no qps.shape.",
+	} {
+		testsupport.True(t, strings.Contains(got, want), "%s lacks %q", got, want)
+	}
+}
+
+func TestPlanOfLimitsNeedsWhatWasMeasured(t *testing.T) {
+	from := shapesOf(t)
+	for _, c := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"", exitUsage, "--shape needs --admin"},
+		{"--rps 10 --p50 80ms --p99 250ms", exitUsage, "--shape needs --admin"},
+		{"--replicas 0 --admin " + from, exitFailed, "--replicas 0: must be at least 1"},
+		{"--ssp none --admin " + from, exitFailed, "nothing was measured:\nnone: it has no qps.shape. Set qps.shape.keys"},
+		{"--ssp fresh --admin " + from, exitFailed, "fewer than 100 fills"},
+		{"--ssp other --admin " + from, exitFailed, `there is no SSP "other"`},
+		{"--admin http://127.0.0.1:1", exitFailed, "connection refused"},
+	} {
+		out, log, code := runHere(t, append([]string{"plan", "--shape"}, strings.Fields(c.args)...)...)
+		testsupport.True(t, code == c.code && out == "" && strings.Contains(log, c.want), "plan --shape %s: exit status %d, %q, %q; want %q", c.args, code, out, log, c.want)
+	}
+}

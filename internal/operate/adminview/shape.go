@@ -24,6 +24,8 @@ type shapeView struct {
 	Explore   float64      `json:"explore"`
 	Segments  int          `json:"segments"`
 	Ranges    []shapeRange `json:"ranges"` // of the last hour
+	// Kept is what other limits, and the limit in force, would keep of the fills; absent while State is cold.
+	Kept []shaper.Kept `json:"kept,omitempty"`
 }
 
 // shapeRange is what became of the requests whose score is in one of eight ranges.
@@ -43,7 +45,7 @@ func shapeOf(s *ssp.SSP) *shapeView {
 	}
 	v := &shapeView{
 		Text: shapeText(&r, enforced), State: r.State.String(), DryRun: !enforced, LossLow: round(r.Hour.Low), Loss: round(r.Hour.Estimate), LossHigh: round(r.Hour.High),
-		Threshold: r.Threshold, Explore: r.Explore, Segments: r.Segments,
+		Threshold: r.Threshold, Explore: r.Explore, Segments: r.Segments, Kept: r.Kept,
 	}
 	for _, x := range r.Ranges {
 		v.Ranges = append(v.Ranges, shapeRange(x))

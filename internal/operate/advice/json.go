@@ -54,7 +54,12 @@ func (plan Plan) WriteJSON(w io.Writer) error {
 			Setting: name, Value: n, Now: p.current, Warnings: append([]string{}, p.warnings()...),
 		}
 	}
+	return writeJSON(w, map[string]any{"waiting": plan[0].in.WaitingShare, "ssps": all})
+}
+
+// writeJSON prints v with indentation.
+func writeJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	return e.Encode(map[string]any{"waiting": plan[0].in.WaitingShare, "ssps": all})
+	return e.Encode(v)
 }

@@ -64,11 +64,7 @@ func Observe(ctx context.Context, c *admin.Client) ([]Observation, error) {
 			Limits Limits  `json:"limits"`
 		} `json:"pools"`
 	}
-	err := get(ctx, c, "/pools", &v)
-	if status := new(admin.StatusError); errors.As(err, &status) && status.Status == http.StatusNotFound {
-		return nil, fmt.Errorf("%s %w", c.URL(), errNotAdmin)
-	}
-	if err != nil {
+	if err := getPools(ctx, c, &v); err != nil {
 		return nil, err
 	}
 	charts, err := getCharts(ctx, c)
@@ -92,6 +88,15 @@ func Observe(ctx context.Context, c *admin.Client) ([]Observation, error) {
 		})
 	}
 	return all, nil
+}
+
+// getPools sets v to the response of /pools.
+func getPools(ctx context.Context, c *admin.Client, v any) error {
+	err := get(ctx, c, "/pools", v)
+	if status := new(admin.StatusError); errors.As(err, &status) && status.Status == http.StatusNotFound {
+		return fmt.Errorf("%s %w", c.URL(), errNotAdmin)
+	}
+	return err
 }
 
 // charts is the response of /history: for each SSP, a point for every StepSeconds.

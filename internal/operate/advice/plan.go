@@ -88,10 +88,16 @@ func FromObserved(in Input, from string, all []Observation) (Plan, error) {
 		return plan, nil
 	case len(idle) > 0:
 		return nil, fmt.Errorf("%s: no requests to %s in that time: nothing to plan with", from, strings.Join(idle, ", "))
-	case in.SSP != "":
-		return nil, fmt.Errorf("%s: there is no SSP %q", from, in.SSP)
 	}
-	return nil, fmt.Errorf("%s: there are no SSPs", from)
+	return nil, noSSP(from, in.SSP)
+}
+
+// noSSP is the error if there is nothing to plan for at the URL from. name is "" if all SSPs were asked for.
+func noSSP(from, name string) error {
+	if name != "" {
+		return fmt.Errorf("%s: there is no SSP %q", from, name)
+	}
+	return fmt.Errorf("%s: there are no SSPs", from)
 }
 
 // planned returns the observed SSP, with the rate of all replicas.

@@ -36,6 +36,7 @@ func TestWarnings(t *testing.T) {
 		"a shaper by values that clients make up": {"server: {trusted_proxies: []}\n" + withSSP(`no_bid_body: vast, qps: {limit: 100, shape: {keys: ["header:X-Country", "openrtb:/app/id", "query:slot"]}}`), []string{
 			"ssps[0].qps.shape.keys[0]: clients can make up values of header:X-Country, since server.trusted_proxies is empty; made-up values take room from those that adbuffer has learned",
 			"ssps[0].qps.shape.keys[2]: clients can make up values of query:slot, since server.trusted_proxies is empty; made-up values take room from those that adbuffer has learned"}},
+		"a shaper that only measures": {withSSP(`no_bid_body: openrtb, qps: {shape: {dry_run: true, keys: ["query:slot"]}}`), nil},
 		"more connections than open files": {"server: {max_connections: 100000}\n" + ssp + route, []string{
 			"server.max_connections: 99616 are in force on this machine, not 100000: the process may open 100000 files (ulimit -n), which must also be enough for up to 256 connections to SSPs (the sum of pool.max_conns, and one for each endpoint with a health_check) and 128 other files; raise ulimit -n, or lower server.max_connections or pool.max_conns"}},
 		"a sample that leaves too little": {"server: {max_buffered_bytes: 67108862}\nadmin: {sample: {requests: 1}}\n" + ssp + route, []string{

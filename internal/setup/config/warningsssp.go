@@ -102,7 +102,7 @@ func (w *warner) shape(cfg *Config, s *SSP, path string) {
 		return
 	}
 	keys := join(path, "shape.keys")
-	if s.QPS.Limit == 0 && shape.MaxLoss == 0 {
+	if s.QPS.Limit == 0 && shape.MaxLoss == 0 && !shape.DryRun {
 		w.add(keys, "drop no request, since limit and max_loss are 0")
 	}
 	if s.NoBidBody == "none" {

@@ -8,8 +8,9 @@ const fillsHalfLife = 1740
 // fillsByScore estimates how many fills there were in each bucket of the score, also of requests that were dropped: an
 // explored fill counts for all those that were not explored.
 type fillsByScore struct {
-	sums    [buckets]float64 // of weights
-	squares [buckets]float64 // of weights, for the error of the sums
+	sums     [buckets]float64 // of weights
+	squares  [buckets]float64 // of weights, for the error of the sums
+	arrivals [buckets]float64 // requests, also those without a fill
 }
 
 // add adds a fill whose request was sent with the probability 1/weight.
@@ -24,6 +25,7 @@ func (f *fillsByScore) advance(elapsed float64) {
 	for i := range buckets {
 		f.sums[i] *= kept
 		f.squares[i] *= kept
+		f.arrivals[i] *= kept
 	}
 }
 

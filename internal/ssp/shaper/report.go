@@ -42,6 +42,10 @@ type Report struct {
 	Segments  int     // prefixes in the table, of at most 8 192
 
 	Ranges [ranges]Range // the last hour by score, lowest first
+
+	// Kept is what limits of some shares of the requests of the last ten minutes, and the limit in force, would keep of the
+	// fills, the lowest limit first. It is nil while State is Cold, and if there were no requests.
+	Kept []Kept
 }
 
 // Window is what a shaper did in a time that ends now.

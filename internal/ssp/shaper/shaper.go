@@ -138,6 +138,7 @@ func (s *Shaper) Decide(segment *Segment, tokens float64, now time.Time) Decisio
 	score := s.model.score(segment)
 	bucket := bucketOf(score)
 	s.arrivals.add(bucket)
+	s.fills.arrivals[bucket]++
 	d := Decision{Score: score, bucket: uint8(bucket), weight: 1}
 	if chance := s.chance(bucket, tokens); chance < 1 && s.float() >= chance {
 		d.would = Dropped
@@ -245,7 +246,7 @@ func (s *Shaper) Report(now time.Time) Report {
 	if !s.settings.DryRun {
 		weight--
 	}
-	return Report{
+	r := Report{
 		State:        s.state(),
 		Paused:       s.learning.paused(),
 		Requests:     s.report.requests,
@@ -260,6 +261,8 @@ func (s *Shaper) Report(now time.Time) Report {
 		Segments:     s.model.table.used,
 		Ranges:       s.report.hourByScore(),
 	}
+	r.Kept = s.forecast(&r.TenMinutes)
+	return r
 }
 
 // state returns what s knows.

@@ -655,6 +655,7 @@ var rows = []struct {
 	{"t", func(seed uint64, t *results, c *coverages) {
 		t.note("t. loadtest/scenarios/shaping.yaml: 800 of 4 000/s, minutes 3 to 10", settled(newWorld(seed, segments4000), 800, 4000, 2, 8, c))
 	}},
+	{"u", forecastRow},
 	{"w", func(seed uint64, t *results, c *coverages) {
 		for _, rule := range rules {
 			t.note("w. "+rule.rule+": with", rule.run(seed, ""))

@@ -2,6 +2,7 @@ package limits
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -29,12 +30,17 @@ func TestRequestsOverQPSAreRefused(t *testing.T) {
 	}
 }
 
-// A request that qps.shape drops gets the route's no_ad. /pools and explain say what the shaper knows.
+// A request that qps.shape drops gets the route's no_ad. /pools and explain say what the shaper knows, and plan what other
+// limits would keep.
 func TestALimitWithAShaperDropsRequestsAsNoAd(t *testing.T) {
 	t.Parallel()
 	ab := e2e.Start(t, fmt.Sprintf(`
-ssps: [{name: openx, endpoints: [%q], qps: {limit: 0.01, burst: 2, shape: {keys: ["query:slot", "openrtb:/imp/0/banner/w"], explore: 0.005}}}]
-routes: [{name: bids, match: {path: /bid}, ssps: [openx], no_ad: openrtb}]
+ssps:
+  - {name: openx, endpoints: [%q], qps: {limit: 0.01, burst: 2, shape: {keys: ["query:slot", "openrtb:/imp/0/banner/w"], explore: 0.005}}}
+  - {name: dry, endpoints: [%[1]q], qps: {shape: {keys: ["query:slot"], dry_run: true}}}
+routes:
+  - {name: bids, match: {path: /bid}, ssps: [openx], no_ad: openrtb}
+  - {name: dry, match: {path: /dry}, ssps: [dry]}
 `, e2e.Healthy(t).URL()))
 	const body = `{"id":"1","imp":[{"banner":{"w":300}}]}`
 	var got *e2e.Response
@@ -46,8 +52,17 @@ routes: [{name: bids, match: {path: /bid}, ssps: [openx], no_ad: openrtb}]
 	testsupport.Equal(t, got.Body+got.Header("Retry-After"), `{"id":"1","nbr":500}`+"\n", "the response is %q")
 	ab.AwaitMetricAbove(0, "adbuffer_shape_requests_total", "ssp=openx", "decision=dropped")
 	ab.AwaitMetricAbove(0, "adbuffer_requests_total", "route=bids", "outcome=shaped")
-	_, pools := ab.AskAdmin("/pools")
+	_, pools := ab.AskAdmin("/pools?ssp=openx")
 	testsupport.True(t, strings.Contains(pools, `"text": "qps.shape drops `) && strings.Count(pools, `"from": `) == 8, "/pools has no view of the shaper: %s", pools)
 	out, _, code := e2e.Run(t, nil, "explain", "--admin", "http://"+ab.AdminAddr, "-X", "POST", "--data", body, "/bid?slot=top")
 	testsupport.True(t, code == 0 && strings.Contains(out, "shape     query:slot is top: ") && strings.Contains(out, "openrtb:/imp/0/banner/w is 300: ") && strings.Contains(out, ": dropped, unless explored"), "explain says %s", out)
+
+	c := ab.Dial()
+	for range 100 {
+		c.Get("/dry?slot=top").WantFill("dry")
+	}
+	// All requests are alike, so a limit keeps as many fills as requests.
+	out, _, code = e2e.Run(t, nil, "plan", "--shape", "--admin", "http://"+ab.AdminAddr)
+	testsupport.True(t, code == 0 && strings.Contains(out, "measured in a dry run\n") && regexp.MustCompile(`/s +40 % +40.0 % `).MatchString(out) &&
+		strings.Contains(out, "openx: qps.shape has seen fewer than 100 fills."), "plan says %s", out)
 }
