@@ -15,17 +15,22 @@ type shapeView struct {
 	Text   string `json:"text"` // a sentence
 	State  string `json:"state"`
 	DryRun bool   `json:"dry_run,omitempty"`
-	// LossLow, Loss and LossHigh are the share of the fills that was lost in the last hour, and its 95 % interval. They are
-	// absent while State is cold.
-	LossLow   float64      `json:"loss_low,omitempty"`
-	Loss      float64      `json:"loss,omitempty"`
-	LossHigh  float64      `json:"loss_high,omitempty"`
-	Threshold float64      `json:"threshold"`
-	Explore   float64      `json:"explore"`
-	Segments  int          `json:"segments"`
-	Ranges    []shapeRange `json:"ranges"` // of the last hour
+	// The share of the fills that was lost in the last hour, and in the last ten minutes; nil while State is cold.
+	*shapeLoss
+	TenMinutes *shapeLoss   `json:"ten_minutes,omitempty"`
+	Threshold  float64      `json:"threshold"`
+	Explore    float64      `json:"explore"`
+	Segments   int          `json:"segments"`
+	Ranges     []shapeRange `json:"ranges"` // of the last hour
 	// Kept is what other limits, and the limit in force, would keep of the fills; absent while State is cold.
 	Kept []shaper.Kept `json:"kept,omitempty"`
+}
+
+// shapeLoss is a share of the fills, with the bounds of its 95 % interval.
+type shapeLoss struct {
+	Low      float64 `json:"loss_low"`
+	Estimate float64 `json:"loss"`
+	High     float64 `json:"loss_high"`
 }
 
 // shapeRange is what became of the requests whose score is in one of eight ranges.
@@ -43,9 +48,15 @@ func shapeOf(s *ssp.SSP) *shapeView {
 	if !ok {
 		return nil
 	}
-	v := &shapeView{
-		Text: shapeText(&r, enforced), State: r.State.String(), DryRun: !enforced, LossLow: round(r.Hour.Low), Loss: round(r.Hour.Estimate), LossHigh: round(r.Hour.High),
-		Threshold: r.Threshold, Explore: r.Explore, Segments: r.Segments, Kept: r.Kept,
+	return viewOf(&r, enforced)
+}
+
+// viewOf returns the view of a report.
+func viewOf(r *shaper.Report, enforced bool) *shapeView {
+	v := &shapeView{Text: shapeText(r, enforced), State: r.State.String(), DryRun: !enforced, Threshold: r.Threshold, Explore: r.Explore, Segments: r.Segments, Kept: r.Kept}
+	if r.State != shaper.Cold {
+		v.shapeLoss = &shapeLoss{r.Hour.Low, r.Hour.Estimate, r.Hour.High}
+		v.TenMinutes = &shapeLoss{r.TenMinutes.Low, r.TenMinutes.Estimate, r.TenMinutes.High}
 	}
 	for _, x := range r.Ranges {
 		v.Ranges = append(v.Ranges, shapeRange(x))
@@ -56,9 +67,9 @@ func shapeOf(s *ssp.SSP) *shapeView {
 // shapeText returns a sentence for the page: how many requests a second qps.shape drops, and the share of the fills
 // that was lost with them.
 func shapeText(r *shaper.Report, enforced bool) string {
-	text, hour, recent := "qps.shape drops", &r.Hour, &r.TenMinutes
+	text, none, lost, hour, recent := "qps.shape drops", "it has lost no fill", "lost", &r.Hour, &r.TenMinutes
 	if !enforced {
-		text = "A dry run of qps.shape would drop"
+		text, none, lost = "A dry run of qps.shape would drop", "it would have lost no fill", "it would have lost"
 	}
 	seconds := max(1, recent.Time.Seconds())
 	text += fmt.Sprintf(" %s of %s/s; ", perSecond(recent.Dropped/seconds), perSecond(recent.Arrivals/seconds))
@@ -66,9 +77,9 @@ func shapeText(r *shaper.Report, enforced bool) string {
 	case r.State == shaper.Cold:
 		text += "it has seen fewer than 100 fills, so the loss is not known yet"
 	case hour.Dropped == 0:
-		text += "it has lost no fill in the last hour"
+		text += none + " in the last hour"
 	default:
-		text += fmt.Sprintf("lost %.1f %% of the fills (%.1f to %.1f) in the last hour; at random %.0f %%", 100*hour.Estimate, 100*hour.Low, 100*hour.High, 100*hour.Dropped/hour.Arrivals)
+		text += fmt.Sprintf("%s %.1f %% of the fills (%.1f to %.1f) in the last hour; at random %.0f %%", lost, 100*hour.Estimate, 100*hour.Low, 100*hour.High, 100*hour.Dropped/hour.Arrivals)
 	}
 	if r.Paused {
 		text += "; no-bids teach it nothing until the next fill, since the SSP gave no fill where 20 were expected"
@@ -105,13 +116,14 @@ func shapingOf(s *ssp.Shaping) (all []string) {
 		all = append(all, text)
 	}
 	text := fmt.Sprintf("score %.3g, threshold %.3g: ", s.Score, s.Threshold)
-	switch {
-	case s.Kind == shaper.Passed:
-		text += "passes"
-	case s.Enforced:
-		text += fmt.Sprintf("dropped, unless explored with probability %.3g", s.Explore)
-	default:
-		text += "would be dropped without dry_run"
+	if s.Chance == 1 {
+		return append(all, text+"passes")
 	}
-	return append(all, text)
+	if !s.Enforced {
+		text += "without dry_run "
+	}
+	if s.Chance > 0 {
+		text += fmt.Sprintf("passes with probability %.3g, otherwise ", s.Chance)
+	}
+	return append(all, text+fmt.Sprintf("dropped, unless explored with probability %.3g", s.Explore))
 }

@@ -30,7 +30,9 @@ func (f *fillsByScore) advance(elapsed float64) {
 }
 
 // threshold returns the highest threshold below which, with 97.5 % confidence, at most the share maxLoss of all fills
-// is. weight returns the weight of an explored fill while a share of arrivals passes.
+// is. weight returns the weight of an explored fill while a share of arrivals passes. Outside a dry run that weight is
+// huge if none pass, so nearly all of the highest bucket passes. Traffic of one score thus loses nothing to max_loss, and
+// saves nothing: dropping a part of it at random would lose the same part of the fills.
 func (f *fillsByScore) threshold(maxLoss float64, a *arrivals, weight func(share float64) float64) threshold {
 	var fills float64
 	for _, n := range f.sums {

@@ -36,7 +36,6 @@ type Report struct {
 
 	TenMinutes, Hour Window // both with the running minute
 
-	Rate      float64 // requests a second that arrive
 	Threshold float64 // score from which requests pass; 0 lets everything pass
 	Explore   float64 // probability with which a request below the threshold is sent
 	Segments  int     // prefixes in the table, of at most 8 192

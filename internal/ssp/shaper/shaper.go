@@ -74,32 +74,21 @@ type Shaper struct {
 
 // New returns a Shaper that knows nothing. The seed determines which requests it explores.
 func New(settings Settings, seed uint64, now time.Time) *Shaper {
-	s := &Shaper{random: *rand.NewPCG(seed, seed)}
-	s.start(settings, now)
+	s := &Shaper{random: *rand.NewPCG(seed, seed), settings: settings, began: now, threshold: passAll, explore: 1, weight: 1}
+	s.model.start(settings.Keys)
 	return s
 }
 
-// start makes s know nothing.
-func (s *Shaper) start(settings Settings, now time.Time) {
-	s.settings, s.began, s.second = settings, now, 0
-	s.model.start(settings.Keys)
-	s.learning, s.arrivals, s.fills, s.report = learning{}, arrivals{}, fillsByScore{}, report{}
-	s.threshold, s.explore, s.weight = passAll, 1, 1
-}
-
-// Set changes the settings, from the next second on. What was learned stays, unless the number of keys changes.
-func (s *Shaper) Set(settings Settings, now time.Time) {
+// Set changes the settings, but not the number of keys. What was learned stays. The threshold follows from the next
+// second on.
+func (s *Shaper) Set(settings Settings) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if settings.Keys != s.settings.Keys {
-		s.start(settings, now)
-		return
-	}
 	s.settings = settings
 }
 
-// SetLimit changes this replica's share of a limit that replicas share, from the next second on. A share of 0 drops
-// all requests. Without a limit in the settings it has no effect.
+// SetLimit changes this replica's share of a limit that replicas share. A share of 0 drops all requests. The threshold
+// follows from the next second on. Without a limit in the settings, SetLimit has no effect.
 func (s *Shaper) SetLimit(perSecond float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -255,7 +244,6 @@ func (s *Shaper) Report(now time.Time) Report {
 		LostVariance: s.report.variance,
 		TenMinutes:   s.report.window(10, s.second, weight),
 		Hour:         s.report.window(slots, s.second, weight),
-		Rate:         s.arrivals.rate,
 		Threshold:    s.threshold.score(),
 		Explore:      s.explore,
 		Segments:     s.model.table.used,
@@ -281,10 +269,8 @@ type Explanation struct {
 	Prefixes  []Prefix // down to the first without an entry
 	Score     float64  // estimated rate of fills
 	Threshold float64  // score from which requests pass; 0 lets everything pass
-	Chance    float64  // probability with which the score passes, as the tokens allow in the long run
+	Chance    float64  // probability with which the score passes by the threshold alone, whatever tokens are left
 	Explore   float64  // probability with which a request that does not pass is sent
-	Kind      Kind     // Passed or Dropped, whichever is more probable without exploration
-	State     State
 }
 
 // Prefix is what the shaper knows of one prefix of a segment.
@@ -301,11 +287,8 @@ func (s *Shaper) Explain(segment *Segment, now time.Time) Explanation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.advance(now)
-	e := Explanation{Threshold: s.threshold.score(), Explore: s.explore, State: s.state()}
+	e := Explanation{Threshold: s.threshold.score(), Explore: s.explore}
 	e.Prefixes, e.Score = s.model.explain(segment)
 	e.Chance = s.threshold.chance(bucketOf(e.Score), 0)
-	if e.Chance < 0.5 {
-		e.Kind = Dropped
-	}
 	return e
 }

@@ -81,6 +81,23 @@ func TestANewPrefixTakesTheEntryOfTheLeastSeenOne(t *testing.T) {
 	}
 }
 
+func TestCountsFadeToZeroAndSightsToTheFloor(t *testing.T) {
+	tb := new(table)
+	tb.see(5)
+	e := tb.find(5)
+	e.sent, e.fills = 8, 1
+	for _, want := range []entry{
+		{sent: 8 * 0x1p-50, fills: 0x1p-50, seen: 0x1p-50},
+		{sent: 8 * 0x1p-100, seen: 1e-30}, // 1e-30 is between 2^-100 and 2^-99
+		{seen: 1e-30},
+	} {
+		want.tag = 5
+		if tb.fade(0x1p-50, 0x1p-50); *e != want {
+			t.Errorf("the entry is %+v, want %+v", *e, want)
+		}
+	}
+}
+
 func TestBucketsAreQuarterOctaves(t *testing.T) {
 	for _, c := range []struct {
 		score float64
@@ -127,6 +144,21 @@ func TestScoreUsesCoarserPrefixesAsPrior(t *testing.T) {
 	if s.model.table != before || s.report.requests != [3]uint64{3, 0, 0} {
 		t.Error("an explanation is counted")
 	}
+}
+
+func TestTheWorthOfYoungPrefixesForgets(t *testing.T) {
+	w := worth{1, 1, 1}
+	for range 98 {
+		w.learn(true, 0.5)
+	}
+	if w != (worth{99, 50, 1.98}) {
+		t.Errorf("50 expected fills: %+v", w)
+	}
+	w.learn(true, 0.5)
+	near(t, "the fills above 50 expected ones", w.fills, 50)
+	near(t, "the expected fills above 50", w.expected, 25.25)
+	w.learn(false, 0.75)
+	near(t, "ρ after that", w.ratio, 50.0/26)
 }
 
 func TestAScoreIsAtMostOne(t *testing.T) {
@@ -252,7 +284,6 @@ func TestTheBestScoresPass(t *testing.T) {
 	}
 	r := s.Report(at(10))
 	near(t, "the probability of exploration", r.Explore, 0.03/0.97*(388.0/900)/(1-388.0/900))
-	near(t, "the rate", r.Rate, 900)
 	if r.Threshold < 0.008 || r.Threshold > 0.012 {
 		t.Errorf("the threshold is %v, want about 0.01", r.Threshold)
 	}
@@ -273,6 +304,20 @@ func TestAllPassWhileTheRateIsBelowTheLimit(t *testing.T) {
 			t.Errorf("with a limit of %v and 900 requests a second: %v", c.limit, got)
 		}
 	}
+}
+
+func TestArrivalsFadeInSecondsWithoutRequests(t *testing.T) {
+	a := arrivals{second: 100}
+	a.counts[7] = 100
+	a.advance(1)
+	near(t, "the rate after a second with 100 requests", a.rate, 100)
+	near(t, "the count after it", a.counts[7], 80)
+	for range 20 {
+		a.add(7)
+	}
+	a.advance(4) // three seconds without requests
+	near(t, "the rate after three seconds without requests", a.rate, 100*0.512*0.2)
+	near(t, "the count after them", a.counts[7], 100*0.4096)
 }
 
 func TestTokensLeftMoveTheThreshold(t *testing.T) {
@@ -371,6 +416,44 @@ func TestMaxLossSetsTheHighestThresholdThatIsSafe(t *testing.T) {
 	near(t, "the squares after the half-life", f.squares[40], 450)
 }
 
+// Of 1000 requests a second, 500, 300, 100 and 100 are in the buckets 10, 20, 30 and 40, which have 10, 90, 0 and 900
+// fills. max_loss alone drops a part of bucket 20.
+func TestOfTheThresholdsOfLimitAndMaxLossTheHigherHolds(t *testing.T) {
+	for _, c := range []struct {
+		limit, maxLoss float64
+		edge           int
+		share          float64
+	}{
+		{0, 0.07, 20, 0.35},
+		{150, 0, 30, 0.1455},
+		{150, 0.07, 30, 0.1455},
+		{900, 0, 10, 0.873},
+		{900, 0.07, 20, 0.35},
+	} {
+		s := New(Settings{Limit: c.limit, MaxLoss: c.maxLoss, Explore: 0.03, DryRun: true, Keys: 1}, 1, t0)
+		s.arrivals.counts[10], s.arrivals.counts[20], s.arrivals.counts[30], s.arrivals.counts[40] = 500, 300, 100, 100
+		s.arrivals.rate = 1000
+		s.fills.sums[10], s.fills.sums[20], s.fills.sums[40] = 10, 90, 900
+		s.fills.squares = s.fills.sums
+		s.setThreshold()
+		near(t, "the share that passes", s.threshold.share, c.share)
+		if s.threshold.edge != c.edge {
+			t.Errorf("limit %v, max_loss %v: the threshold is %+v, want its edge in bucket %d", c.limit, c.maxLoss, s.threshold, c.edge)
+		}
+	}
+}
+
+// Requests of one score are all worth the same: dropping a part of them at random would lose the same part of the fills.
+func TestMaxLossDropsNothingOfOneScore(t *testing.T) {
+	s := New(Settings{MaxLoss: 0.5, Explore: 0.03, Keys: 1}, 1, t0)
+	s.arrivals.counts[63], s.arrivals.rate = 1000, 1000
+	s.fills.sums[63], s.fills.squares[63] = 1e6, 1e6
+	s.setThreshold()
+	if s.threshold.edge != 63 || !(s.threshold.pass > 0.999) || !(s.threshold.share > 0.999) || !(s.explore > 0 && s.explore <= 1) || !(s.weight >= 1 && s.weight < 1e10) {
+		t.Errorf("the threshold is %+v, explored with %v, weight %v", s.threshold, s.explore, s.weight)
+	}
+}
+
 func TestTheReportCountsExploredFillsForThoseThatWereDropped(t *testing.T) {
 	s := New(Settings{Limit: 100, Burst: 10, Explore: 0.5, Keys: 1}, 1, t0)
 	seg := segment("a")
@@ -385,14 +468,15 @@ func TestTheReportCountsExploredFillsForThoseThatWereDropped(t *testing.T) {
 			}
 		}
 	}
-	decided(Decision{weight: 1}, true, true, 99, 0)
-	decided(Decision{Kind: Explored, would: Explored, weight: 5}, true, false, 15, 0)
+	explored := Decision{Kind: Explored, Score: 0.25, would: Explored, weight: 5}
+	decided(Decision{Score: 0.5, weight: 1}, true, true, 99, 0)
+	decided(explored, true, false, 15, 0)
 	s.weight = 5
 	if r := s.Report(at(1)); r.State != Cold || r.Hour.High != 0 {
 		t.Errorf("with 99 fills: %v, %+v", r.State, r.Hour)
 	}
-	decided(Decision{Kind: Explored, would: Explored, weight: 5}, true, true, 1, 1)
-	decided(Decision{Kind: Explored, would: Explored, weight: 5}, false, false, 4, 1)
+	decided(explored, true, true, 1, 1)
+	decided(explored, false, false, 4, 1)
 	for range 80 {
 		s.report.decided(&Decision{Kind: Dropped, would: Dropped})
 	}
@@ -407,16 +491,46 @@ func TestTheReportCountsExploredFillsForThoseThatWereDropped(t *testing.T) {
 	if r.Fills != [2]uint64{99, 1} || r.Requests != [3]uint64{99, 20, 80} {
 		t.Errorf("fills %v, requests %v", r.Fills, r.Requests)
 	}
-	s.weight = 5
-	if r := s.Report(at(599)); r.TenMinutes.Arrivals != 199 {
+	if want := (Range{Arrivals: 199, Sent: 115, Expected: 99*0.5 + 16*0.25, Fills: 100}); r.Ranges[0] != want {
+		t.Errorf("the lowest range is %+v, want %+v", r.Ranges[0], want)
+	}
+	near(t, "the lower end of the next range", r.Ranges[1].From, 0x1p-14)
+	decided(explored, true, true, 1, 1) // of 21, 17 have been sent
+	r = s.Report(at(1))
+	near(t, "the fills lost so far", r.LostFills, 4+4*21.0/17)
+	near(t, "their variance", r.LostVariance, 16+16*21.0/17*21/17)
+	if r := s.Report(at(599)); r.TenMinutes.Arrivals != 200 {
 		t.Errorf("the last ten minutes: %+v", r.TenMinutes)
 	}
-	if r := s.Report(at(601)); r.TenMinutes != (Window{Time: 542 * time.Second}) || r.Hour.Arrivals != 199 {
+	if r := s.Report(at(601)); r.TenMinutes != (Window{Time: 542 * time.Second}) || r.Hour.Arrivals != 200 {
 		t.Errorf("the last ten minutes: %+v, the hour %+v", r.TenMinutes, r.Hour)
 	}
 	if r := s.Report(at(3600)); r.Hour.Arrivals != 0 {
 		t.Errorf("the hour: %+v", r.Hour)
 	}
+}
+
+// Of the last minute's 20 explored requests, 4 were not sent.
+func TestUnsentRequestsAreForgotten(t *testing.T) {
+	r := report{explored: 20, unsent: 4}
+	r.advance(60)
+	d := Decision{Kind: Explored, would: Explored, weight: 5}
+	r.decided(&d)
+	r.outcome(&d, true) // 10 and 1 explored, 2 unsent
+	near(t, "the fills lost", r.lost, 4*11.0/9)
+}
+
+// In an hour in which the limit dropped requests, 600 fills were received and no explored request was filled.
+func TestTheUpperBoundStaysWhenAllPassAgain(t *testing.T) {
+	s := steady(Settings{Limit: 400, Burst: 40, Explore: 0.03}, 0.001, 0.01, 0.1)
+	send(s, segment("c"), 600, 600, 0)
+	arrive(s, 3, 300, 10, 20)
+	// A weight of 1/(0.03/0.97 · 388/512) - 1 = 41.67; a sum of 0 may be 3.67 of the next one.
+	const high = 3.670 * 41.67 / (3.670*41.67 + 600)
+	near(t, "the upper bound while the limit drops", s.Report(at(10)).Hour.High, high)
+	r := s.Report(at(70))
+	near(t, "the threshold without requests", r.Threshold, 0)
+	near(t, "the upper bound without requests", r.Hour.High, high)
 }
 
 func TestADryRunDropsNothing(t *testing.T) {
@@ -446,13 +560,9 @@ func TestSettingsKeepWhatWasLearned(t *testing.T) {
 	s := New(Settings{Keys: 2}, 1, t0)
 	seg := segment("a", "b")
 	send(s, seg, 200, 150, 0)
-	s.Set(Settings{Keys: 2, Limit: 10, Burst: 10, Explore: 0.1}, at(1))
+	s.Set(Settings{Keys: 2, Limit: 10, Burst: 10, Explore: 0.1})
 	if r := s.Report(at(1)); r.State != Learning || r.Segments != 2 {
 		t.Errorf("after a change of the limit: %v, %d segments", r.State, r.Segments)
-	}
-	s.Set(Settings{Keys: 1}, at(1))
-	if r := s.Report(at(1)); r.State != Cold || r.Segments != 0 || r.Requests[Passed] != 0 {
-		t.Errorf("after a change of the keys: %v, %d segments", r.State, r.Segments)
 	}
 }
 
@@ -486,7 +596,7 @@ func TestConcurrentUse(t *testing.T) {
 					s.Report(now)
 					s.Explain(&seg, now)
 					s.SetLimit(float64(50 + i))
-					s.Set(Settings{Limit: 100, Burst: 10, Explore: 0.1, Keys: 3}, now)
+					s.Set(Settings{Limit: 100, Burst: 10, Explore: 0.1, Keys: 3})
 				}
 			}
 		})

@@ -717,8 +717,8 @@ func afterNoBids(seed uint64, without string) float64 {
 	return 100 * r.minutes(10).share()
 }
 
-// TestSimulation simulates a shaper, and prints its results beside the pass marks. Rows n to w have none: n to t were not in the table, and w
-// switches rules off.
+// TestSimulation simulates a shaper, and prints its results beside the pass marks. Rows n to w have no pass marks: they
+// show what the other rows leave out, and in row w, what each rule of the shaper buys.
 //
 //	go test ./internal/ssp/shaper -run TestSimulation -v -timeout 2h -args -seeds 20
 func TestSimulation(t *testing.T) {

@@ -4,8 +4,9 @@ const (
 	sets       = 1024 // sets of the table; a power of two, since the low bits of a hash choose the set
 	setEntries = 8    // entries of a set
 
-	// seenFloor keeps the fading count of sights above the denormal numbers, on which arithmetic is slow.
-	seenFloor = 1e-30
+	// floor keeps the fading counts sent, fills and seen from becoming denormal numbers, on which arithmetic is slow: below
+	// it, sent and fills are 0, and seen stays at it.
+	floor = 1e-30
 	// sentCeiling is the count at which sent and fills are halved. A float32 above 2^24 does not grow when 1 is added.
 	sentCeiling = 1 << 23
 )
@@ -67,11 +68,14 @@ func (t *table) fade(learned, seen float32) {
 				continue
 			}
 			e.sent *= learned
+			if e.sent < floor {
+				e.sent = 0
+			}
 			e.fills *= learned
-			if e.fills < seenFloor {
+			if e.fills < floor {
 				e.fills = 0
 			}
-			e.seen = max(e.seen*seen, seenFloor)
+			e.seen = max(e.seen*seen, floor)
 		}
 	}
 }

@@ -32,7 +32,7 @@ var (
 	descShapeFills       = desc("shape_fills_total", "Fills of first attempts of the requests that qps.shape passed or explored.", "decision")
 	descShapeLost        = desc("shape_lost_fills_total", "Fills that the requests dropped by qps.shape would have got, estimated from the explored ones. In a dry run, the fills of requests below the threshold.")
 	descShapeVariance    = desc("shape_lost_fills_variance_total", "Variance of shape_lost_fills_total. The standard error of the increase in any window is the square root of the increase of this.")
-	descShapeLoss        = desc("shape_loss_ratio", "Share of an SSP's fills that qps.shape lost in the last hour: the estimate, and the bounds of its 95 % interval (low, high); no series before 100 fills. Bound max_loss is the setting, if it is above 0.", "bound")
+	descShapeLoss        = desc("shape_loss_ratio", "Share of an SSP's fills that qps.shape lost in the last hour: the estimate, and the bounds of its 95 % interval (low, high); no series before 100 fills. In a dry run, the share that it would have lost. Bound max_loss is the setting, if it is above 0; a dry run has no such series.", "bound")
 	descShapeThreshold   = desc("shape_threshold_ratio", "Estimated rate of fills from which requests pass qps.shape, 0 to 1; 0 while all pass.")
 	descShapeExplore     = desc("shape_explore_ratio", "Probability with which a request below the threshold of qps.shape is sent.")
 	descShapeSegments    = desc("shape_segments", "Prefixes of segments in the table of qps.shape, of at most 8192.")
@@ -79,8 +79,11 @@ func (s *SSP) collect(to metrics.Sink) {
 	to.Histogram(descFirstByte, s.stats.firstByte)
 	to.Gauge(descShedRatio, s.breaker.shedRatio(now))
 	to.CounterIf(s.opts.QPS.Limit > 0, descQPSLimited, s.qps.limited.Load())
-	if report, _, ok := s.ShapeReport(); ok {
-		collectShape(to, &report, s.opts.Shape.MaxLoss)
+	if report, enforced, ok := s.ShapeReport(); ok {
+		collectShape(to, &report)
+		if maxLoss := s.opts.Shape.MaxLoss; maxLoss > 0 && enforced {
+			to.Gauge(descShapeLoss, maxLoss, "max_loss")
+		}
 	}
 	to.Gauge(descInFlight, float64(s.inFlight.Now()))
 	to.Gauge(descConcurrencyLimit, float64(s.inFlight.Limit()))
@@ -91,7 +94,7 @@ func (s *SSP) collect(to metrics.Sink) {
 	to.Gauge(descBackoff, s.backoff.left(now).Seconds())
 }
 
-func collectShape(to metrics.Sink, r *shaper.Report, maxLoss float64) {
+func collectShape(to metrics.Sink, r *shaper.Report) {
 	for k := shaper.Passed; k <= shaper.Dropped; k++ {
 		to.Counter(descShapeRequests, r.Requests[k], k.String())
 	}
@@ -104,9 +107,6 @@ func collectShape(to metrics.Sink, r *shaper.Report, maxLoss float64) {
 		to.Gauge(descShapeLoss, r.Hour.Low, "low")
 		to.Gauge(descShapeLoss, r.Hour.Estimate, "estimate")
 		to.Gauge(descShapeLoss, r.Hour.High, "high")
-	}
-	if maxLoss > 0 {
-		to.Gauge(descShapeLoss, maxLoss, "max_loss")
 	}
 	to.Gauge(descShapeThreshold, r.Threshold)
 	to.Gauge(descShapeExplore, r.Explore)

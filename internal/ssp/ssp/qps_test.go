@@ -140,12 +140,18 @@ func TestRetryOverTheQPSLimitKeepsTheFirstError(t *testing.T) {
 // expected per second.
 func fleetOf(t *testing.T, limit float64, burst, expected int) *fleet.Bucket {
 	t.Helper()
+	return newFleet(t, expected).Bucket("openx", limit, burst)
+}
+
+// newFleet returns a fleet of one replica without Redis.
+func newFleet(t *testing.T, expected int) *fleet.Fleet {
+	t.Helper()
 	f := fleet.New(fleet.Options{
 		Redis: fleet.Redis{Network: "unix", Address: filepath.Join(t.TempDir(), "absent.sock")}, Prefix: "test", ExpectedReplicas: expected,
 		LeaseInterval: 100 * msec, ReplicaTimeout: 2 * time.Second, Log: zap.NewNop(),
 	})
 	t.Cleanup(func() { f.Close(t.Context()) })
-	return f.Bucket("openx", limit, burst)
+	return f
 }
 
 // An SSP counts time like its bucket, whether it was made before or after the bucket.

@@ -13,8 +13,8 @@ import (
 	"adbuffer/internal/wire/openrtb"
 )
 
-// shape decides which first attempts an SSP drops: qps.shape. It reads the segment of a request and asks the shaper, whose
-// state successors share. It is safe for concurrent use.
+// shape decides which first attempts an SSP drops: qps.shape. It reads the segment of a request and asks the shaper,
+// whose state successors share. It is safe for concurrent use.
 type shape struct {
 	*shaper.Shaper
 	keys    []shapeKey
@@ -29,6 +29,15 @@ type shapeKey struct {
 	name   string
 	field  *FairnessKey // reads a header field or a query parameter; nil for a member of the body
 	member openrtb.Member
+}
+
+// FoldShapeKey returns a key of ShapeOptions in the spelling that it shares with all equal keys: only the names of header
+// fields ignore case.
+func FoldShapeKey(key string) string {
+	if strings.HasPrefix(key, "header:") {
+		return strings.ToLower(key)
+	}
+	return key
 }
 
 // newShape returns the shape of an SSP's options, nil without keys. It continues was, which may be nil, if the keys are
@@ -50,15 +59,16 @@ func newShape(o *Options, was *shape, now time.Time) *shape {
 	settings := shaper.Settings{
 		Limit: o.QPS.Limit, Burst: o.QPS.BurstInForce(), Explore: o.Shape.Explore, MaxLoss: o.Shape.MaxLoss, DryRun: !p.enforce, Keys: len(p.keys),
 	}
-	if o.QPS.Fleet != nil {
-		settings.Limit = o.QPS.Fleet.Share()
-		p.share.Store(math.Float64bits(settings.Limit))
-	}
-	if was != nil && slices.EqualFunc(p.keys, was.keys, func(a, b shapeKey) bool { return a.name == b.name }) {
+	if was != nil && slices.EqualFunc(p.keys, was.keys, func(a, b shapeKey) bool { return FoldShapeKey(a.name) == FoldShapeKey(b.name) }) {
 		p.Shaper = was.Shaper
-		p.Set(settings, now)
+		p.Set(settings)
 	} else {
 		p.Shaper = shaper.New(settings, rand.Uint64(), now)
+	}
+	if f := o.QPS.Fleet; f != nil {
+		share := f.Share() // in the settings, 0 would be no limit
+		p.share.Store(math.Float64bits(share))
+		p.SetLimit(share)
 	}
 	return p
 }
@@ -75,7 +85,7 @@ func (p *shape) decide(r *Request, q *qps, c *call, now time.Duration) *exchange
 			p.SetLimit(math.Float64frombits(share))
 		}
 	}
-	p.read(r, &c.segment)
+	p.read(r, &c.segment, nil)
 	c.decision, c.scored = p.Decide(&c.segment, q.left(now), c.start), true
 	if c.decision.Kind == shaper.Dropped {
 		return errShaped
@@ -83,26 +93,21 @@ func (p *shape) decide(r *Request, q *qps, c *call, now time.Duration) *exchange
 	return nil
 }
 
-// read sets segment to that of r.
-func (p *shape) read(r *Request, segment *shaper.Segment) {
-	facts := p.scan(r)
+// read sets segment to that of r and, if shown is not nil, shown to the keys with r's values.
+func (p *shape) read(r *Request, segment *shaper.Segment, shown *[]ShapedKey) {
+	var facts *openrtb.Facts // nil without keys that are members of the body, or if the body has a coding
+	if p.scans && r.Fields.ContentEncoding() == nil {
+		facts = openrtb.AcquireFacts()
+		defer facts.Release()
+		p.paths.Scan(r.Body, facts)
+	}
 	for i := range p.keys {
-		p.Hash(i, segment, p.keys[i].value(r, facts))
+		value := p.keys[i].value(r, facts)
+		p.Hash(i, segment, value)
+		if shown != nil {
+			*shown = append(*shown, ShapedKey{p.keys[i].name, string(value)})
+		}
 	}
-	if facts != nil {
-		facts.Release()
-	}
-}
-
-// scan examines the body of r for the keys that are members of it. It returns nil if there are no such keys, or if the
-// body has a coding.
-func (p *shape) scan(r *Request) *openrtb.Facts {
-	if !p.scans || r.Fields.ContentEncoding() != nil {
-		return nil
-	}
-	facts := openrtb.AcquireFacts()
-	p.paths.Scan(r.Body, facts)
-	return facts
 }
 
 // value returns r's value of the key as it came; empty if r has none, or if the body is unreadable.
@@ -148,21 +153,13 @@ func (s *SSP) Shaping(r *Request) *Shaping {
 	}
 	e := &Shaping{Enforced: p.enforce}
 	var segment shaper.Segment
-	facts := p.scan(r)
-	for i := range p.keys {
-		value := p.keys[i].value(r, facts)
-		p.Hash(i, &segment, value)
-		e.Keys = append(e.Keys, ShapedKey{p.keys[i].name, string(value)})
-	}
-	if facts != nil {
-		facts.Release()
-	}
+	p.read(r, &segment, &e.Keys)
 	e.Explanation = p.Explain(&segment, time.Now())
 	return e
 }
 
-// ShapeReport returns what the SSP's shaper did. ok is false if the SSP has no
-// shaper, and enforced is false if the shaper drops no requests.
+// ShapeReport returns what the SSP's shaper did. ok is false if the SSP has no shaper, and enforced is false if the
+// shaper drops no requests.
 func (s *SSP) ShapeReport() (report shaper.Report, enforced, ok bool) {
 	if s.shape == nil {
 		return shaper.Report{}, false, false

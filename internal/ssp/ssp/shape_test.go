@@ -2,12 +2,14 @@ package ssp
 
 import (
 	"bytes"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"adbuffer/internal/ssp/fleet"
 	"adbuffer/internal/ssp/shaper"
 	"adbuffer/internal/test/testsupport"
 	"adbuffer/internal/wire/exchange"
@@ -63,16 +65,19 @@ func (c *client) learned(slot string) (sent, fills float64) {
 
 // The limit is 15 requests a second, and 10 of 100 are filled.
 func TestALimitWithAShaperDropsWhatTheSSPRarelyFills(t *testing.T) {
-	for name, with := range map[string]func(t *testing.T, o *Options){
-		"own limit": func(_ *testing.T, o *Options) { shaped(15)(o) },
-		"a quarter of the fleet's limit": func(t *testing.T, o *Options) {
-			shaped(60)(o)
-			o.QPS.Burst, o.QPS.Fleet = 80, fleetOf(t, 60, 80, 4)
-		},
-	} {
+	for name, ofFleet := range map[string]bool{"own limit": false, "a quarter of the fleet's limit": true} {
 		testsupport.Bubble(t, func(t *testing.T) {
 			p := &fakePool{steps: []step{bySlot}}
-			c := newClient(t, p, func(o *Options) { with(t, o) })
+			with := shaped(15)
+			var f *fleet.Fleet
+			if ofFleet {
+				f = newFleet(t, 4)
+				with = func(o *Options) {
+					shaped(60)(o)
+					o.QPS.Burst, o.QPS.Fleet = 80, f.Bucket("openx", 60, 80)
+				}
+			}
+			c := newClient(t, p, with)
 			c.load(60)
 			before := len(p.requests())
 			good, bad := c.load(60)
@@ -80,7 +85,112 @@ func TestALimitWithAShaperDropsWhatTheSSPRarelyFills(t *testing.T) {
 			testsupport.AtLeast(t, bad[exchange.Shaped], 4950, "%[2]s: %[1]d of 5400 bad requests were dropped: %[3]v", name, bad)
 			testsupport.AtLeast(t, bad[exchange.NoBid], 10, "%[2]s: %[1]d bad requests were explored: %[3]v", name, bad)
 			testsupport.AtMost(t, len(p.requests())-before, 60*15+20, "%[2]s: %[1]d requests were sent in a minute", name)
+			if ofFleet { // the replica's share becomes 120 requests a second
+				f.Bucket("openx", 480, 80)
+				_, bad = c.load(10)
+				testsupport.AtLeast(t, bad[exchange.NoBid], 700, "%[2]s: with eight times the limit %[1]d of 900 bad requests were sent: %[3]v", name, bad)
+			}
 			c.wantIdle()
+		})
+	}
+}
+
+// The threshold of a limit of 3 requests a second is above the scores of all bad requests. With an own limit, bad requests
+// pass while three quarters of the 10 tokens are left.
+func TestTokensThatWouldBeWastedSendTheWorstRequests(t *testing.T) {
+	for name, tt := range map[string]struct {
+		with func(t *testing.T, o *Options)
+		want uint64
+	}{
+		"own limit": {func(_ *testing.T, o *Options) { shaped(3)(o); o.QPS.Burst = 10 }, 3},
+		"a quarter of the fleet's limit": {func(t *testing.T, o *Options) {
+			shaped(12)(o)
+			o.QPS.Burst, o.QPS.Fleet = 40, fleetOf(t, 12, 40, 4)
+		}, 0},
+	} {
+		testsupport.Bubble(t, func(t *testing.T) {
+			c := newClient(t, &fakePool{steps: []step{bySlot}}, func(o *Options) { tt.with(t, o) })
+			c.load(60)
+			time.Sleep(4 * time.Second) // fills the bucket
+			passed := func() uint64 {
+				report, _, _ := c.ssp.ShapeReport()
+				return report.Requests[shaper.Passed]
+			}
+			before := passed()
+			for range 30 {
+				c.getSlot("bad")
+			}
+			testsupport.Equal(t, passed()-before, tt.want, "%[2]s: %[1]d of 30 bad requests passed", name)
+		})
+	}
+}
+
+// A share of 0 is a limit of nothing, in the first settings and after a reload.
+func TestAReplicaWithoutAShareSendsNothing(t *testing.T) {
+	now := time.Now()
+	o := &Options{QPS: QPSOptions{Limit: 100, Burst: 10, Shaped: true, Fleet: new(fleet.Bucket)}, Shape: ShapeOptions{Keys: []string{"query:slot"}, Explore: 0.03}}
+	p := newShape(o, nil, now)
+	for i, what := range []string{"at first", "after a reload"} {
+		p.Decide(new(shaper.Segment), 5, now.Add(time.Duration(i)*time.Second))
+		d := p.Decide(new(shaper.Segment), 5, now.Add(time.Duration(i+1)*time.Second))
+		testsupport.Equal(t, d.Kind, shaper.Dropped, "%[2]s the second request is %[1]v", what)
+		p = newShape(o, p, now)
+	}
+}
+
+// The sums of Ranges[].Sent are what the SSP got, and the loss is scaled by the explored requests that were not sent.
+func TestARequestThatTheShaperChoseAndThatIsNotSentIsTakenBack(t *testing.T) {
+	for name, tt := range map[string]struct {
+		tokens float64 // of 20
+		want   exchange.Outcome
+	}{
+		"no token": {0, exchange.QPSLimit},
+		"no place": {10, exchange.PendingFull},
+	} {
+		testsupport.Bubble(t, func(t *testing.T) {
+			full, n := false, 0
+			p := &fakePool{
+				acquire: func(int, *exchange.Exchange) error {
+					if full {
+						return &exchange.Error{Outcome: exchange.PendingFull, Progress: exchange.NotSent}
+					}
+					return nil
+				},
+				steps: []step{func(ex *exchange.Exchange) error {
+					if n++; n%20 == 0 {
+						return fill()(ex)
+					}
+					return bySlot(ex)
+				}},
+			}
+			c := newClient(t, p, func(o *Options) {
+				shaped(15)(o)
+				o.QPS.Burst, o.Shape.Explore = 20, 0.3
+			})
+			c.load(60)
+			before, _, _ := c.ssp.ShapeReport()
+			after := before
+			full = true
+			for tries := 0; after.Requests[shaper.Explored] < before.Requests[shaper.Explored]+30; tries++ {
+				testsupport.MustTrue(t, tries < 10000, "%s: explored %v, then %v: %+v", name, before, after, c.ssp.Shaping(c.request(exchange.GET)))
+				time.Sleep(10 * msec)
+				for now := c.ssp.since(time.Now()); c.ssp.qps.has(now) && c.ssp.qps.left(now) > tt.tokens; {
+					c.ssp.qps.take(now)
+				}
+				if got := c.getSlot("bad"); got.outcome != exchange.Shaped {
+					got.want(tt.want)
+				}
+				after, _, _ = c.ssp.ShapeReport()
+			}
+			var sent float64
+			for _, r := range after.Ranges {
+				sent += r.Sent
+			}
+			testsupport.Equal(t, sent, float64(len(p.requests())), "%[2]s: the report says that %[1]v requests were sent, want %[3]v", name, float64(len(p.requests())))
+			// No fill came in between, so the odds of the loss have risen by the share of explored requests that were sent.
+			sentShare := float64(before.Requests[shaper.Explored]) / float64(after.Requests[shaper.Explored])
+			odds := func(r *shaper.Report) float64 { return r.Hour.Estimate / (1 - r.Hour.Estimate) }
+			testsupport.True(t, math.Abs(odds(&after)*sentShare/odds(&before)-1) < 1e-9, "%s: %v of the explored requests were sent, and the odds of the loss rose from %v to %v", name, sentShare, odds(&before), odds(&after))
 		})
 	}
 }
@@ -143,18 +253,28 @@ func TestOnlyFillsAndNoBidsOfFirstAttemptsTeach(t *testing.T) {
 }
 
 func TestADryRunOfAShaperLearnsAndDropsNothing(t *testing.T) {
-	for name, with := range map[string]func(o *Options){
-		"of the shaper": func(o *Options) { o.QPS.Limit, o.Shape.DryRun, o.Shape.MaxLoss = 0, true, 0.05 },
-		"of the limit":  func(o *Options) { o.QPS.DryRun = true },
+	for name, tt := range map[string]struct {
+		with    func(o *Options)
+		atLimit int // requests a second that are sent; 0: all
+	}{
+		"of the shaper":                        {func(o *Options) { o.QPS.Limit, o.Shape.DryRun, o.Shape.MaxLoss = 0, true, 0.05 }, 0},
+		"of the limit":                         {func(o *Options) { o.QPS.DryRun = true }, 0},
+		"of the shaper, with a limit in force": {func(o *Options) { o.Shape.DryRun = true }, 15},
 	} {
 		testsupport.Bubble(t, func(t *testing.T) {
 			p := &fakePool{steps: []step{bySlot}}
 			c := newClient(t, p, func(o *Options) {
 				shaped(15)(o)
-				with(o)
+				tt.with(o)
 			})
 			good, bad := c.load(120)
-			testsupport.True(t, good[exchange.Fill] == 1200 && bad[exchange.NoBid] == 10800, "%s: %v, %v", name, good, bad)
+			if tt.atLimit > 0 {
+				sent := good[exchange.Fill] + bad[exchange.NoBid]
+				testsupport.Between(t, sent, 120*tt.atLimit, 120*tt.atLimit+20, "%[2]s: %[1]d requests were sent", name)
+				testsupport.True(t, sent+good[exchange.QPSLimit]+bad[exchange.QPSLimit] == 12000 && good[exchange.QPSLimit] > 0, "%s: %v, %v", name, good, bad)
+			} else {
+				testsupport.True(t, good[exchange.Fill] == 1200 && bad[exchange.NoBid] == 10800, "%s: %v, %v", name, good, bad)
+			}
 			report, enforced, ok := c.ssp.ShapeReport()
 			testsupport.True(t, ok && !enforced && report.State == shaper.Learning, "%s: %+v", name, report)
 			testsupport.AtLeast(t, report.Requests[shaper.Dropped], 5000, "%[2]s: the report says that %[1]d requests would be dropped", name)
@@ -179,6 +299,15 @@ func TestASuccessorContinuesTheShaperOfTheSameKeys(t *testing.T) {
 	wantFills("other endpoints", 1)
 	c.getSlot("x").want(exchange.Fill)
 	wantFills("other endpoints", 2)
+	for _, step := range []struct {
+		key  string
+		want float64
+	}{{"query:Slot", 0}, {"query:slot", 0}, {"header:User-Agent", 0}, {"header:user-agent", 1}, {"header:User-AGENT", 2}, {"openrtb:/app/id", 0}, {"openrtb:/App/id", 0}} {
+		o.Shape.Keys = []string{step.key}
+		c.ssp = c.ssp.With(o)
+		wantFills(step.key, step.want)
+		c.getSlot("x").want(exchange.Fill)
+	}
 	o.Shape.Keys = []string{"query:slot", "header:User-Agent"}
 	c.ssp = c.ssp.With(o)
 	wantFills("other keys", 0)
@@ -243,10 +372,9 @@ func TestKeysOfTheShaperAreReadFromTheRequest(t *testing.T) {
 		}
 		got := c.ssp.Shaping(r).Keys
 		testsupport.True(t, slices.Equal(got, want), "%q %q %s: the values are %q, want %q", tt.fields, tt.query, tt.body, got, want)
-		// Both ways of reading lead to the same segment.
-		var segment shaper.Segment
-		c.ssp.shape.read(r, &segment)
-		var again shaper.Segment
+		// Segments are of the shown values.
+		var segment, again shaper.Segment
+		c.ssp.shape.read(r, &segment, nil)
 		for i, k := range got {
 			c.ssp.shape.Hash(i, &again, []byte(k.Value))
 		}
@@ -271,7 +399,7 @@ adbuffer_shape_explore_ratio{ssp="openx"} 1
 # TYPE adbuffer_shape_fills_total counter
 adbuffer_shape_fills_total{decision="explored",ssp="openx"} 0
 adbuffer_shape_fills_total{decision="passed",ssp="openx"} 1
-# HELP adbuffer_shape_loss_ratio Share of an SSP's fills that qps.shape lost in the last hour: the estimate, and the bounds of its 95 % interval (low, high); no series before 100 fills. Bound max_loss is the setting, if it is above 0.
+# HELP adbuffer_shape_loss_ratio Share of an SSP's fills that qps.shape lost in the last hour: the estimate, and the bounds of its 95 % interval (low, high); no series before 100 fills. In a dry run, the share that it would have lost. Bound max_loss is the setting, if it is above 0; a dry run has no such series.
 # TYPE adbuffer_shape_loss_ratio gauge
 adbuffer_shape_loss_ratio{bound="max_loss",ssp="openx"} 0.01
 # HELP adbuffer_shape_paused 1 while no-bids teach qps.shape nothing, since the SSP gave no fill where 20 were expected.
@@ -293,5 +421,17 @@ adbuffer_shape_segments{ssp="openx"} 2
 		}
 		problems, err := testutil.GatherAndLint(reg)
 		testsupport.True(t, err == nil && len(problems) == 0, "%v, %v", problems, err)
+		// A dry run may lose more than max_loss: nothing is lost.
+		for name, dryRun := range map[string]func(o *Options){
+			"qps.dry_run":       func(o *Options) { o.QPS.DryRun = true },
+			"qps.shape.dry_run": func(o *Options) { o.Shape.DryRun = true },
+		} {
+			o := c.ssp.opts
+			o.QPS.DryRun, o.Shape.DryRun = false, false
+			dryRun(&o)
+			c.ssp = c.ssp.With(o)
+			n, err := testutil.GatherAndCount(registry(t, c.ssp), "adbuffer_shape_loss_ratio")
+			testsupport.True(t, err == nil && n == 3, "%s: adbuffer_shape_loss_ratio has %d series (%v), want low, estimate and high", name, n, err)
+		}
 	})
 }

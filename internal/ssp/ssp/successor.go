@@ -68,9 +68,9 @@ func (s *SSP) applyOptions() {
 }
 
 // With returns the SSP with other settings, on the same pool. Counters, breaker, pause, rate
-// and all other learned state continue; what the shaper learned continues while its keys stay. Requests that have begun on s end with its settings, and are
-// counted. Three limits hold for all requests from now on: requests in flight, buffered bytes, and the
-// length of a pause.
+// and all other learned state continue; what the shaper learned continues while its keys stay.
+// Requests that have begun on s end with its settings, and are counted. Three limits hold for all
+// requests from now on: requests in flight, buffered bytes, and the length of a pause.
 //
 // An SSP has one successor, made by With or MovedTo. Its name stays.
 func (s *SSP) With(o Options) *SSP {
@@ -85,8 +85,8 @@ func (s *SSP) With(o Options) *SSP {
 }
 
 // MovedTo returns the SSP with other settings, on another pool: with other endpoints, or another
-// way of connecting to them. The learned state is dropped, except that of the shaper. Counters stay, and current requests on s
-// still count in max_in_flight.
+// way of connecting to them. The learned state is dropped, except that of the shaper. Counters stay,
+// and current requests on s still count in max_in_flight.
 func (s *SSP) MovedTo(o Options, p *pool.Pool) *SSP {
 	next := s.movedTo(o, poolLender{p})
 	next.pool = p
