@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"adbuffer/internal/ssp/ssp"
 )
 
 const maxText = 4096 // bytes
@@ -86,13 +88,16 @@ func (r *report) checkText(text string, k key, path string) {
 }
 
 // checkList checks the elements of a list and, if k has the tag unique, that no two elements are equal
-// when case is ignored.
+// when case is ignored. Of the keys of qps.shape, only header fields ignore case.
 func (r *report) checkList(v reflect.Value, k key, path string) {
 	if rule := k.tag.Get("empty"); rule != "" && v.Len() == 0 && !k.isAbsent(v) {
 		r.add(path, nil, rule)
 	}
 	k.typ = v.Type().Elem()
-	unique, seen := k.tag.Get("unique"), map[string]string{}
+	unique, seen, fold := k.tag.Get("unique"), map[string]string{}, strings.ToLower
+	if k.tag.Get("form") == "shape key" {
+		fold = ssp.FoldShapeKey
+	}
 	for i := range v.Len() {
 		element, p := v.Index(i), at(path, i)
 		if element.Kind() == reflect.String && element.String() == "" {
@@ -106,10 +111,10 @@ func (r *report) checkList(v reflect.Value, k key, path string) {
 			element, p = sibling(element, unique), join(p, unique)
 		}
 		text := written(element)
-		if first, ok := seen[strings.ToLower(text)]; ok {
+		if first, ok := seen[fold(text)]; ok {
 			r.add(p, text, "must be unique; "+first+" has it too")
 		} else if !r.isBad(r.origin(p)) {
-			seen[strings.ToLower(text)] = r.origin(p)
+			seen[fold(text)] = r.origin(p)
 		}
 	}
 }

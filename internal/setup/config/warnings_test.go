@@ -28,8 +28,15 @@ func TestWarnings(t *testing.T) {
 		"a shaper that may work":            {withSSP(`no_bid_body: openrtb, qps: {limit: 40, shape: {keys: ["header:X-Country", "query:slot", "openrtb:/imp/0/banner/w"]}}`), nil},
 		"a shaper that drops nothing": {withSSP(`no_bid_body: openrtb, qps: {shape: {keys: ["query:slot"]}}`), []string{
 			"ssps[0].qps.shape.keys: drop no request, since limit and max_loss are 0"}},
-		"a shaper with max_loss alone": {withSSP(`no_bid_body: openrtb, qps: {shape: {max_loss: 0.01, keys: ["query:slot"]}}`), nil},
-		"max_loss without keys":        {withSSP("qps: {shape: {max_loss: 0.01}}"), []string{"ssps[0].qps.shape.max_loss: has no effect, since keys is empty"}},
+		"a shaper with max_loss alone":               {withSSP(`no_bid_body: openrtb, qps: {shape: {max_loss: 0.01, keys: ["query:slot"]}}`), nil},
+		"a shaper by keys that differ in case alone": {withSSP(`no_bid_body: openrtb, qps: {limit: 40, shape: {keys: ["query:slot", "query:Slot", "openrtb:/app/id", "openrtb:/App/id"]}}`), nil},
+		"settings of a shaper without keys": {withSSP("qps: {shape: {max_loss: 0.01, explore: 0.1, dry_run: true}}"), []string{
+			"ssps[0].qps.shape.explore: has no effect, since keys is empty",
+			"ssps[0].qps.shape.max_loss: has no effect, since keys is empty",
+			"ssps[0].qps.shape.dry_run: has no effect, since keys is empty"}},
+		"default settings of a shaper without keys": {withSSP("qps: {shape: {max_loss: 0, explore: 0.03, dry_run: false}}"), nil},
+		"a dry run of a shaper with few tokens":     {withSSP(`no_bid_body: openrtb, qps: {limit: 9, shape: {dry_run: true, keys: ["query:slot"]}}`), nil},
+		"a dry run of a limit with few tokens":      {withSSP(`no_bid_body: openrtb, qps: {limit: 9, dry_run: true, shape: {keys: ["query:slot"]}}`), nil},
 		"a shaper that cannot tell no-bids, with few tokens": {withSSP(`qps: {limit: 9, shape: {keys: ["query:slot"]}}`), []string{
 			"ssps[0].qps.shape.keys: count each response with a body as a fill, since no_bid_body is none; set it to the format of the SSP's no-bids, unless they are always empty",
 			"ssps[0].qps.burst: 9 is below 10; when several requests that shape chose arrive at once, some find no token and end as qps_limit"}},

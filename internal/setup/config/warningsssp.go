@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -96,8 +97,11 @@ const goodShapedBurst = 10
 func (w *warner) shape(cfg *Config, s *SSP, path string) {
 	o, shape := s.QPS.Options(), &s.QPS.Shape
 	if !o.Shaped {
-		if shape.MaxLoss > 0 {
-			w.add(join(path, "shape.max_loss"), "has no effect, since keys is empty")
+		v := reflect.ValueOf(*shape)
+		for _, k := range keysOf(v.Type()) {
+			if !isList(k.typ) && v.FieldByIndex(k.index).Interface() != defaultOf(k) {
+				w.add(join(path, "shape."+k.name), "has no effect, since keys is empty")
+			}
 		}
 		return
 	}
@@ -108,7 +112,8 @@ func (w *warner) shape(cfg *Config, s *SSP, path string) {
 	if s.NoBidBody == "none" {
 		w.add(keys, "count each response with a body as a fill, since no_bid_body is none; set it to the format of the SSP's no-bids, unless they are always empty")
 	}
-	if burst := o.BurstInForce(); s.QPS.Limit > 0 && burst < goodShapedBurst {
+	dryRun := s.QPS.DryRun || shape.DryRun
+	if burst := o.BurstInForce(); s.QPS.Limit > 0 && !dryRun && burst < goodShapedBurst {
 		w.add(join(path, "burst"), "%d is below %d; when several requests that shape chose arrive at once, some find no token and end as qps_limit", burst, goodShapedBurst)
 	}
 	if len(cfg.Server.TrustedProxies) > 0 {
