@@ -62,6 +62,21 @@ func TestEachAlertAndEachOutcomeHasAnEntryInTheRunbook(t *testing.T) {
 	}
 }
 
+// The queries with which the entry shaped computes the loss are tested with values.
+func TestTheRunbooksQueriesOfALossAreTested(t *testing.T) {
+	t.Parallel()
+	tests, err := os.ReadFile(rulesDir + "/recording_rules_test.yaml")
+	testsupport.NoError(t, err)
+	n := 0
+	for line := range strings.Lines(runbook(t)["shaped"]) {
+		if strings.Contains(line, "[6h]") {
+			n++
+			testsupport.True(t, strings.Contains(string(tests), "- expr: "+line), "no test has the query %s", line)
+		}
+	}
+	testsupport.Equal(t, n, 2, "%d queries of six hours")
+}
+
 // The runbook's queries name existing metrics. The settings that it and the alerts name have their
 // whole path.
 func TestTheRunbookNamesExistingMetricsAndSettings(t *testing.T) {
