@@ -111,14 +111,20 @@ func TestResetByThePeer(t *testing.T) {
 		h2.ErrCodeNo:             {outcome: exchange.ConnLost, progress: exchange.MaybeProcessed},
 		0x99:                     {outcome: exchange.ConnLost, progress: exchange.MaybeProcessed},
 	} {
-		t.Run(code.String(), func(t *testing.T) { // the model resets streams at other moments
-			p := connect(t, testOptions())
-			done, id := p.begin(get("/"))
-			p.do(p.fr.WriteRSTStream(id, code))
-			w.detail = code.String()
-			wait(t, done).wantError(t, w)
-			p.afterwards()
-		})
+		w.detail = code.String()
+		for _, status := range []string{"", "103", "200"} { // of HEADERS before the reset; "" = none
+			t.Run(code.String()+status, func(t *testing.T) { // the model resets streams at other moments
+				p, w := connect(t, testOptions()), w
+				done, id := p.begin(get("/"))
+				if status != "" { // the peer may have processed the request
+					p.head(id, false, ":status", status)
+					w.progress, w.overHTTP1 = exchange.MaybeProcessed, false
+				}
+				p.do(p.fr.WriteRSTStream(id, code))
+				wait(t, done).wantError(t, w)
+				p.afterwards()
+			})
+		}
 	}
 }
 
