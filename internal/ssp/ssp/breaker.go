@@ -51,7 +51,7 @@ func (b *breaker) refuse(now time.Duration) *exchange.Error {
 	b.forget()
 	ratio := b.Ratio(b.opts.FailureRatio, b.opts.MinRequests)
 	share := b.share(ratio)
-	if share <= 0 || rand.Float64() >= share {
+	if rand.Float64() >= share {
 		return nil
 	}
 	if b.opts.DryRun {

@@ -3,6 +3,7 @@ package ssp
 import (
 	"math"
 	"math/rand/v2"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -101,7 +102,7 @@ func TestFailingSSPIsShedAndTheErrorSaysWhy(t *testing.T) {
 		c := newClient(t, p, nil)
 		for range 1000 {
 			if res := c.get(); res.outcome == exchange.BreakerOpen {
-				res.wantDetail("failed", "10s", "50 %", "ssps[].breaker")
+				res.wantDetail("in the last 10s failed, and up to 50 % may fail", "ssps[].breaker")
 			} else {
 				res.want(exchange.ServerError)
 			}
@@ -122,6 +123,21 @@ func TestFailingSSPIsShedAndTheErrorSaysWhy(t *testing.T) {
 			c.get().want(exchange.Fill)
 		}
 	})
+}
+
+func TestTheErrorOfTheBreakerNamesTheShareThatCounts(t *testing.T) {
+	var b breaker
+	b.init(BreakerOptions{Enabled: true, Window: 10 * time.Second, MinRequests: 20, FailureRatio: 0.5, MinProbe: 0.1})
+	for i := range 100 {
+		b.record(0, 0, true)
+		b.record(0, rates.Group(1+i%9), i%10 < 8)
+	}
+	var err *exchange.Error
+	for i := 0; err == nil && i < 100; i++ {
+		err = b.refuse(0)
+	}
+	const want = "180 of the 200 requests to it in the last 10s failed (80 % without the clients whose requests fail most), and up to 50 % may fail"
+	testsupport.True(t, err != nil && strings.Contains(err.Error(), want), "%v; want %s", err, want)
 }
 
 func TestOutcomesThatCountForTheBreaker(t *testing.T) {
@@ -147,6 +163,7 @@ func TestOutcomesThatCountForTheBreaker(t *testing.T) {
 		{"429 with Retry-After", response(429, "", "Retry-After: 1"), nil, 0, neither},
 		{"a timeout after a long deadline", never(), nil, 0, failed},
 		{"a timeout that began a little late", never(), nil, 285 * msec, failed},
+		{"a timeout after nine tenths of the usual time", never(), nil, 270 * msec, neither},
 		{"a timeout after a short deadline", never(), nil, 200 * msec, neither},
 		{"no place in time", nil, exchange.ErrDeadlineNotSent, 0, neither},
 		{"cannot connect", nil, &refused, 0, failed},

@@ -102,7 +102,7 @@ func TestDecisionsAboutRetries(t *testing.T) {
 		{"malformed response", malformed, retryRules{limit: 9, stale: StaleAll}, get, retries{}, noRetry},
 	} {
 		c.f.err = &c.err
-		testsupport.Equal(t, c.rules.decide(c.f, c.n), c.want, "%[3]s: %+[1]v", c.name)
+		testsupport.Equal(t, c.rules.decide(c.f, c.n), c.want, "%[2]s: %+[1]v", c.name)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestOutcomesThatAreNeverRetried(t *testing.T) {
 		for _, p := range []exchange.Progress{exchange.NotSent, exchange.NotProcessed} {
 			e := exchange.Error{Outcome: o, Progress: p}
 			d := retryRules{limit: 9, stale: StaleAll}.decide(failure{err: &e, idempotent: true, served: 5, at: time.Second}, retries{})
-			testsupport.Equal(t, d.kind != firstAttempt, retried[o], "%[3]v, progress %[4]d: sent again: %[1]v", o, p)
+			testsupport.Equal(t, d.kind != firstAttempt, retried[o], "%[2]v, progress %[3]d: sent again: %[1]v", o, p)
 		}
 	}
 }

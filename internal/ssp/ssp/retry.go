@@ -188,10 +188,10 @@ func (f failure) pace(kind retryKind, n retries) decision {
 // retry decides whether the request of ex is sent again after e, and waits until the next attempt may begin. The
 // budget pays only for a retry that begins before the deadline.
 func (s *SSP) retry(r *Request, ex *exchange.Exchange, e *exchange.Error, c *call) (retryKind, bool) {
-	now := time.Now()
-	if ex.Context != nil && ex.Context.Err() != nil || !now.Before(ex.Deadline) {
+	if ex.Context != nil && ex.Context.Err() != nil {
 		return 0, false
 	}
+	now := time.Now()
 	d := retryRules{s.opts.RetryMax, s.opts.RetryStale}.decide(failure{
 		err: e, idempotent: r.Method.Idempotent(), protocol: ex.Protocol, reused: ex.Reused, served: ex.Served,
 		acquired: ex.Times.Acquired.Sub(c.start), at: now.Sub(c.start),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -316,6 +317,8 @@ func TestRequestsThatGetNoPlace(t *testing.T) {
 		{name: "TLS failed, then connections back off", errs: []exchange.Error{untrusted, backsOff(exchange.ConnectFailed)}, want: exchange.TLSFailed, detail: "no trusted authority", asked: 2},
 		{name: "TLS failed, then TLS backs off", errs: []exchange.Error{untrusted, backsOff(exchange.TLSFailed)}, want: exchange.TLSFailed, detail: "no trusted authority", asked: 2},
 		{name: "refused, then TLS backs off", errs: []exchange.Error{refused, backsOff(exchange.TLSFailed)}, want: exchange.ConnectFailed, detail: "connection refused", asked: 2},
+		{name: "refused, then TLS failed", errs: []exchange.Error{refused, untrusted}, want: exchange.TLSFailed, detail: "no trusted authority", asked: 2},
+		{name: "lost, then connections back off", errs: []exchange.Error{{}, backsOff(exchange.ConnectFailed)}, steps: []step{fail(stale)}, want: exchange.ConnectFailed, detail: "every address backs off", asked: 2},
 		{name: "refused, then connections back off", errs: []exchange.Error{refused, backsOff(exchange.ConnectFailed)}, want: exchange.ConnectFailed, detail: "connection refused", asked: 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -334,6 +337,25 @@ func TestRequestsThatGetNoPlace(t *testing.T) {
 			c.wantRetries(map[retryKind]uint64{retryNotSent: tt.retries})
 			c.wantIdle()
 		})
+	}
+}
+
+func TestTheLastErrorSaysHowOftenARequestWasSent(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		resends int
+		err     exchange.Error
+		says    bool
+	}{
+		{"refused at once", 0, notProcessed, false},
+		{"refused again", 1, notProcessed, true},
+		{"stale at once", 0, stale, false},
+		{"stale again", 1, stale, true},
+		{"sent again, and cut within the response", 1, cutMidResponse, false},
+		{"sent again, and then not sent", 1, notSent, false},
+	} {
+		n := retries{resends: c.resends}
+		testsupport.Equal(t, strings.HasSuffix(n.lastError(&c.err, 2).Detail, "; it was sent 2 times; see retry.max"), c.says, "%[2]s: %[1]v", c.name)
 	}
 }
 

@@ -102,5 +102,12 @@ func TestRetryAfterShareChangesInPlace(t *testing.T) {
 		c.get().want(exchange.ClientError)
 		c.get().want(exchange.ClientError)
 		c.wantPauses(1, 3)
+
+		c = newClient(t, &fakePool{steps: []step{response(429, ""), response(429, ""), response(429, "", "Retry-After: 1")}}, func(o *Options) { o.RetryAfterShare = 0 })
+		c.get().want(exchange.ClientError)
+		c.get().want(exchange.ClientError)
+		c.becomes(func(o *Options) { o.RetryAfterShare = 0.5 })
+		c.get().want(exchange.ClientError)
+		c.wantPauses(0, 1) // the responses before the change do not count
 	})
 }
