@@ -53,10 +53,6 @@ func (s *Shaper) forecast(w *Window) (all []Kept) {
 // forecast estimates the fills that the limit of k would have kept, explored ones included, while f collected fills and
 // arrivals. weight is that of the next explored fill.
 func (f *fillsByScore) forecast(k *Kept, explore, weight float64) {
-	if k.Share*belowLimit >= 1 {
-		k.Low, k.Estimate, k.High = 1, 1, 1
-		return
-	}
 	a := arrivals{counts: f.arrivals, rate: 1}
 	t := a.forLimit(k.Share * (1 - explore))
 	var sums, squares [2]float64 // below the threshold, and from it on
@@ -72,7 +68,7 @@ func (f *fillsByScore) forecast(k *Kept, explore, weight float64) {
 		weight = squares[1] / sums[1] // the mean one: most of these fills were not explored
 	}
 	lowAbove, highAbove := interval(sums[1], squares[1], weight)
-	dropped := 1 - exploration(explore, t.share) // of the requests below the threshold
+	dropped := 1 - exploration(explore, t.share) // of the requests below the threshold; 0 from the limit at which all pass
 	kept := func(below, above float64) float64 {
 		if below == 0 {
 			return 1

@@ -30,7 +30,7 @@ func TestForecastOfLimits(t *testing.T) {
 			{120, 0.6, false, 0.70744, 0.88889, 0.99137},
 			{160, 0.8, false, 0.78348, 0.94444, 1},
 		}},
-		{"limit above the rate", Settings{Limit: 197}, 1, 1, []Kept{
+		{"limit a little below the rate", Settings{Limit: 197}, 1, 1, []Kept{
 			{20, 0.1, false, 0.60376, 0.72841, 0.77164},
 			{40, 0.2, false, 0.71573, 0.77778, 0.81779},
 			{80, 0.4, false, 0.79032, 0.83333, 0.86853},
