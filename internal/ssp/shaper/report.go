@@ -232,11 +232,16 @@ func interval(sum, variance, weight float64) (low, high float64) {
 		k := sum * sum / variance
 		low = sum * cube(max(0, 1-1/(9*k)-z/(3*math.Sqrt(k))))
 	}
-	if sum, variance = sum+weight, variance+weight*weight; variance > 0 {
-		k := sum * sum / variance
-		high = sum * cube(1-1/(9*k)+z/(3*math.Sqrt(k)))
+	return low, upperBound(z, sum, variance, weight)
+}
+
+// upperBound is the upper bound of that interval. z is the quantile of the normal distribution.
+func upperBound(z, sum, variance, weight float64) float64 {
+	if sum, variance = sum+weight, variance+weight*weight; variance == 0 {
+		return 0
 	}
-	return low, high
+	k := sum * sum / variance
+	return sum * cube(1-1/(9*k)+z/(3*math.Sqrt(k)))
 }
 
 func cube(x float64) float64 { return x * x * x }
