@@ -656,12 +656,49 @@ var rows = []struct {
 		t.note("t. loadtest/scenarios/shaping.yaml: 800 of 4 000/s, minutes 3 to 10", settled(newWorld(seed, segments4000), 800, 4000, 2, 8, c))
 	}},
 	{"u", forecastRow},
+	{"v", func(seed uint64, t *results, c *coverages) {
+		for _, perSecond := range []int{10, 100, 400} {
+			t.note(fmt.Sprintf("v. 10 min of %d/s with a good segment's values: minutes until it passes again", perSecond), copied(seed, perSecond, 120))
+		}
+	}},
 	{"w", func(seed uint64, t *results, c *coverages) {
 		for _, rule := range rules {
 			t.note("w. "+rule.rule+": with", rule.run(seed, ""))
 			t.note("w. "+rule.rule+": without", rule.run(seed, rule.rule))
 		}
 	}},
+}
+
+// copied returns after how many minutes a good segment passes again, at most as many as given, once others have sent
+// unfillable requests with its values for ten minutes. It has one or two requests a second of its own.
+func copied(seed uint64, perSecond int, minutes float64) float64 {
+	r := newRun(newWorld(seed, segments4000), Settings{Limit: 200}, 2000, nil)
+	r.minutes(15)
+	var best leaf
+	for _, l := range r.w.leaves {
+		if l.rank >= 100 && l.rank < 200 && l.rate > best.rate {
+			best = l
+		}
+	}
+	var seg Segment
+	for k, v := range best.values {
+		seg.set(k, v*0x9e3779b97f4a7c15)
+	}
+	p := r.replicas[0]
+	for range 600 {
+		for range perSecond {
+			if d := p.shaper.Decide(&seg, p.tokens, at(r.t)); d.Kind != Dropped && p.tokens >= 1 {
+				p.tokens--
+				p.shaper.Learn(&seg, d, false, at(r.t))
+			}
+		}
+		r.minutes(1. / 60)
+	}
+	began := r.t
+	for p.shaper.Explain(&seg, at(r.t)).Chance < 1 && r.t < began+60*minutes {
+		r.minutes(1. / 60)
+	}
+	return (r.t - began) / 60
 }
 
 // rules are those that row w switches off, each where it counts.
@@ -772,6 +809,16 @@ func short(t *results) {
 	r = newRun(newWorld(1, segments4000), Settings{Limit: 800}, 2000, nil)
 	r.minutes(2)
 	t.atLeast("4 000 segments, 40 % of 2 000/s", 90, 100*r.minutes(1).share())
+	r = newRun(newWorld(1, segments50), Settings{Limit: 100}, 500, nil)
+	r.w.forged = 0.2
+	r.minutes(5)
+	t.atLeast("20 % made-up segments, limit 20 %", 98, 100*r.minutes(2).share())
+	r = newRun(newWorld(1, segments50), Settings{Limit: 100}, 500, nil)
+	r.minutes(3)
+	r.ssp = bidsNothing
+	r.minutes(3)
+	r.ssp = responds
+	t.atLeast("after 3 min of no-bids, limit 20 %", 85, 100*r.minutes(2).share())
 	r = newRun(newWorld(1, segments50), Settings{MaxLoss: 0.05}, 500, nil)
 	r.minutes(10)
 	m := r.minutes(5)
