@@ -105,6 +105,8 @@ func explain(lines [][]byte, line int, rule string) (mistyped int, words string)
 		switch text, _, _ := bytes.Cut(here, []byte(" #")); {
 		case bytes.ContainsAny(inQuotes.ReplaceAll(text, nil), `"'`):
 			return line, "a closing quote is missing"
+		case isFlow && bytes.ContainsRune(inQuotes.ReplaceAll(text, nil), '?'):
+			return line, "a value with ? needs quotes within {} and []"
 		case isFlow:
 			return line, "a comma or " + strings.Trim(end, "'") + " is missing"
 		}
