@@ -146,19 +146,23 @@ func targetView(target, clientQuery []byte) string {
 	return path + "?" + config.HideQuery(own) + strings.Join(params, "&")
 }
 
+// fieldView returns the value of a field with possible secrets hidden. sets is that of message.
+func fieldView(name, value string, sets func(name []byte) bool) string {
+	if config.NamesSecret(name) {
+		return config.Hidden
+	}
+	if sets != nil && sets([]byte(name)) {
+		return config.HideField(name, value)
+	}
+	return value
+}
+
 // message copies fields and body, whose memory belongs to the exchange. sets reports whether the
 // configuration sets a field; nil = the configuration sets no field.
 func message(fields, body []byte, sets func(name []byte) bool) *capturedMsg {
 	m := &capturedMsg{Fields: [][2]string{}, BodyBytes: len(body)}
 	for name, value := range syntax.Fields(fields) {
-		v := string(value)
-		if sets != nil && sets(name) {
-			v = config.HideField(string(name), v)
-		}
-		if config.NamesSecret(string(name)) {
-			v = config.Hidden
-		}
-		m.Fields = append(m.Fields, [2]string{string(name), v})
+		m.Fields = append(m.Fields, [2]string{string(name), fieldView(string(name), string(value), sets)})
 	}
 	cut := body[:min(len(body), maxCapturedBody)]
 	for n := 1; n < utf8.UTFMax && len(cut) < len(body) && !utf8.RuneStart(body[len(cut)]); n++ {

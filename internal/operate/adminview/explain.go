@@ -40,6 +40,8 @@ type Explained struct {
 	// Now says why a running adbuffer may refuse the request at this moment, whatever the SSPs do.
 	Now  []string       `json:"now"`
 	SSPs []explainedSSP `json:"ssps"` // the route's SSPs, in their order
+
+	explanation *proxy.Explanation // its Requests are those of SSPs
 }
 
 type refused struct {
@@ -73,7 +75,7 @@ type explainedSSP struct {
 // client at peer.
 func (v *Views) Explain(p *proxy.Proxy, current *reload.Version, message []byte, peer netip.Addr) *Explained {
 	e := p.Explain(message, peer, func(name string) string { return current.Part(name).Host() })
-	x := &Explained{ID: e.ID, BudgetMs: milliseconds(e.Budget), BudgetFrom: e.BudgetFrom, TmaxIgnored: e.IgnoredTmax, Why: []string{}, Machine: lowered(current.Config), Now: []string{}, SSPs: []explainedSSP{}}
+	x := &Explained{ID: e.ID, BudgetMs: milliseconds(e.Budget), BudgetFrom: e.BudgetFrom, TmaxIgnored: e.IgnoredTmax, Why: []string{}, Machine: lowered(current.Config), Now: []string{}, SSPs: []explainedSSP{}, explanation: e}
 	if e.Client.IsValid() {
 		x.Client = e.Client.String()
 	}
@@ -108,6 +110,9 @@ func (v *Views) Explain(p *proxy.Proxy, current *reload.Version, message []byte,
 		switch {
 		case q.Filtered:
 			s.Filtered = failed(whenOf(&current.Config.Routes[e.Route.Index], part.Config.Name), e)
+			if q.Unreadable != openrtb.Readable {
+				s.Filtered = append(s.Filtered, "ssps[].remove cannot read the body: "+q.Unreadable.Text())
+			}
 			s.Error = exchange.Filtered.String()
 		case q.Err != nil:
 			s.Error = q.Err.Error()
@@ -141,7 +146,7 @@ func failed(conditions []config.BodyCondition, e *proxy.Explanation) (all []stri
 	}
 	for i, c := range reload.BodyConditions(conditions) {
 		if seen := c.Explain(e.Body); !seen.Holds {
-			all = append(all, bodyCondition(&conditions[i])+", but "+valuesSeen(c.Path.String(), &seen))
+			all = append(all, bodyCondition(&conditions[i])+", but it is "+valuesSeen(c.Path.String(), &seen))
 		}
 	}
 	return all
@@ -150,7 +155,7 @@ func failed(conditions []config.BodyCondition, e *proxy.Explanation) (all []stri
 // valuesSeen describes the values that the body has at the path of a condition.
 func valuesSeen(path string, seen *openrtb.Seen) string {
 	if len(seen.Values) == 0 {
-		return "it is missing"
+		return "missing"
 	}
 	var values []string
 	for _, v := range seen.Values {
@@ -166,7 +171,7 @@ func valuesSeen(path string, seen *openrtb.Seen) string {
 	if seen.More {
 		values = append(values, "...")
 	}
-	return "it is " + strings.Join(values, ", ")
+	return strings.Join(values, ", ")
 }
 
 // maxSeenValue bounds how many bytes of a value an explanation shows.

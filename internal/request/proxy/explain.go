@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"cmp"
 	"net/netip"
 	"time"
 
@@ -46,8 +47,10 @@ type ExplainedRequest struct {
 	// Budget is the time that this SSP would have, and BudgetFrom the field or setting that determines it.
 	Budget     time.Duration
 	BudgetFrom string
-	// Filtered says that the SSP is not asked, since its conditions on the body do not hold.
-	Filtered bool
+	// Filtered says that the SSP is not asked, since its conditions on the body do not hold, or since the members that
+	// it must not get cannot be removed from the body. Unreadable says why they cannot.
+	Filtered   bool
+	Unreadable openrtb.Reason
 	// Shaping is what qps.shape knows of the request; nil without it.
 	Shaping *ssp.Shaping
 }
@@ -103,7 +106,11 @@ func (p *Proxy) explain(e *Explanation, c *http1.Conn, hostOf func(ssp string) s
 			continue // split never chooses a target with weight 0
 		}
 		if !t.Eligible(&r.ssp) {
-			e.Requests = append(e.Requests, ExplainedRequest{Target: t, Filtered: true})
+			x := ExplainedRequest{Target: t, Filtered: true}
+			if t.SSP.Removes() != nil {
+				x.Unreadable = r.ssp.Unreadable
+			}
+			e.Requests = append(e.Requests, x)
 			continue
 		}
 		asked = true
@@ -114,7 +121,8 @@ func (p *Proxy) explain(e *Explanation, c *http1.Conn, hostOf func(ssp string) s
 		e.Requests = append(e.Requests, x)
 	}
 	if !asked {
-		e.Refusal = &refusal{Outcome: exchange.Filtered, Detail: "the conditions of no SSP on the body hold; the response is the route's no_ad"}
+		err := route.NoneEligible(&r.ssp)
+		e.Refusal = &refusal{Outcome: err.Outcome, Detail: cmp.Or(err.Text(), "the conditions of no SSP on the body hold; the response is the route's no_ad")}
 	}
 }
 

@@ -22,12 +22,17 @@ func canRemove(s *ssp.SSP, r *ssp.Request) bool {
 	return r.Unreadable == openrtb.Readable || s.Removes() == nil
 }
 
+// NoneEligible returns the error of a request for which no SSP is eligible.
+func NoneEligible(r *ssp.Request) *exchange.Error {
+	if r.Unreadable != openrtb.Readable {
+		return exchange.Errorf(exchange.BadRequest, exchange.NotSent, "ssps[].remove cannot read the body: %s", r.Unreadable.Text())
+	}
+	return errFiltered
+}
+
 // noneEligible is the result of a request for which no SSP is eligible. legs holds the SSPs that were skipped.
 func noneEligible(r *ssp.Request, legs *legLog) Result {
-	err := errFiltered
-	if r.Unreadable != openrtb.Readable {
-		err = exchange.Errorf(exchange.BadRequest, exchange.NotSent, "ssps[].remove cannot read the body: %s", r.Unreadable.Text())
-	}
+	err := NoneEligible(r)
 	return Result{Outcome: err.Outcome, Err: err, legs: legs}
 }
 
