@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"adbuffer/internal/operate/admin"
 	"adbuffer/internal/operate/adminview"
 	"adbuffer/internal/setup/config"
+	"adbuffer/internal/wire/header"
 )
 
 // explainFlags are the flags of explain.
@@ -109,8 +111,12 @@ func (f *explainFlags) byFile(message []byte, peer netip.Addr) (*adminview.Expla
 	if err != nil {
 		return nil, failed(err)
 	}
-	x, err := app.Explain(cfg, message, peer)
-	return x, failed(err)
+	e, err := app.NewExplainer(cfg)
+	if err != nil {
+		return nil, failed(err)
+	}
+	defer e.Close()
+	return e.Explain(message, peer), nil
 }
 
 func (f *explainFlags) byAdmin(ctx context.Context, message []byte) (*adminview.Explained, error) {
@@ -133,12 +139,23 @@ func (f *explainFlags) message(target string) ([]byte, error) {
 		}
 	}
 	method := f.method
-	switch {
-	case method == "" && f.data != "":
+	if method == "" && f.data != "" {
 		method = http.MethodPost
-	case method == "":
-		method = http.MethodGet
 	}
+	var fields []header.NameValue
+	for _, field := range f.fields {
+		name, value, ok := strings.Cut(field, ":")
+		if !ok {
+			return nil, fmt.Errorf("-H %q is not 'Name: value'", field)
+		}
+		fields = append(fields, header.NameValue{Name: name, Value: strings.TrimSpace(value)})
+	}
+	return requestMessage(method, target, fields, body)
+}
+
+// requestMessage returns a request as a client would send it. target is a URL, or a path and a query. Without a
+// method, it is a GET.
+func requestMessage(method, target string, fields []header.NameValue, body []byte) ([]byte, error) {
 	host := "adbuffer"
 	target, _, _ = strings.Cut(target, "#") // no client sends the fragment
 	if !strings.HasPrefix(target, "/") && !strings.HasPrefix(target, "http://") && !strings.HasPrefix(target, "https://") {
@@ -156,15 +173,11 @@ func (f *explainFlags) message(target string) ([]byte, error) {
 		}
 	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\n", method, target)
+	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\n", cmp.Or(method, http.MethodGet), target)
 	given := map[string]bool{}
-	for _, field := range f.fields {
-		name, value, ok := strings.Cut(field, ":")
-		if !ok {
-			return nil, fmt.Errorf("-H %q is not 'Name: value'", field)
-		}
-		given[strings.ToLower(name)] = true
-		fmt.Fprintf(&b, "%s: %s\r\n", name, strings.TrimSpace(value))
+	for _, field := range fields {
+		given[strings.ToLower(field.Name)] = true
+		fmt.Fprintf(&b, "%s: %s\r\n", field.Name, field.Value)
 	}
 	if !given["host"] {
 		fmt.Fprintf(&b, "Host: %s\r\n", host)

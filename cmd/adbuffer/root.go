@@ -30,6 +30,7 @@ keep-alive connections, which it pools per SSP, within a deadline.`,
   adbuffer serve --config config/adbuffer.yaml   run the service
   adbuffer check new.yaml --admin http://127.0.0.1:9090   what a reload would change
   adbuffer explain --config config/adbuffer.yaml '/fillbuffer?pub=1'   how a request would be handled
+  adbuffer test config/openrtb.test.yaml         what a configuration must do with requests
   adbuffer probe https://rtb.openx.example/bid   what to configure for an SSP
   adbuffer plan --rps 5000 --p50 80ms --p99 250ms   size a pool`,
 		Version: app.Version,
@@ -46,7 +47,7 @@ keep-alive connections, which it pools per SSP, within a deadline.`,
 	root.SetErr(stderr)
 	root.SetVersionTemplate(versionLine())
 	root.SetUsageTemplate(root.UsageTemplate() + exitCodes)
-	root.AddCommand(newServe(stderr), newCheck(stdout), newDemo(stdout, stderr), newPlan(stdout), newHealth(stdout), newSim(stdout), newSSP(stdout), newExplain(stdout), newTail(stdout), newBundle(stdout), newReload(stdout), newProbe(stdout), newVersion(stdout))
+	root.AddCommand(newServe(stderr), newCheck(stdout), newDemo(stdout, stderr), newPlan(stdout), newHealth(stdout), newSim(stdout), newSSP(stdout), newExplain(stdout), newTest(stdout), newTail(stdout), newBundle(stdout), newReload(stdout), newProbe(stdout), newVersion(stdout))
 	return root
 }
 

@@ -14,27 +14,30 @@ import (
 	"adbuffer/internal/test/testsupport"
 )
 
-// The JSON Schema of the configuration accepts valid files, as an editor reads them, and refuses wrong
+// The JSON Schemas of the configuration and of its tests accept valid files, as an editor reads them, and refuse wrong
 // types, ranges, words and keys.
-func TestTheSchemaAcceptsValidFilesAndRefusesWrongTypes(t *testing.T) {
+func TestTheSchemasAcceptValidFilesAndRefuseWrongTypes(t *testing.T) {
 	read := func(name string) []byte {
 		text, err := os.ReadFile(filepath.Join("../..", name))
 		testsupport.NoError(t, err)
 		return text
 	}
-	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(read("config/adbuffer.schema.json")))
-	testsupport.NoError(t, err)
-	compiler := jsonschema.NewCompiler()
-	testsupport.NoError(t, compiler.AddResource("adbuffer.json", document))
-	schema, err := compiler.Compile("adbuffer.json")
-	testsupport.NoError(t, err)
-	accepts := func(text []byte) error {
-		asJSON, err := yaml.YAMLToJSON(text)
+	schemaIn := func(name string) (accepts func(text []byte) error) {
+		document, err := jsonschema.UnmarshalJSON(bytes.NewReader(read("config/" + name)))
 		testsupport.NoError(t, err)
-		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(asJSON))
+		compiler := jsonschema.NewCompiler()
+		testsupport.NoError(t, compiler.AddResource(name, document))
+		schema, err := compiler.Compile(name)
 		testsupport.NoError(t, err)
-		return schema.Validate(value)
+		return func(text []byte) error {
+			asJSON, err := yaml.YAMLToJSON(text)
+			testsupport.NoError(t, err)
+			value, err := jsonschema.UnmarshalJSON(bytes.NewReader(asJSON))
+			testsupport.NoError(t, err)
+			return schema.Validate(value)
+		}
 	}
+	accepts := schemaIn("adbuffer.schema.json")
 	effective, _, status := e2e.Run(t, nil, "check", "--show-secrets", "../../config/reference.yaml")
 	testsupport.MustTrue(t, status == 0, "check: exit status %d:\n%s", status, effective)
 	valid := map[string][]byte{
@@ -55,5 +58,15 @@ func TestTheSchemaAcceptsValidFilesAndRefusesWrongTypes(t *testing.T) {
 		"number-for-boolean", "number-for-text", "out-of-range", "unknown-word", "ssp-without-name-or-endpoints", "route-unknown-word", "no-ssp",
 	} {
 		testsupport.True(t, accepts(read("internal/setup/config/testdata/invalid-"+name+".yaml")) != nil, "the schema accepts testdata/invalid-%s.yaml", name)
+	}
+	accepts = schemaIn("adbuffer.test.schema.json")
+	for _, name := range []string{"adbuffer", "edge", "openrtb", "reference", "sidecar"} {
+		if err := accepts(read("config/" + name + ".test.yaml")); err != nil {
+			t.Errorf("%s.test.yaml: %v", name, err)
+		}
+	}
+	for _, wrong := range []string{"bdy: x", "body: 1", "headers: {A: [b]}", "headers: [A]"} {
+		text := "tests: [{name: a, request: {url: /a, " + wrong + "}, expect: {route: r}}]"
+		testsupport.True(t, accepts([]byte(text)) != nil, "the schema of tests accepts %s", wrong)
 	}
 }

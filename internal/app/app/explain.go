@@ -11,9 +11,11 @@ import (
 	"adbuffer/internal/setup/reload"
 )
 
-// Explain says how cfg would handle message: one HTTP/1.1 request from a client at peer. It opens
-// no listener and no connection.
-func Explain(cfg *config.Config, message []byte, peer netip.Addr) (*adminview.Explained, error) {
+// Explainer says how a configuration would handle requests. It opens no listener and no connection.
+type Explainer struct{ app *App }
+
+// NewExplainer returns an Explainer for cfg. Call Close when it is not needed any more.
+func NewExplainer(cfg *config.Config) (*Explainer, error) {
 	quiet := *cfg
 	quiet.Tracing, quiet.Fleet = config.Tracing{}, config.Fleet{}
 	quiet.SSPs = slices.Clone(cfg.SSPs)
@@ -26,9 +28,16 @@ func Explain(cfg *config.Config, message []byte, peer netip.Addr) (*adminview.Ex
 	if err != nil {
 		return nil, err
 	}
-	defer a.Close()
-	return a.explain(message, peer), nil
+	return &Explainer{a}, nil
 }
+
+// Explain says how the configuration would handle message: one HTTP/1.1 request from a client at peer.
+func (e *Explainer) Explain(message []byte, peer netip.Addr) *adminview.Explained {
+	return e.app.explain(message, peer)
+}
+
+// Close releases what the Explainer has built.
+func (e *Explainer) Close() { e.app.Close() }
 
 // explain says how the current config version would handle message.
 func (a *App) explain(message []byte, peer netip.Addr) (x *adminview.Explained) {

@@ -26,6 +26,7 @@ const maxItems = 1000
 type decoder struct {
 	*report
 	*variables
+	isTests bool // the document is a Tests, in which ${ has no meaning and each key has a value
 }
 
 // value decodes node as type t. A node that is nil or null stands for an absent key. ok is false if
@@ -44,7 +45,7 @@ func (d decoder) value(node *yaml.Node, t reflect.Type, path string) (value any,
 	switch {
 	case isList(t):
 		return d.list(node, t, path)
-	case isSection(t):
+	case isSection(t) || t.Kind() == reflect.Map:
 		if shortKey(t) != "" {
 			return d.shortSection(node, t, path)
 		}
@@ -93,7 +94,7 @@ func (d decoder) scalar(node *yaml.Node, t reflect.Type, path string) (any, bool
 	inQuotes := node.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0
 	here := markOf(node)
 	here.text = node.Value
-	if strings.Contains(node.Value, "${") {
+	if strings.Contains(node.Value, "${") && !d.isTests {
 		d.marks[path] = here
 		return d.expanded(node, t, path, inQuotes)
 	}
@@ -217,17 +218,26 @@ func (d decoder) key(name, value *yaml.Node, t reflect.Type, path string, sectio
 		return
 	}
 	written[lower] = name
-	for _, k := range keysOf(t) {
+	keys := keysOf(t)
+	if t.Kind() == reflect.Map {
+		keys = []key{{name: name.Value, typ: t.Elem()}}
+	}
+	for _, k := range keys {
 		if k.name == name.Value {
 			if v, ok := d.value(value, k.typ, p); ok {
 				section[k.name] = v
+			} else if d.isTests && !d.bad[p] {
+				d.addAt(here, p, "", "must not be empty")
 			}
 			return
 		}
 	}
-	rule := removedKey(p)
+	root, rule := reflect.TypeFor[Config](), removedKey(p)
+	if d.isTests {
+		root, rule = testsType, ""
+	}
 	if rule == "" && !d.full() {
-		rule = unknownKey(t, path, name.Value)
+		rule = unknownKey(root, t, path, name.Value)
 	}
 	d.addAt(here, p, "", rule)
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,11 +18,11 @@ import (
 
 const configDir = "../../../config"
 
-// keyDocs returns the comment above each key of config/reference.yaml by path, with
+// keyDocs returns the comment above each key of a file in the config folder by path, with
 // "[]" for the index of a list. The first element that has a key documents it.
-func keyDocs(t *testing.T) map[string]string {
+func keyDocs(t *testing.T, name string) map[string]string {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(configDir, "reference.yaml"))
+	data, err := os.ReadFile(filepath.Join(configDir, name))
 	testsupport.NoError(t, err)
 	var doc yaml.Node
 	testsupport.NoError(t, yaml.Unmarshal(data, &doc))
@@ -61,7 +62,7 @@ func commentAbove(lines []string, line int) string {
 	return strings.Join(words, " ")
 }
 
-// shipped returns the files of the config folder. The working directory has the certificate that
+// shipped returns the configurations of the config folder. The working directory has the certificate that
 // edge.yaml names.
 func shipped(t *testing.T) []string {
 	t.Helper()
@@ -69,6 +70,7 @@ func shipped(t *testing.T) []string {
 	testsupport.NoError(t, err)
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	testsupport.MustTrue(t, err == nil && len(files) >= 2, "found %v (%v), want reference.yaml and minimal.yaml at least", files, err)
+	files = slices.DeleteFunc(files, func(file string) bool { return strings.HasSuffix(file, ".test.yaml") })
 	t.Chdir(t.TempDir())
 	writeCert(t, ".", "cert")
 	return files
@@ -91,7 +93,7 @@ func TestEveryFileInTheConfigFolderLoads(t *testing.T) {
 }
 
 func TestTheDocumentedFileHasEveryKeyAndItsRealDefault(t *testing.T) {
-	docs := keyDocs(t)
+	docs := keyDocs(t, "reference.yaml")
 	visitKeys(reflect.TypeFor[document](), "", "", func(path string, k key) {
 		if strings.HasPrefix(path, "ssp_defaults.") {
 			return // the keys of an SSP, documented there
@@ -113,7 +115,7 @@ var statedEffects = map[string]Effect{"needs a restart": Restart, "takes a new p
 // A comment states the effect of a change unless it applies in place. The comment of a section
 // applies to all its keys.
 func TestTheDocumentedFileSaysWhichChangesAreNotInPlace(t *testing.T) {
-	docs := keyDocs(t)
+	docs := keyDocs(t, "reference.yaml")
 	stated := func(path string) Effect {
 		for p := path; p != ""; p = p[:max(0, strings.LastIndexByte(p, '.'))] {
 			for words, effect := range statedEffects {

@@ -195,6 +195,16 @@ func (r *report) isBad(path string) bool {
 	return r.bad[""]
 }
 
+// isBadBelow reports whether a value of the section at path has an error.
+func (r *report) isBadBelow(path string) bool {
+	for p := range r.bad {
+		if strings.HasPrefix(p, path+".") {
+			return true
+		}
+	}
+	return false
+}
+
 // isSet reports whether the file or a variable sets the key at path.
 func (r *report) isSet(path string) bool {
 	_, set := r.marks[path]

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/openrtb"
 	"adbuffer/internal/wire/syntax"
@@ -24,13 +25,16 @@ var forms = map[string]form{
 	"fairness key":      fairnessRule,
 	"field value":       must(isTrimmed, "not hold control characters, nor begin or end with a space"),
 	"forwarded field":   forwardedFieldRule,
+	"header field":      tokenRule,
 	"host":              must(syntax.IsHost, "be a host name without a port"),
 	"host and port":     must(isAuthority, "be a host name or address, with a port or without"),
 	"host pattern":      must(isHostPattern, `be a host name without a port, or "*.example.com" for every name below it`),
 	"listener":          addressForm("127.0.0.1:8080", true, true),
 	"merge":             must(func(s string) bool { return s == MergeOpenRTB }, `be openrtb, or "" for adbuffer's own document`),
+	"method":            must(func(s string) bool { return tokenRule(s) == "" }, "be a method, for example POST"),
 	"name":              must(isName, "be 1 to 64 of a-z, 0-9, _ and -"),
 	"OpenRTB path":      openRTBPathRule,
+	"outcome":           must(exchange.IsOutcome, "be the word with which explain and the log name an error, such as no_route"),
 	"origin":            must(isOrigin, `be an origin as browsers send it, such as https://www.example.com: in lower case, without a path and without the scheme's own port; or null; or "*" for all`),
 	"passed field":      fieldAnd(forwardedFieldRule, header.CheckPass),
 	"path":              pathRule,
@@ -39,6 +43,7 @@ var forms = map[string]form{
 	"request id field":  fieldAnd(forwardedFieldRule, header.CheckRequestID),
 	"status":            must(isMaskedStatus, "be 4xx, 5xx, or a status from 400 to 599, in quotes"),
 	"shape key":         shapeKeyRule,
+	"request URL":       must(isRequestURL, "be a URL of http or https, or a path that begins with /"),
 	"set field":         fieldAnd(forwardedFieldRule, checkSet),
 	"URL of a receiver": receiverForm,
 }
@@ -91,6 +96,10 @@ const maxName = 64 // bytes
 // isName reports whether s is short and plain enough to be the value of a metric's label.
 func isName(s string) bool {
 	return len(s) <= maxName && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_-") == ""
+}
+
+func isRequestURL(s string) bool {
+	return strings.HasPrefix(s, "/") || strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://")
 }
 
 func isTrimmed(s string) bool { return syntax.IsTrimmedValue([]byte(s)) }

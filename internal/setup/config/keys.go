@@ -29,8 +29,11 @@ var (
 )
 
 // keysOf lists the keys of section type t in the order of its fields, including the keys of inlined
-// structs.
+// structs. A map has no keys of its own.
 func keysOf(t reflect.Type) []key {
+	if t.Kind() == reflect.Map {
+		return nil
+	}
 	if cached, ok := keyCache.Load(t); ok {
 		return cached.([]key)
 	}

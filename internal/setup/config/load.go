@@ -59,7 +59,7 @@ func Parse(data []byte, env Env) (*Config, []Warning, error) {
 		return nil, nil, r.err()
 	}
 	vars := newVariables(env)
-	tree, _ := decoder{r, vars}.value(root, documentType, "")
+	tree, _ := decoder{report: r, variables: vars}.value(root, documentType, "")
 	settings, ok := tree.(map[string]any)
 	if !ok && r.bad[""] {
 		return nil, nil, r.err()

@@ -33,6 +33,15 @@ func (r *report) checkValue(v reflect.Value, k key, path string) {
 		r.checkSection(v, path)
 	case isList(t):
 		r.checkList(v, k, path)
+	case t.Kind() == reflect.Map:
+		for _, name := range v.MapKeys() {
+			p := join(path, shown(name.String()))
+			if check := forms[k.tag.Get("form")]; check != nil && check(name.String()) != "" {
+				r.add(p, nil, check(name.String()))
+			}
+			r.checkValue(v.MapIndex(name), key{typ: t.Elem()}, p)
+		}
+	case k.tag.Get("text") == "any":
 	case t.Kind() == reflect.String:
 		r.checkText(v.String(), k, path)
 	case v.CanInt() && !isText(t) || v.CanFloat():

@@ -29,7 +29,7 @@ func TestTagsNameFormsAndKeysThatExist(t *testing.T) {
 				testsupport.True(t, forms[form] != nil, "%s.%s: there is no form %q", typ, k.name, form)
 			}
 			element := k.typ
-			if isList(element) || element.Kind() == reflect.Pointer {
+			if isList(element) || element.Kind() == reflect.Pointer || element.Kind() == reflect.Map {
 				element = element.Elem()
 			}
 			if isSection(element) {
@@ -38,6 +38,7 @@ func TestTagsNameFormsAndKeysThatExist(t *testing.T) {
 			}
 		}
 	}
-	walk(reflect.TypeFor[document]())
+	walk(documentType)
+	walk(testsType)
 	testsupport.True(t, rules >= 50, "%d rules are checked", rules)
 }

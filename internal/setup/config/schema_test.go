@@ -17,7 +17,7 @@ import (
 	"github.com/invopop/jsonschema"
 )
 
-var update = flag.Bool("update", false, "rewrite config/adbuffer.schema.json and testdata/*.txt")
+var update = flag.Bool("update", false, "rewrite config/*.schema.json and testdata/*.txt")
 
 // durationPattern is the grammar of time.ParseDuration without signs, which no key allows.
 const durationPattern = `^((([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h))+|.*\$\{.*)$`
@@ -25,12 +25,10 @@ const durationPattern = `^((([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h))+|.
 // referencePattern is what a text must have in place of a value of another type: ${NAME}.
 const referencePattern = `\$\{`
 
-// schema describes the file that an operator writes. Types and names come from
-// the struct types, ranges and defaults from their tags, descriptions from the
-// comments of config/reference.yaml.
-func schema(t *testing.T) *jsonschema.Schema {
+// schema describes a file of type root that an operator writes. Types and names come from the struct types, ranges and
+// defaults from their tags, descriptions from the comments of a file in the config folder.
+func schema(t *testing.T, title string, root reflect.Type, documented string) *jsonschema.Schema {
 	t.Helper()
-	root := reflect.TypeFor[document]()
 	reflector := jsonschema.Reflector{
 		Anonymous:                  true,
 		ExpandedStruct:             true,
@@ -52,9 +50,8 @@ func schema(t *testing.T) *jsonschema.Schema {
 	s := reflector.ReflectFromType(root)
 	// Editors know draft-07 best, and this schema needs no later one.
 	s.Version = "http://json-schema.org/draft-07/schema#"
-	s.Title = "adbuffer configuration"
-	docs := keyDocs(t)
-	describe(s, s, root, "", docs)
+	s.Title = title
+	describe(s, s, root, "", keyDocs(t, documented))
 	return s
 }
 
@@ -71,7 +68,7 @@ func describe(root, s *jsonschema.Schema, t reflect.Type, path string, docs map[
 		if below.Kind() == reflect.Pointer {
 			below = below.Elem()
 		}
-		if !isSection(below) && k.typ == below {
+		if !isSection(below) && k.typ == below && below.Kind() != reflect.Map {
 			property.Default = schemaDefault(k)
 		}
 		var words []any
@@ -92,6 +89,9 @@ func describe(root, s *jsonschema.Schema, t reflect.Type, path string, docs map[
 		}
 		if shortKey(below) != "" {
 			property.Items = &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "string"}, property.Items}}
+		}
+		if below.Kind() == reflect.Map {
+			p, below = p+".openx", below.Elem() // an SSP of config/reference.yaml
 		}
 		if isSection(below) {
 			p = strings.TrimPrefix(strings.Replace(p, "ssp_defaults", "ssps[]", 1), ".")
@@ -129,10 +129,23 @@ func schemaDefault(k key) any {
 }
 
 func TestSchemaFileIsFresh(t *testing.T) {
-	want, err := json.MarshalIndent(schema(t), "", "  ")
+	wantFresh(t, "adbuffer.schema.json", schema(t, "adbuffer configuration", documentType, "reference.yaml"))
+	tests := schema(t, "tests of an adbuffer configuration", testsType, "reference.test.yaml")
+	wantFresh(t, "adbuffer.test.schema.json", tests)
+	for section, s := range tests.Definitions {
+		for p := s.Properties.Oldest(); p != nil; p = p.Next() {
+			testsupport.True(t, p.Value.Description != "", "config/reference.test.yaml has no comment above %s of %s", p.Key, section)
+		}
+	}
+}
+
+// wantFresh compares a file of the config folder with s.
+func wantFresh(t *testing.T, name string, s *jsonschema.Schema) {
+	t.Helper()
+	want, err := json.MarshalIndent(s, "", "  ")
 	testsupport.NoError(t, err)
 	want = append(want, '\n')
-	file := filepath.Join(configDir, "adbuffer.schema.json")
+	file := filepath.Join(configDir, name)
 	if *update {
 		testsupport.NoError(t, os.WriteFile(file, want, 0o644))
 	}

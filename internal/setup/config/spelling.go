@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// unknownKey returns the rule for a key that section type t, at path, does not have. It suggests the key
-// that was probably meant.
-func unknownKey(t reflect.Type, path, name string) string {
+// unknownKey returns the rule for a key that section type t, at path, does not have. It suggests the key of the
+// document, of type root, that was probably meant.
+func unknownKey(root, t reflect.Type, path, name string) string {
 	const rule = "unknown key"
 	var names []string
 	for _, k := range keysOf(t) {
@@ -24,7 +24,7 @@ func unknownKey(t reflect.Type, path, name string) string {
 	if p := onlyPath(t, path, name); p != "" && !strings.Contains(p[len(path):], "[]") {
 		return rule + "; did you mean " + p + "?"
 	}
-	if p := onlyPath(reflect.TypeFor[Config](), "", name); p != "" {
+	if p := onlyPath(root, "", name); p != "" {
 		return rule + " here; there is " + p
 	}
 	return rule

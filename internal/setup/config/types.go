@@ -14,6 +14,7 @@
 //   - words: all values that a text may have.
 //   - form: the name of the form that a text, or each element of a list, must have unless it is empty; see forms.
 //   - unique: the key in which any two elements of a list must differ, ignoring case; "." is the element itself.
+//   - text: "any" is a text of any length, with line breaks.
 //   - reload: the Effect of a change. A key without this tag inherits the effect of its section.
 //   - hide: how a possible secret in the value is hidden; see hiders.
 package config

@@ -26,7 +26,7 @@ const contractFile = "testdata/contract.txt"
 // the list on purpose.
 func TestNothingThatOperatorsRelyOnIsLost(t *testing.T) {
 	t.Parallel()
-	got := slices.Concat(configKeys(t), commands(t), metrics(t), outcomes())
+	got := slices.Concat(keys(t, "config", "adbuffer.schema.json"), keys(t, "test", "adbuffer.test.schema.json"), commands(t), metrics(t), outcomes())
 	slices.Sort(got)
 	got = slices.Compact(got)
 	if *update {
@@ -74,18 +74,19 @@ var (
 	ofHistogram = regexp.MustCompile(`_(bucket|sum|count)$`)
 )
 
-// configKeys lists the keys of the JSON Schema, which a test of package config compares with the
-// types.
-func configKeys(t *testing.T) (keys []string) {
+// keys lists the keys of the JSON Schema of a kind of file, which a test of package config compares with the
+// types. "{}" stands for names that an operator chooses.
+func keys(t *testing.T, kind, file string) (keys []string) {
 	t.Helper()
 	type schema struct {
 		Ref          string `json:"$ref"`
 		Properties   map[string]*schema
+		Additional   json.RawMessage `json:"additionalProperties"` // false, or the schema of any value
 		Items        *schema
 		AnyOf, AllOf []*schema
 		Defs         map[string]*schema `json:"$defs"`
 	}
-	text, err := os.ReadFile("../../../../config/adbuffer.schema.json")
+	text, err := os.ReadFile("../../../../config/" + file)
 	testsupport.NoError(t, err)
 	root := new(schema)
 	testsupport.NoError(t, json.Unmarshal(text, root))
@@ -102,8 +103,11 @@ func configKeys(t *testing.T) (keys []string) {
 		}
 		for name, below := range s.Properties {
 			p := strings.TrimPrefix(path+"."+name, ".")
-			keys = append(keys, "config "+p)
+			keys = append(keys, kind+" "+p)
 			walk(below, p)
+		}
+		if below := new(schema); json.Unmarshal(s.Additional, below) == nil {
+			walk(below, path+"{}")
 		}
 	}
 	walk(root, "")
