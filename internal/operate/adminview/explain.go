@@ -62,7 +62,7 @@ type explainedSSP struct {
 	Request    *capturedMsg `json:"request,omitempty"`  // the request as its first endpoint would get it
 	Dropped    []string     `json:"dropped,omitempty"`  // the client's fields that are not forwarded to the SSP, each with the setting that decides so
 	Error      string       `json:"error,omitempty"`    // why there is no request
-	Filtered   []string     `json:"filtered,omitempty"` // the conditions on the body that do not hold
+	Filtered   []string     `json:"filtered,omitempty"` // the conditions on the body that do not hold, and why the body cannot be edited
 	Shape      []string     `json:"shape,omitempty"`    // what qps.shape knows of the request, and what it would do
 	Limits     []string     `json:"limits"`
 	// Now says why a running adbuffer may refuse or delay the request at this moment.
@@ -110,8 +110,8 @@ func (v *Views) Explain(p *proxy.Proxy, current *reload.Version, message []byte,
 		switch {
 		case q.Filtered:
 			s.Filtered = failed(whenOf(&current.Config.Routes[e.Route.Index], part.Config.Name), e)
-			if q.Unreadable != openrtb.Readable {
-				s.Filtered = append(s.Filtered, "ssps[].remove cannot read the body: "+q.Unreadable.Text())
+			if q.Err != nil {
+				s.Filtered = append(s.Filtered, q.Err.Detail)
 			}
 			s.Error = exchange.Filtered.String()
 		case q.Err != nil:

@@ -11,12 +11,12 @@ import (
 	"adbuffer/internal/wire/openrtb"
 )
 
-// editBody shortens the addresses in the body if the route's privacy requires that, and checks whether the body is
-// readable for the SSPs' remove. For both, and for the SSPs' rewrite_tmax, it decodes a gzip body. An empty body needs no
+// editBody shortens the addresses in the body if the route's privacy requires that, and checks whether the body can be
+// edited as the SSPs' remove and set require. For both, and for the SSPs' rewrite_tmax, it decodes a gzip body. An empty body needs no
 // edit.
 func (p *Proxy) editBody(r *request) *refusal {
 	rt := r.route
-	mustRead := rt.TruncateIP || rt.Removes()
+	mustRead := rt.TruncateIP || rt.EditsBodies()
 	if len(r.body) == 0 || !mustRead && !rt.RewritesTmax() {
 		return nil
 	}
@@ -33,8 +33,8 @@ func (p *Proxy) editBody(r *request) *refusal {
 	facts := openrtb.AcquireFacts()
 	defer facts.Release()
 	why := route.UnreadableHeader(&r.fields)
-	if why == openrtb.Readable && rt.Removes() {
-		rt.ScanRemoved(r.body, facts)
+	if why == openrtb.Readable && rt.EditsBodies() {
+		r.ssp.Misfits = rt.ScanEdits(r.body, facts)
 		why = facts.Reason
 	}
 	r.ssp.Unreadable = why
@@ -44,6 +44,9 @@ func (p *Proxy) editBody(r *request) *refusal {
 		if changed {
 			r.body = shortened
 		}
+	}
+	if len(r.ssp.Misfits) > 0 {
+		p.unreadable[openrtb.WrongType].Add(1)
 	}
 	if why == openrtb.Readable {
 		return nil

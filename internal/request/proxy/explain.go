@@ -47,10 +47,9 @@ type ExplainedRequest struct {
 	// Budget is the time that this SSP would have, and BudgetFrom the field or setting that determines it.
 	Budget     time.Duration
 	BudgetFrom string
-	// Filtered says that the SSP is not asked, since its conditions on the body do not hold, or since the members that
-	// it must not get cannot be removed from the body. Unreadable says why they cannot.
-	Filtered   bool
-	Unreadable openrtb.Reason
+	// Filtered says that the SSP is not asked, since its conditions on the body do not hold, or since the body cannot be
+	// edited for it: then Err says why.
+	Filtered bool
 	// Shaping is what qps.shape knows of the request; nil without it.
 	Shaping *ssp.Shaping
 }
@@ -106,11 +105,7 @@ func (p *Proxy) explain(e *Explanation, c *http1.Conn, hostOf func(ssp string) s
 			continue // split never chooses a target with weight 0
 		}
 		if !t.Eligible(&r.ssp) {
-			x := ExplainedRequest{Target: t, Filtered: true}
-			if t.SSP.Removes() != nil {
-				x.Unreadable = r.ssp.Unreadable
-			}
-			e.Requests = append(e.Requests, x)
+			e.Requests = append(e.Requests, ExplainedRequest{Target: t, Filtered: true, Err: t.EditError(&r.ssp)})
 			continue
 		}
 		asked = true

@@ -1,6 +1,8 @@
 package route
 
 import (
+	"slices"
+
 	"adbuffer/internal/ssp/ssp"
 	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/openrtb"
@@ -11,23 +13,42 @@ var errFiltered = &exchange.Error{
 	Detail: "no SSP is asked, since their conditions on the body do not hold; see routes[].ssps[].when",
 }
 
-// Eligible reports whether t may get r: its conditions on the body hold, and the members that its SSP must
-// not get can be removed.
+// Eligible reports whether t may get r: its conditions on the body hold, and the body can be edited for its SSP.
 func (t *Target) Eligible(r *ssp.Request) bool {
-	return (len(t.when) == 0 || r.Facts.HoldAll(t.when)) && canRemove(t.SSP, r)
+	return (len(t.when) == 0 || r.Facts.HoldAll(t.when)) && canEdit(t.SSP, r)
 }
 
-// canRemove reports whether the members that s must not get can be removed from the body.
-func canRemove(s *ssp.SSP, r *ssp.Request) bool {
-	return r.Unreadable == openrtb.Readable || s.Removes() == nil
+// EditError says why the body cannot be edited for the target's SSP; nil if it can be, or needs no edit.
+func (t *Target) EditError(r *ssp.Request) *exchange.Error {
+	if canEdit(t.SSP, r) {
+		return nil
+	}
+	return noEdit(r)
 }
 
-// NoneEligible returns the error of a request for which no SSP is eligible.
+// noEdit says why the body cannot be edited for at least one SSP; nil if it can be for all.
+func noEdit(r *ssp.Request) *exchange.Error {
+	why := r.Unreadable
+	if len(r.Misfits) > 0 {
+		why = openrtb.WrongType
+	}
+	if why == openrtb.Readable {
+		return nil
+	}
+	return &exchange.Error{Outcome: exchange.BadRequest, Progress: exchange.NotSent, Detail: ssp.CannotEdit(why)}
+}
+
+// NoneEligible is the error of a request for which no SSP is eligible.
 func NoneEligible(r *ssp.Request) *exchange.Error {
-	if r.Unreadable != openrtb.Readable {
-		return exchange.Errorf(exchange.BadRequest, exchange.NotSent, "ssps[].remove cannot read the body: %s", r.Unreadable.Text())
+	if err := noEdit(r); err != nil {
+		return err
 	}
 	return errFiltered
+}
+
+// canEdit reports whether the body can be edited for s, or needs no edit.
+func canEdit(s *ssp.SSP, r *ssp.Request) bool {
+	return s.Edit() == nil || r.Unreadable == openrtb.Readable && !slices.Contains(r.Misfits, s.Edit())
 }
 
 // noneEligible is the result of a request for which no SSP is eligible. legs holds the SSPs that were skipped.

@@ -255,3 +255,51 @@ func outcomesOfLegs(res *Result) string {
 	}
 	return strings.Join(legs, ", ")
 }
+
+// A body whose members have the wrong types for the sets of an SSP leaves that SSP out. The edits of the other SSPs, and of
+// the mirror, do not matter.
+func TestSSPsWhoseSetsDoNotFitAreNotAsked(t *testing.T) {
+	appends := func(path string) func(*ssp.Options) {
+		return func(o *ssp.Options) {
+			o.MaxBodyBytes = 1000
+			o.Edit = openrtb.NewEdit(nil, openrtb.Set{Path: openrtb.MustParsePath(path), How: openrtb.Append, Value: []byte("1")})
+		}
+	}
+	for _, tt := range []struct {
+		body, want, legs string
+		a, b, mirror     string // the bodies that they get
+	}{
+		{`{"x":[]}`, "fill of a: 200 a", "", `{"x":[1]}`, "", `{"x":[],"z":[1]}`},
+		{`{"x":2}`, "fill of b: 200 b", "a filtered, b fill", "", `{"x":2,"y":[1]}`, `{"x":2,"z":[1]}`},
+		{`{"x":2,"y":[],"z":3}`, "fill of b: 200 b", "a filtered, b fill", "", `{"x":2,"y":[1],"z":3}`, ""},
+		{`{"x":{},"y":{}}`, "bad_request: ssps[].set cannot change the body", "a filtered, b filtered", "", "", `{"x":{},"y":{},"z":[1]}`},
+		{`{"z":1,"z":2}`, "bad_request: ssps[].remove and set cannot read the body", "a filtered, b filtered", "", "", ""},
+	} {
+		testsupport.Bubble(t, func(t *testing.T) {
+			a, b, m := newFake(t, "a", fills(ms, "a"), appends("x")), newFake(t, "b", fills(ms, "b"), appends("y")), newFake(t, "m", fills(ms, "m"), appends("z"))
+			rt := mirroring(a, m, 1, 1<<20)
+			rt.Targets = []Target{{SSP: a.SSP}, {SSP: b.SSP}}
+			NewTable([]*Route{rt})
+			r := newClient(t, exchange.POST, "", tt.body)
+			var f openrtb.Facts
+			r.Misfits = rt.ScanEdits(r.Body, &f)
+			r.Unreadable = f.Reason
+			res := rt.Do(&r.Request, nil, newProcess(t))
+			got := ended(&res)
+			if res.Outcome == exchange.BadRequest {
+				got += ": " + res.Err.Detail
+			}
+			testsupport.True(t, strings.HasPrefix(got, tt.want), "%s: %s, want %s", tt.body, got, tt.want)
+			want(t, tt.body+", legs", outcomesOfLegs(&res), tt.legs)
+			res.Release()
+			time.Sleep(time.Second)
+			for f, body := range map[*fakeSSP]string{a: tt.a, b: tt.b, m: tt.mirror} {
+				n := min(len(body), 1)
+				f.wantRequests(n)
+				if n > 0 && len(f.received) > 0 {
+					want(t, f.SSP.Name()+"'s body", f.received[0].body, body)
+				}
+			}
+		})
+	}
+}

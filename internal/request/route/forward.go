@@ -38,7 +38,7 @@ func (rt *Route) Allow(m exchange.Method, chosen *Target) (list string, ok bool)
 //   - Waterfall and ParallelFirst: Fill if an SSP filled, else NoBid if an SSP had no bid, else the outcome of the first
 //     SSP in the route that responded, else the outcome of the first SSP in the route that was asked.
 //   - All modes: Filtered if no SSP's conditions hold; Shaped if all SSPs whose conditions hold drop the request;
-//     BadRequest if members must be removed for every SSP, and the body cannot be read; ClientGone if a leg found that the
+//     BadRequest if the body must be edited for every SSP, and cannot be; ClientGone if a leg found that the
 //     client has closed its connection; Overloaded if the budget lacks the memory that the mode needs.
 func (rt *Route) Do(r *ssp.Request, chosen *Target, p *Process) Result {
 	if rt.Mirror != nil {

@@ -46,7 +46,7 @@ func (m *Mirror) send(r *ssp.Request, p *Process) {
 	if rand.Float64() >= m.Share {
 		return
 	}
-	if !canRemove(m.SSP, r) || m.Stats.silence.drops(r.Received, m.Stats.inFlight.Load()) {
+	if !canEdit(m.SSP, r) || m.Stats.silence.drops(r.Received, m.Stats.inFlight.Load()) {
 		m.Stats.dropped.Add(1)
 		return
 	}

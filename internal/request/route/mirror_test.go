@@ -247,7 +247,7 @@ func TestMirrorGetsItsOwnBody(t *testing.T) {
 		const body = `{"device":{"ifa":"x","ip":"y"},"user":1}`
 		removes := func(path string) func(*ssp.Options) {
 			return func(o *ssp.Options) {
-				o.Remove = openrtb.NewEdit([]openrtb.Removal{{Path: openrtb.MustParsePath(path)}})
+				o.Edit = openrtb.NewEdit([]openrtb.Removal{{Path: openrtb.MustParsePath(path)}})
 			}
 		}
 		a, b := newFake(t, "a", fills(10*ms, "ad"), removes("user")), newFake(t, "b", fills(50*ms, "other"), removes("device.ifa"))

@@ -68,12 +68,12 @@ type Route struct {
 	// Index is the route's place in its table.
 	Index int
 
-	conditions []openrtb.Test // Match.OpenRTB
-	filters    bool           // a target has conditions
-	removes    bool           // at least one SSP gets the body without some members
-	removed    openrtb.Paths  // the members that at least one SSP does not get, and those that their conditions read
-	rewrites   bool           // at least one SSP gets the remaining time as tmax
-	abandons   bool           // a target is secondary
+	conditions []openrtb.Test   // Match.OpenRTB
+	filters    bool             // a target has conditions
+	edits      []*openrtb.Check // of each SSP, also the mirror, for which the body is edited; compiled into edited
+	edited     openrtb.Paths
+	rewrites   bool // at least one SSP gets the remaining time as tmax
+	abandons   bool // a target is secondary
 
 	weights int             // sum of the targets', for Split
 	draw    func(n int) int // a random number from 0 to n-1, for Split
@@ -125,23 +125,31 @@ func (t *Table) compile(conditions []openrtb.Condition) []openrtb.Test {
 
 func (rt *Route) addEdits(s *ssp.SSP) {
 	rt.rewrites = rt.rewrites || s.RewritesTmax()
-	if edit := s.Removes(); edit != nil {
-		rt.removes = true
-		edit.AddPaths(&rt.removed)
+	if edit := s.Edit(); edit != nil {
+		rt.edits = append(rt.edits, edit.NewCheck(&rt.edited))
 	}
 }
 
 // RewritesTmax reports whether at least one SSP of the route, or its mirror, gets the remaining time as tmax.
 func (rt *Route) RewritesTmax() bool { return rt.rewrites }
 
-// Removes reports whether at least one SSP of the route, or its mirror, gets the body without some members. If so,
-// ScanRemoved must examine the body before Do: an unreadable body makes the SSPs that have members removed ineligible,
-// and only those.
-func (rt *Route) Removes() bool { return rt.removes }
+// EditsBodies reports whether the body is edited for at least one SSP of the route, or for its mirror. If so, ScanEdits
+// must examine the body before Do: a body that cannot be edited makes the SSPs that need an edit ineligible, and only
+// those.
+func (rt *Route) EditsBodies() bool { return len(rt.edits) > 0 }
 
-// ScanRemoved finds the members of body that are removed for SSPs of the route. If they cannot be removed, f.Reason says
-// why; otherwise it is openrtb.Readable. The caller copies f.Reason to Request.Unreadable.
-func (rt *Route) ScanRemoved(body []byte, f *openrtb.Facts) { rt.removed.Scan(body, f) }
+// ScanEdits finds the members of body that the edits for all SSPs concern. If the body cannot be edited at all, f.Reason
+// says why; otherwise it is openrtb.Readable, and misfits are the edits that cannot be applied because of
+// openrtb.WrongType. The caller copies both to the Request.
+func (rt *Route) ScanEdits(body []byte, f *openrtb.Facts) (misfits []*openrtb.Edit) {
+	rt.edited.Scan(body, f)
+	for _, c := range rt.edits {
+		if f.Reason == openrtb.Readable && !c.Fits(body, f) {
+			misfits = append(misfits, c.Edit)
+		}
+	}
+	return misfits
+}
 
 // Filters reports whether the body decides which SSPs are eligible. Then Examine must come before Do.
 func (rt *Route) Filters() bool { return rt.filters }

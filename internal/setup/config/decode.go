@@ -33,6 +33,9 @@ type decoder struct {
 // there is no value, because the key is absent or because its error has been reported.
 func (d decoder) value(node *yaml.Node, t reflect.Type, path string) (value any, ok bool) {
 	node = resolve(node)
+	if t == reflect.PointerTo(jsonType) {
+		return d.json(node, path)
+	}
 	if node != nil && node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null" {
 		node = nil
 	}

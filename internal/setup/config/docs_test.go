@@ -151,6 +151,8 @@ func statedDefault(path string, k key) string {
 	}
 	text := k.tag.Get("default")
 	switch {
+	case k.typ == reflect.PointerTo(jsonType):
+		return "Default: not set."
 	case k.typ.Kind() == reflect.Pointer:
 		return "Default: not checked."
 	case isList(k.typ):

@@ -60,6 +60,9 @@ func keyNode(section reflect.Value, k key, hide bool) *yaml.Node {
 		}
 		value = value.Elem()
 	}
+	if v, ok := value.Interface().(JSON); ok {
+		return v.node(fieldText(section, "Path"), hide)
+	}
 	node := nodeOf(value, hide)
 	if hider := hiders[k.tag.Get("hide")]; hide && hider != nil {
 		name := cmp.Or(fieldText(section, "Name"), fieldText(section, "Path"))
@@ -87,7 +90,7 @@ func nodeOf(v reflect.Value, hide bool) *yaml.Node {
 		return keyNode(v, keysOf(t)[0], hide)
 	case isSection(t):
 		node := &yaml.Node{Kind: yaml.MappingNode}
-		if shortKey(t) != "" || t == reflect.TypeFor[route.Condition]() || t == reflect.TypeFor[BodyCondition]() || t == reflect.TypeFor[Removal]() || t == reflect.TypeFor[header.NameValue]() {
+		if shortKey(t) != "" || t == reflect.TypeFor[route.Condition]() || t == reflect.TypeFor[BodyCondition]() || t == reflect.TypeFor[Removal]() || t == reflect.TypeFor[Set]() || t == reflect.TypeFor[header.NameValue]() {
 			node.Style = yaml.FlowStyle
 		}
 		for _, k := range keysOf(t) {

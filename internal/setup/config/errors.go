@@ -99,6 +99,9 @@ func shownAt(path, text string) string {
 	if strings.Contains(path, ".in[") || strings.Contains(path, ".not_in[") || strings.HasSuffix(path, ".value") && strings.Contains(path, ".match.") {
 		return "" // the value of a condition may be a secret
 	}
+	if strings.Contains(path, "set[") && !strings.HasSuffix(path, ".path") && !strings.Contains(path, "headers.") {
+		return "" // a value to set may be a secret
+	}
 	if end := strings.LastIndexByte(text, '@'); end >= 0 {
 		start := 0
 		if i := strings.Index(text, "//"); i >= 0 {

@@ -30,6 +30,7 @@ var forms = map[string]form{
 	"host and port":     must(isAuthority, "be a host name or address, with a port or without"),
 	"host pattern":      must(isHostPattern, `be a host name without a port, or "*.example.com" for every name below it`),
 	"listener":          addressForm("127.0.0.1:8080", true, true),
+	"member to set":     memberRule,
 	"merge":             must(func(s string) bool { return s == MergeOpenRTB }, `be openrtb, or "" for adbuffer's own document`),
 	"method":            must(func(s string) bool { return tokenRule(s) == "" }, "be a method, for example POST"),
 	"name":              must(isName, "be 1 to 64 of a-z, 0-9, _ and -"),
@@ -44,7 +45,7 @@ var forms = map[string]form{
 	"status":            must(isMaskedStatus, "be 4xx, 5xx, or a status from 400 to 599, in quotes"),
 	"shape key":         shapeKeyRule,
 	"request URL":       must(isRequestURL, "be a URL of http or https, or a path that begins with /"),
-	"set field":         fieldAnd(forwardedFieldRule, checkSet),
+	"set field":         fieldAnd(forwardedFieldRule, checkSetField),
 	"URL of a receiver": receiverForm,
 }
 
@@ -210,6 +211,14 @@ func openRTBPathRule(path string) string {
 	return ""
 }
 
+// memberRule is openRTBPathRule for a path to one member.
+func memberRule(path string) string {
+	if slices.Contains(strings.Split(path, "."), openrtb.AnyElement) {
+		return "must not hold *: set changes one member"
+	}
+	return openRTBPathRule(path)
+}
+
 func exactPathRule(path string) string {
 	if rule := pathRule(path); rule != "" || !strings.HasSuffix(path, "/*") {
 		return rule
@@ -259,4 +268,4 @@ func fieldAnd(f form, check func(name string) error) form {
 	}
 }
 
-func checkSet(name string) error { return header.CheckSet(header.NameValue{Name: name}) }
+func checkSetField(name string) error { return header.CheckSet(header.NameValue{Name: name}) }

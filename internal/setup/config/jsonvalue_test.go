@@ -31,3 +31,39 @@ routes:
 		testsupport.Equal(t, cfg.Routes[0].Match.OpenRTB[0].In[0], want, "the variable %[2]s is the value %[1]s", variable)
 	}
 }
+
+// A value to set is any JSON, whatever notation of YAML it has.
+func TestValuesToSet(t *testing.T) {
+	const file = `
+ssp_defaults: {set: [{path: x, value: &v {b: 1.50, "a": [yes, 'no', null, ~, "é\n\"", {}, []], "": 1e3, 7: true}}, {path: a.b, append: *v}, {path: c, default: }, {path: d, default: null}]}
+ssps:
+  - {name: a, endpoints: ["http://127.0.0.1:9000/"]}
+  - name: b
+    endpoints: ["http://127.0.0.1:9000/"]
+    set:
+      - path: source.schain.nodes
+        append:
+          sid: "${SELLER}"
+          hp: ${HP}
+          name: "x ${NONE:-y}"
+      - {path: ext, value: {key: s3cret, list: [{api_token: [s3cret]}], partner: shown}}
+      - {path: user.token, value: {a: s3cret}}
+routes: [{name: r, match: {path: /}, mode: split, ssps: [a, b]}]
+`
+	cfg, _, err := Parse([]byte(file), Env{"SELLER": "12\"34", "HP": "1", "ADBUFFER_SSP_DEFAULTS_SET_2_DEFAULT": `{"z": [1, 2.0], "y":"1"}`, "ADBUFFER_SSP_DEFAULTS_SET_3_DEFAULT": "word"})
+	testsupport.NoError(t, err)
+	const v = `{"b":1.50,"a":["yes","no",null,null,"é\n\"",{},[]],"":1e3,"7":true}`
+	value := func(s string) *JSON { return (*JSON)(&s) }
+	for i, want := range [][]Set{
+		{{Path: "x", Value: value(v)}, {Path: "a.b", Append: value(v)}, {Path: "c", Default: value(`{"z":[1,2.0],"y":"1"}`)}, {Path: "d", Default: value(`"word"`)}},
+		{{Path: "source.schain.nodes", Append: value(`{"sid":"12\"34","hp":1,"name":"x y"}`)}, {Path: "ext", Value: value(`{"key":"s3cret","list":[{"api_token":["s3cret"]}],"partner":"shown"}`)}, {Path: "user.token", Value: value(`{"a":"s3cret"}`)}},
+	} {
+		testsupport.Equal(t, cmp.Diff(want, cfg.SSPs[i].Set), "", "values (-want +got):\n%s")
+	}
+	again := mustParse(t, string(cfg.YAMLWithSecrets()))
+	testsupport.Equal(t, cmp.Diff(cfg.SSPs, again.SSPs, compareUnexported), "", "read back (-want +got):\n%s")
+	shown := string(cfg.YAML())
+	testsupport.True(t, !strings.Contains(shown, "s3cret") && strings.Contains(shown, `"partner": "shown"`), "shown as\n%s", shown)
+	without := mustParse(t, strings.Replace(file, "${SELLER}", "1", 1)[:strings.Index(file, "ssps:\n")]+"ssps: [{name: a, endpoints: [\"http://127.0.0.1:9000/\"]}]\nroutes: [{name: r, match: {path: /}, ssps: [a]}]\n")
+	testsupport.True(t, *without.SSPs[0].Set[2].Default == "null" && *without.SSPs[0].Set[3].Default == "null", "an empty value is %s, want null", *without.SSPs[0].Set[2].Default)
+}

@@ -24,6 +24,7 @@ var (
 	keyCache      sync.Map // reflect.Type to []key
 	documentType  = reflect.TypeFor[document]()
 	durationType  = reflect.TypeFor[time.Duration]()
+	jsonType      = reflect.TypeFor[JSON]()
 	jsonValueType = reflect.TypeFor[JSONValue]()
 	fromText      = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
@@ -66,7 +67,7 @@ func isText(t reflect.Type) bool { return reflect.PointerTo(t).Implements(fromTe
 
 // isWord reports whether values of t are words from a closed set, as the types of enums.go are.
 func isWord(t reflect.Type) bool {
-	return t.Kind() == reflect.String && t != reflect.TypeFor[string]() && t != reflect.TypeFor[Address]() && t != jsonValueType
+	return t.Kind() == reflect.String && t != reflect.TypeFor[string]() && t != reflect.TypeFor[Address]() && t != jsonValueType && t != jsonType
 }
 
 // wordsOf lists the words that k, or each element of k, may be. It returns nil if k is not limited to

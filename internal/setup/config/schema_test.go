@@ -41,6 +41,9 @@ func schema(t *testing.T, title string, root reflect.Type, documented string) *j
 			if t == jsonValueType {
 				return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "string"}, {Type: "number"}, {Type: "boolean"}}}
 			}
+			if t == jsonType {
+				return new(jsonschema.Schema)
+			}
 			if isText(t) {
 				return &jsonschema.Schema{Type: "string"}
 			}

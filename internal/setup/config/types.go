@@ -232,6 +232,7 @@ type Settings struct {
 	RewriteTmax            bool                `yaml:"rewrite_tmax"`
 	TmaxMargin             time.Duration       `yaml:"tmax_margin" min:"0s" max:"10m" needs:"rewrite_tmax"` // subtracted from the tmax that RewriteTmax writes; below Timeouts.Request
 	Remove                 []Removal           `yaml:"remove"`                                              // members of the body that the SSP does not get
+	Set                    []Set               `yaml:"set"`                                                 // members of the body that the SSP gets another value of
 	GzipRequest            ssp.GzipOptions     `yaml:"gzip_request"`
 	QPS                    QPS                 `yaml:"qps"`
 	Retry                  Retry               `yaml:"retry"`
@@ -362,6 +363,16 @@ type Match struct {
 type Removal struct {
 	Path string          `yaml:"path" jsonschema:"required" empty:"must be set" form:"OpenRTB path"`
 	When []BodyCondition `yaml:"when,omitempty"`
+}
+
+// Set gives a member of the OpenRTB body that an SSP gets a value, if all conditions hold. Exactly one of Value, Append and
+// Default is set.
+type Set struct {
+	Path    string          `yaml:"path" jsonschema:"required" empty:"must be set" form:"member to set"`
+	Value   *JSON           `yaml:"value,omitempty"`   // the member gets this value
+	Append  *JSON           `yaml:"append,omitempty"`  // this is appended to the array that the member is
+	Default *JSON           `yaml:"default,omitempty"` // the member gets this value if there is no such member
+	When    []BodyCondition `yaml:"when,omitempty"`
 }
 
 // BodyCondition is a condition on members of an OpenRTB body. Exactly one of In, NotIn and Exists is set.

@@ -10,6 +10,7 @@ import (
 	"adbuffer/internal/ssp/shaper"
 	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/header"
+	"adbuffer/internal/wire/openrtb"
 )
 
 func checkSSP(ssp *SSP, d *Deadline, path string, r *report) {
@@ -30,6 +31,9 @@ func checkSSP(ssp *SSP, d *Deadline, path string, r *report) {
 	for i, removal := range ssp.Remove {
 		checkConditions(removal.When, join(at(join(path, "remove"), i), "when"), r)
 	}
+	for i, set := range ssp.Set {
+		checkSet(set, at(join(path, "set"), i), r)
+	}
 	if n := len(ssp.QPS.Shape.Keys); n > shaper.MaxKeys {
 		r.add(join(path, "qps.shape.keys"), n, fmt.Sprintf("must not be more than %d", shaper.MaxKeys))
 	}
@@ -40,6 +44,22 @@ func checkSSP(ssp *SSP, d *Deadline, path string, r *report) {
 	}
 	if i := slices.IndexFunc(ssp.Headers.Set, func(f header.NameValue) bool { return strings.EqualFold(f.Name, "Content-Encoding") }); i >= 0 && ssp.GzipRequest.Enabled {
 		r.add(join(at(join(path, "headers.set"), i), "name"), ssp.Headers.Set[i].Name, "is set by gzip_request; a body cannot have two codings", join(path, "gzip_request.enabled"))
+	}
+}
+
+func checkSet(s Set, path string, r *report) {
+	checkConditions(s.When, join(path, "when"), r)
+	given := slices.DeleteFunc([]*JSON{s.Value, s.Append, s.Default}, func(v *JSON) bool { return v == nil })
+	if len(given) != 1 {
+		r.add(path, nil, "must have exactly one of value, append and default", join(path, "value"), join(path, "append"), join(path, "default"))
+		return
+	}
+	depth := strings.Count(s.Path, ".") + 1 + given[0].depth()
+	if s.Append != nil {
+		depth++
+	}
+	if depth > openrtb.MaxDepth {
+		r.add(path, nil, fmt.Sprintf("makes the body nest %d levels deep; more than %d are not read", depth, openrtb.MaxDepth))
 	}
 }
 

@@ -65,7 +65,8 @@ func (w *warner) ssp(cfg *Config, ssp *SSP, path string) {
 			formatDuration(dial), formatDuration(deadline.Default))
 	}
 	if m := ssp.TmaxMargin; m > 0 {
-		if slices.ContainsFunc(ssp.Remove, func(r Removal) bool { return r.Path == "tmax" && len(r.When) == 0 }) {
+		setsTmax := slices.ContainsFunc(ssp.Set, func(s Set) bool { return s.Path == "tmax" })
+		if !setsTmax && slices.ContainsFunc(ssp.Remove, func(r Removal) bool { return r.Path == "tmax" && len(r.When) == 0 }) {
 			w.add(join(path, "tmax_margin"), "has no effect, since remove takes tmax out of the body")
 		} else if usual := deadline.Default - deadline.Reserve; m >= usual {
 			w.add(join(path, "tmax_margin"), "%s is not below deadline.default less deadline.reserve, %s; a request with that deadline would tell the SSP a tmax of 1", formatDuration(m), formatDuration(usual))

@@ -25,7 +25,7 @@ func (s *preparedSSP) sspOptions(common common, f *fleet.Fleet) ssp.Options {
 		QPS:              c.QPS.Options(), Shape: c.QPS.Shape,
 		Breaker: c.Breaker, RetryAfterMax: c.RetryAfterMax, RetryAfterShare: c.RetryAfterShare,
 		RetryMax: c.Retry.Max, RetryStale: c.Retry.Stale, Hedge: c.Hedge,
-		RewriteTmax: c.RewriteTmax, TmaxMargin: c.TmaxMargin, Remove: removals(c.Remove), Gzip: c.GzipRequest, NoBidBody: c.NoBidBody, MaxResponseBytes: c.MaxResponseBytes,
+		RewriteTmax: c.RewriteTmax, TmaxMargin: c.TmaxMargin, Edit: editOf(c), MaxBodyBytes: common.maxBodyBytes, Gzip: c.GzipRequest, NoBidBody: c.NoBidBody, MaxResponseBytes: c.MaxResponseBytes,
 		PipelineAll: c.Pool.PipelineMethods == config.PipelineAll, Lag: s.lag,
 	}
 	if c.SharesLimit() {
@@ -57,14 +57,25 @@ func (s *preparedSSP) poolOptions(common common) pool.Options {
 	return o
 }
 
-// removals returns nil if there are none.
-func removals(cs []config.Removal) *openrtb.Edit {
-	if len(cs) == 0 {
+// editOf returns nil if the SSP gets bodies as they are.
+func editOf(c *config.SSP) *openrtb.Edit {
+	if len(c.Remove) == 0 && len(c.Set) == 0 {
 		return nil
 	}
-	all := make([]openrtb.Removal, len(cs))
-	for i, c := range cs {
-		all[i] = openrtb.Removal{Path: openrtb.MustParsePath(c.Path), When: BodyConditions(c.When)}
+	removals, sets := make([]openrtb.Removal, len(c.Remove)), make([]openrtb.Set, len(c.Set))
+	for i, r := range c.Remove {
+		removals[i] = openrtb.Removal{Path: openrtb.MustParsePath(r.Path), When: BodyConditions(r.When)}
 	}
-	return openrtb.NewEdit(all)
+	for i, s := range c.Set {
+		sets[i] = openrtb.Set{Path: openrtb.MustParsePath(s.Path), When: BodyConditions(s.When)}
+		switch {
+		case s.Value != nil:
+			sets[i].How, sets[i].Value = openrtb.Replace, []byte(*s.Value)
+		case s.Append != nil:
+			sets[i].How, sets[i].Value = openrtb.Append, []byte(*s.Append)
+		default:
+			sets[i].How, sets[i].Value = openrtb.Default, []byte(*s.Default)
+		}
+	}
+	return openrtb.NewEdit(removals, sets...)
 }

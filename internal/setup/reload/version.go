@@ -59,12 +59,13 @@ type common struct {
 	patience         time.Duration // the time that a request without a deadline of its own gives an SSP
 	via              string        // the name of this process in Via; "" = requests get no Via
 	maxBufferedBytes int           // the limit in force of server.max_buffered_bytes
+	maxBodyBytes     int
 	requestID        config.RequestID
 	fair             bool // server.fairness.key is set
 }
 
 func commonOf(cfg *config.Config, via string) common {
-	c := common{patience: cfg.Deadline.Default - cfg.Deadline.Reserve, maxBufferedBytes: cfg.MaxBufferedBytes().Value, requestID: cfg.Server.RequestID, fair: cfg.Server.Fairness.Key != ""}
+	c := common{patience: cfg.Deadline.Default - cfg.Deadline.Reserve, maxBufferedBytes: cfg.MaxBufferedBytes().Value, maxBodyBytes: cfg.Server.MaxBodyBytes, requestID: cfg.Server.RequestID, fair: cfg.Server.Fairness.Key != ""}
 	if cfg.Server.Via {
 		c.via = via
 	}

@@ -9,7 +9,7 @@ import (
 	"adbuffer/internal/wire/openrtb"
 )
 
-// bodyCopy is a body that rewrite_tmax, remove or gzip_request changes. It is at the start of the
+// bodyCopy is a body that rewrite_tmax, remove, set or gzip_request changes. It is at the start of the
 // exchange's Block, since all legs share the original body.
 type bodyCopy struct {
 	n        int // its length; 0 = Request.Body is sent unchanged
@@ -25,12 +25,12 @@ const (
 	maxTmaxDigits = 6
 )
 
-// makeBody copies r's body into ex.Block if it must be changed: without the members that s does not
-// get, with the remaining time, and compressed. It writes the time for each attempt, and otherwise makes
+// makeBody copies r's body into ex.Block if it must be changed: edited, with the remaining time, and
+// compressed. It writes the time for each attempt, and otherwise makes
 // the body once per call. A body that compression does not shorten stays uncompressed.
 func (s *SSP) makeBody(r *Request, ex *exchange.Exchange, c *bodyCopy) *exchange.Error {
-	rewrite := s.opts.RewriteTmax && r.TmaxEnd > r.TmaxStart
-	edit := s.opts.Remove != nil && len(r.Body) > 0
+	edit := s.opts.Edit != nil && len(r.Body) > 0
+	rewrite := s.opts.RewriteTmax && (r.TmaxEnd > r.TmaxStart || edit && s.opts.Edit.Sets("tmax"))
 	compress := s.compresses(r)
 	if !rewrite && (c.made || !edit && !compress) {
 		return nil
@@ -76,18 +76,30 @@ func (s *SSP) makeBody(r *Request, ex *exchange.Exchange, c *bodyCopy) *exchange
 
 var findTmax = openrtb.NewFinder(openrtb.Path{"tmax"})
 
-// appendEdited appends body without the members that s does not get.
+// appendEdited appends body with the changes for s.
 func (s *SSP) appendEdited(b, body []byte) ([]byte, *exchange.Error) {
 	f := openrtb.AcquireFacts()
 	defer f.Release()
-	b, changed := s.opts.Remove.Apply(b, body, f)
+	before := len(b)
+	b, changed := s.opts.Edit.Apply(b, body, f)
 	if f.Reason != openrtb.Readable {
-		return b, exchange.Errorf(exchange.Filtered, exchange.NotSent, "ssps[].remove cannot read the body: %s", f.Reason.Text())
+		return b, &exchange.Error{Outcome: exchange.Filtered, Progress: exchange.NotSent, Detail: CannotEdit(f.Reason)}
 	}
 	if !changed {
-		b = append(b, body...)
+		return append(b, body...), nil
+	}
+	if n := len(b) - before; n > max(s.opts.MaxBodyBytes, len(body)) {
+		return b, exchange.Errorf(exchange.TooLarge, exchange.NotSent, "ssps[].set makes the body %d bytes long, over %d; see server.max_body_bytes", n, s.opts.MaxBodyBytes)
 	}
 	return b, nil
+}
+
+// CannotEdit says why ssps[].remove and ssps[].set cannot be applied to a body.
+func CannotEdit(why openrtb.Reason) string {
+	if why == openrtb.WrongType {
+		return "ssps[].set cannot change the body: " + why.Text()
+	}
+	return "ssps[].remove and set cannot read the body: " + why.Text()
 }
 
 // compresses reports whether gzip_request compresses r's body.
@@ -101,7 +113,10 @@ func (s *SSP) reserveCopy(r *Request, c *bodyCopy, copies int) *exchange.Error {
 		return nil
 	}
 	n := int64(copies*len(r.Body) + maxTmaxDigits)
-	if err := exchange.ReserveForRequest(s.buffered, r.Budget, n, "a copy of the body (rewrite_tmax, remove, gzip_request)"); err != nil {
+	if growth := s.growth(); growth > 0 {
+		n += int64(len(r.Body) + copies*growth) // the body between removals and sets
+	}
+	if err := exchange.ReserveForRequest(s.buffered, r.Budget, n, "a copy of the body (rewrite_tmax, remove, set, gzip_request)"); err != nil {
 		return err
 	}
 	c.reserved = n
@@ -111,6 +126,14 @@ func (s *SSP) reserveCopy(r *Request, c *bodyCopy, copies int) *exchange.Error {
 // remaining returns the milliseconds until margin before the deadline, at least 1.
 func remaining(ex *exchange.Exchange, margin time.Duration) int64 {
 	return min(max((ex.Deadline.Sub(ex.Times.Acquired)-margin).Milliseconds(), 1), maxTmax)
+}
+
+// growth returns how many bytes longer an edited body may be.
+func (s *SSP) growth() int {
+	if s.opts.Edit == nil {
+		return 0
+	}
+	return s.opts.Edit.Growth()
 }
 
 func (s *SSP) releaseCopy(r *Request, c *bodyCopy) {

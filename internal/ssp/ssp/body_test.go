@@ -252,7 +252,7 @@ func TestEachAttemptHasItsBody(t *testing.T) {
 				c := learnt(t, p, func(o *Options) {
 					o.RewriteTmax, o.Gzip = rewrite, GzipOptions{Enabled: compress}
 					if remove {
-						o.Remove = edit
+						o.Edit = edit
 					}
 				})
 				least, most, want := int64(len(original)), int64(4*(len(original)+maxTmaxDigits)), body
@@ -298,7 +298,7 @@ func TestEachAttemptHasItsBody(t *testing.T) {
 func TestABodyInIdentityIsNotCompressedBesideRemove(t *testing.T) {
 	p := &fakePool{steps: []step{fill()}}
 	c := newClient(t, p, func(o *Options) {
-		o.Remove = openrtb.NewEdit([]openrtb.Removal{{Path: openrtb.MustParsePath("a")}})
+		o.Edit = openrtb.NewEdit([]openrtb.Removal{{Path: openrtb.MustParsePath("a")}})
 		o.Gzip = GzipOptions{Enabled: true}
 	})
 	c.head("Host: ads.example\r\nContent-Encoding: identity\r\n\r\n")
@@ -308,4 +308,56 @@ func TestABodyInIdentityIsNotCompressedBesideRemove(t *testing.T) {
 	c.do(r).want(exchange.Fill)
 	sent := p.requests()[0]
 	testsupport.True(t, sent.body == "{"+rest && strings.Count(sent.head, "Content-Encoding") == 1, "sent %q with fields\n%s", sent.body, sent.head)
+}
+
+// A body gets what set says before rewrite_tmax and compression, and does not become longer than max_body_bytes.
+func TestBodyWithSets(t *testing.T) {
+	path := openrtb.MustParsePath
+	node := openrtb.Set{Path: path("source.nodes"), How: openrtb.Append, Value: []byte(`{"sid":"1"}`)}
+	tmax := openrtb.Set{Path: path("tmax"), How: openrtb.Default, Value: []byte("7")}
+	set := openrtb.NewEdit([]openrtb.Removal{{Path: path("device")}}, node, tmax)
+	for _, tt := range []struct {
+		body    string
+		change  func(o *Options)
+		want    string // "" = refused
+		outcome exchange.Outcome
+		detail  string
+	}{
+		{`{"device":{},"id":"1"}`, nil, `{"id":"1","source":{"nodes":[{"sid":"1"}]},"tmax":7}`, exchange.Fill, ""},
+		{`{"id":"1"}`, func(o *Options) { o.RewriteTmax = true }, `{"id":"1","source":{"nodes":[{"sid":"1"}]},"tmax":300}`, exchange.Fill, ""},
+		{`{"source":{"nodes":[]}}`, func(o *Options) { o.Gzip.Enabled = true }, `{"source":{"nodes":[{"sid":"1"}]},"tmax":7}`, exchange.Fill, ""},
+		{``, nil, ``, exchange.Fill, ""},
+		{`{"source":{"nodes":{}}}`, nil, "", exchange.Filtered, "ssps[].set cannot change the body: a member on the path of a set is not an object, or the member to append to is not an array"},
+		{`{"source":{},"source":{}}`, nil, "", exchange.Filtered, "ssps[].remove and set cannot read the body: it has the same member twice, on a configured path"},
+		{`{}`, func(o *Options) { o.MaxBodyBytes = 42 }, "", exchange.TooLarge, "ssps[].set makes the body 43 bytes long, over 42; see server.max_body_bytes"},
+		{`{}`, func(o *Options) { o.MaxBodyBytes = 43 }, `{"source":{"nodes":[{"sid":"1"}]},"tmax":7}`, exchange.Fill, ""},
+	} {
+		testsupport.Bubble(t, func(t *testing.T) {
+			p := &fakePool{}
+			c := newClient(t, p, func(o *Options) {
+				o.Edit, o.MaxBodyBytes = set, 1000
+				if tt.change != nil {
+					tt.change(o)
+				}
+			})
+			p.steps = []step{func(ex *exchange.Exchange) error {
+				testsupport.True(t, c.budget.Used() >= int64(len(ex.Request.Body)) || tt.body == "", "%d bytes are held for a copy of %d", c.budget.Used(), len(ex.Request.Body))
+				return fill()(ex)
+			}}
+			r := c.request(exchange.POST)
+			r.Body, r.Deadline = []byte(tt.body), r.Received.Add(300*msec)
+			res := c.do(r).want(tt.outcome)
+			if tt.outcome != exchange.Fill {
+				res.wantDetail(tt.detail)
+			} else {
+				got := p.requests()[0]
+				if strings.Contains(got.head, "gzip") {
+					got.body = gunzip(t, got.body)
+				}
+				testsupport.Equal(t, got.body, tt.want, "sent %s")
+			}
+			testsupport.Equal(t, string(r.Body), tt.body, "the body that all legs share became %s")
+			c.wantIdle()
+		})
+	}
 }

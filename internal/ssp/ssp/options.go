@@ -42,7 +42,8 @@ type Options struct {
 	Hedge           HedgeOptions
 	RewriteTmax     bool
 	TmaxMargin      time.Duration // RewriteTmax writes this much less than the remaining time
-	Remove          *openrtb.Edit // of members of the body; nil = none
+	Edit            *openrtb.Edit // of the body; nil = none
+	MaxBodyBytes    int           // no Edit makes a body longer
 	Gzip            GzipOptions
 	NoBidBody       NoBidBody
 	// MaxResponseBytes bounds a body that is decoded.

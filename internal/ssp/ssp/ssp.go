@@ -70,8 +70,8 @@ func (s *SSP) Pool() *pool.Pool { return s.pool }
 // MaxInFlight returns max_in_flight, 0 for none.
 func (s *SSP) MaxInFlight() int { return s.opts.MaxInFlight }
 
-// Removes returns the members of bodies that the SSP does not get, or nil.
-func (s *SSP) Removes() *openrtb.Edit { return s.opts.Remove }
+// Edit returns how bodies are edited for the SSP, or nil.
+func (s *SSP) Edit() *openrtb.Edit { return s.opts.Edit }
 
 // RewritesTmax reports whether rewrite_tmax is set.
 func (s *SSP) RewritesTmax() bool { return s.opts.RewriteTmax }
@@ -131,8 +131,10 @@ type Request struct {
 	Facts *openrtb.Facts
 	// Fairness is nil without server.fairness.key.
 	Fairness *FairnessKey
-	// Unreadable is why members cannot be removed from Body.
+	// Unreadable is why no Edit can be applied to Body.
 	Unreadable openrtb.Reason
+	// Misfits are the Edits that cannot be applied to Body because of openrtb.WrongType.
+	Misfits []*openrtb.Edit
 	// WantsUncoded asks for a response without content coding, whatever the client accepts.
 	WantsUncoded bool
 }

@@ -186,7 +186,7 @@ func TestPathsOfAnEditAreAdded(t *testing.T) {
 		p Paths
 		f Facts
 	)
-	NewEdit([]Removal{{Path: MustParsePath("imp.*.ext.x")}}).AddPaths(&p)
+	NewEdit([]Removal{{Path: MustParsePath("imp.*.ext.x")}}).NewCheck(&p)
 	for body, want := range map[string]Reason{`{"imp":[{},{"ext":{"x":1,"x":2}}]}`: Duplicate, `{"imp":[{"y":1,"y":2}]}`: Readable} {
 		p.Scan([]byte(body), &f)
 		testsupport.Equal(t, f.Reason, want, "%[2]s: %[1]v", body)

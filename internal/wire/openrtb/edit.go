@@ -1,6 +1,8 @@
 package openrtb
 
 import (
+	"slices"
+
 	"adbuffer/internal/wire/header"
 )
 
@@ -8,8 +10,15 @@ import (
 // the commas next to them. Any number of goroutines may use it.
 type Edit struct {
 	paths         Paths
-	removals      [][]Test // the conditions of each removal
-	unconditional bool     // at least one change has no conditions
+	removals      []Removal
+	sets          []Set
+	compiled      compiled // into paths
+	unconditional bool     // at least one removal or shortening has no conditions
+
+	// If there are sets:
+	parts  []*part // the members on the paths of sets; parents come before their children
+	rules  []rule  // one for each Set
+	growth int
 }
 
 // Removal removes the members at Path, if all conditions hold.
@@ -18,20 +27,39 @@ type Removal struct {
 	When []Condition
 }
 
-// NewEdit returns an Edit that removes members.
-func NewEdit(removals []Removal) *Edit {
-	e := new(Edit)
-	for _, r := range removals {
+// NewEdit returns an Edit that first removes members, and then applies the sets in their order. All conditions are
+// about the body before the changes.
+func NewEdit(removals []Removal, sets ...Set) *Edit {
+	e := &Edit{removals: removals, sets: sets}
+	for i, r := range removals {
 		n := e.paths.node(r.Path)
-		n.removals = append(n.removals, int32(len(e.removals)))
-		tests := make([]Test, len(r.When))
-		for i := range r.When {
-			tests[i] = e.paths.Condition(&r.When[i])
-		}
-		e.removals = append(e.removals, tests)
-		e.unconditional = e.unconditional || len(tests) == 0
+		n.removals = append(n.removals, int32(i))
+		e.unconditional = e.unconditional || len(r.When) == 0
 	}
+	e.addParts()
+	e.compiled = e.compile(&e.paths)
+	e.readValues()
 	return e
+}
+
+// compiled holds the conditions and members of an Edit, compiled into one Paths.
+type compiled struct {
+	removals, sets [][]Test // the conditions of each
+	members        []Member // of each part
+}
+
+func (e *Edit) compile(p *Paths) (c compiled) {
+	for _, r := range e.removals {
+		p.node(r.Path)
+		c.removals = append(c.removals, p.conditions(r.When))
+	}
+	for _, s := range e.sets {
+		c.sets = append(c.sets, p.conditions(s.When))
+	}
+	for _, part := range e.parts {
+		c.members = append(c.members, p.member(p.node(part.path)))
+	}
+	return c
 }
 
 // addressPaths are the members with a device's addresses, in OpenRTB 2 and 3.
@@ -47,28 +75,50 @@ var ShortenAddresses = func() *Edit {
 	return e
 }()
 
-// AddPaths adds to p the paths of all changes of e and of their conditions, so that p finds a body
-// unreadable if e does.
-func (e *Edit) AddPaths(p *Paths) { p.root.addAll(p, &e.paths.root) }
-
-func (n *node) addAll(p *Paths, from *node) {
-	for _, c := range from.children {
-		p.below(n, c.name).addAll(p, c.node)
-	}
-	if from.element != nil {
-		p.below(n, AnyElement).addAll(p, from.element)
-	}
-}
-
 // Apply appends the edited body to dst, and returns true. If nothing changes, or if the body is unreadable,
-// it returns dst and false, and f.Reason says which is the case. The edited body is at most as long as
-// body, so dst may be body[:0].
+// it returns dst and false, and f.Reason says which is the case. The edited body is at most e.Growth bytes longer
+// than body. If e only removes and shortens, dst may be body[:0].
 func (e *Edit) Apply(dst, body []byte, f *Facts) (edited []byte, changed bool) {
 	e.paths.Scan(body, f)
-	if f.Reason != Readable || !e.changes(f) {
+	if f.Reason == Readable && !e.plan(&e.compiled, body, f) {
+		f.Reason = WrongType
+	}
+	if f.Reason != Readable {
 		return dst, false
 	}
-	s := scanner{body: body, facts: f, editor: editor{edit: e, out: dst}}
+	start, text := len(dst), body
+	if e.removesAny(f) {
+		dst, changed = e.remove(dst, body, f)
+		if changed {
+			text = dst[start:]
+		}
+	}
+	if slices.ContainsFunc(f.states, state.isChanged) {
+		end := len(dst)
+		dst = e.appendObject(dst, source{text: text, rule: inBody}, span{0, len(text)}, e.paths.root.parts, f)
+		dst, changed = dst[:start+copy(dst[start:], dst[end:])], true
+	}
+	return dst, changed
+}
+
+// removesAny reports whether the conditions of at least one removal or shortening hold.
+func (e *Edit) removesAny(f *Facts) bool {
+	if e.unconditional {
+		return true
+	}
+	for _, tests := range e.compiled.removals {
+		if f.HoldAll(tests) {
+			return true
+		}
+	}
+	return false
+}
+
+// remove appends body without the members that are removed, and with shortened addresses, and returns true. If that is
+// body itself, it returns dst and false. f.members are those of the result.
+func (e *Edit) remove(dst, body []byte, f *Facts) (edited []byte, changed bool) {
+	clear(f.members)
+	s := scanner{body: body, facts: f, editor: editor{edit: e, out: dst, start: len(dst)}}
 	s.document(&e.paths.root)
 	if s.reason != Readable {
 		panic("BUG: an edit made a body unreadable: " + s.reason.String())
@@ -79,30 +129,21 @@ func (e *Edit) Apply(dst, body []byte, f *Facts) (edited []byte, changed bool) {
 	return append(s.editor.out, body[s.editor.copied:]...), true
 }
 
-// changes reports whether the conditions of at least one change hold.
-func (e *Edit) changes(f *Facts) bool {
-	if e.unconditional {
-		return true
-	}
-	for _, tests := range e.removals {
-		if f.HoldAll(tests) {
-			return true
-		}
-	}
-	return false
-}
-
-// editor applies an Edit while a scanner examines the body.
+// editor removes members, and shortens addresses, while a scanner examines the body.
 type editor struct {
 	edit   *Edit
-	out    []byte // the edited form of body[:copied]; len(out) <= copied
+	out    []byte // out[start:] is the edited form of body[:copied]
+	start  int
 	copied int
 }
+
+// written returns the offset, in the edited body, of the byte that has the offset i in the body.
+func (e *editor) written(i int) int { return len(e.out) - e.start + i - e.copied }
 
 // removes reports whether the member at n is removed.
 func (e *editor) removes(n *node, f *Facts) bool {
 	for _, i := range n.removals {
-		if f.HoldAll(e.edit.removals[i]) {
+		if f.HoldAll(e.edit.compiled.removals[i]) {
 			return true
 		}
 	}

@@ -20,6 +20,7 @@ type Facts struct {
 	seen    []uint32 // the serial number of the last object that has the node's member, by node.id
 	serial  uint32   // serial number of the last object that was examined
 	scratch []byte   // memory for a name or value without its escapes
+	states  []state  // of the parts of an Edit
 
 	malformed bool   // the document itself, or a part that cannot be left out, is malformed
 	cuts      []span // the parts to leave out, each with one adjacent comma, in order

@@ -42,6 +42,8 @@ type node struct {
 
 	removals  []int32 // the removals of an Edit that remove the member, as indices of Edit.removals
 	shortened bool    // an Edit shortens the address that is the value
+	part      *part   // nil = the member is not on the path of a Set
+	parts     []*part // of the children
 }
 
 // child is a node with its name. Comparing length and first byte excludes most other names.
@@ -191,6 +193,14 @@ func (p *Paths) Condition(c *Condition) Test {
 	return t
 }
 
+func (p *Paths) conditions(all []Condition) []Test {
+	tests := make([]Test, len(all))
+	for i := range all {
+		tests[i] = p.Condition(&all[i])
+	}
+	return tests
+}
+
 func (p *Paths) newFact() int32 {
 	p.facts++
 	return p.facts - 1
@@ -208,6 +218,10 @@ func (p *Paths) Member(path Path) Member {
 		n.indexed = n.indexed || isIndex(name)
 		n = p.below(n, name)
 	}
+	return p.member(n)
+}
+
+func (p *Paths) member(n *node) Member {
 	if n.member == nil {
 		n.member = &Member{index: p.members}
 		p.members++

@@ -19,6 +19,7 @@ const (
 	Duplicate        // an object on a configured path has two members of one name
 	Encoding         // the request has a Content-Encoding
 	MediaType        // the request's Content-Type is protobuf
+	WrongType        // a member that a Set changes, or a parent of it, has a value of the wrong type
 
 	// Reasons is the number of reasons, for arrays indexed by Reason.
 	Reasons
@@ -35,6 +36,7 @@ var reasons = [Reasons]struct{ name, text string }{
 	Duplicate: {"twice", "it has the same member twice, on a configured path"},
 	Encoding:  {"encoding", "it is compressed"},
 	MediaType: {"media_type", "its Content-Type is protobuf"},
+	WrongType: {"wrong_type", "a member on the path of a set is not an object, or the member to append to is not an array"},
 }
 
 // String returns the name of the reason, empty for Readable.

@@ -148,6 +148,10 @@ func (s *scanner) object(i, depth int, n *node) int {
 // of a removed value.
 func (s *scanner) value(i, depth int, n *node, removed bool) int {
 	var end int
+	start := i
+	if s.editor.edit != nil {
+		start = s.editor.written(i)
+	}
 	switch c := syntax.JSONByte(s.body, i); {
 	case removed:
 		end = s.skip(i, depth)
@@ -162,6 +166,12 @@ func (s *scanner) value(i, depth int, n *node, removed bool) int {
 		return -1
 	}
 	f := s.facts
+	if s.editor.edit != nil { // all other facts are those of the body before the edit
+		if n.member != nil && !removed {
+			f.members[n.member.index] = span{start, s.editor.written(end)}
+		}
+		return end
+	}
 	if n.kind != anyKind {
 		s.check(n, i, end)
 	}
