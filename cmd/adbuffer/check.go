@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"adbuffer/internal/app/app"
 	"adbuffer/internal/operate/admin"
+	"adbuffer/internal/operate/replay"
 	"adbuffer/internal/setup/config"
 	"adbuffer/internal/setup/reload"
 )
@@ -21,6 +24,8 @@ type checkFlags struct {
 	file                             string
 	against                          admin.ClientOptions
 	asJSON, quiet, effective, reveal bool
+	traffic                          bool
+	maxChange                        string
 }
 
 func newCheck(stdout *os.File) *cobra.Command {
@@ -58,6 +63,14 @@ machine, cgroup and ulimits. With --admin, they are about those of the running a
 If the running adbuffer does not respond, check first says whether the file is valid here, with
 the variables and files of its own machine.
 
+With --traffic, the running adbuffer also takes the requests that it has sampled (admin.sample)
+through the file: matching, conditions, edits and deadlines, as for real requests. check prints
+what each route and SSP gets now and would get then, with the 95 % interval that follows from the
+number of sampled requests; what would be filtered, edited, over qps.limit, or have less time; how
+many places each pool needs in its busiest minute; and the requests that would end differently,
+with ids of examples. The exit status is also 1 if a pool would be full, or if a route or an SSP
+would get more or fewer requests than --max-change allows. No SSP gets a request.
+
 With --admin, check also warns of spare endpoints (those with a higher priority number)
 that could not carry the load of the last minute if all endpoints with lower numbers failed.`,
 		Example: `  adbuffer check config/adbuffer.yaml
@@ -65,6 +78,7 @@ that could not carry the load of the last minute if all endpoints with lower num
   adbuffer check config/adbuffer.yaml --json
   adbuffer check new.yaml --admin http://127.0.0.1:9090
   adbuffer check new.yaml --admin http://10.0.0.5:9090 --token-file token
+  adbuffer check new.yaml --admin http://127.0.0.1:9090 --traffic --max-change 10%
   adbuffer check new.yaml --admin http://127.0.0.1:9090 --json | jq .against.changes`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: yamlFiles,
@@ -83,6 +97,8 @@ that could not carry the load of the last minute if all endpoints with lower num
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print only warnings and the result")
 	cmd.Flags().BoolVar(&f.effective, "effective", false, "print the effective configuration")
 	cmd.Flags().BoolVar(&f.reveal, "show-secrets", false, "like --effective, but with possible secrets; the content of files is not printed")
+	cmd.Flags().BoolVar(&f.traffic, "traffic", false, "with --admin: say what the file would do to the traffic that the running adbuffer has sampled")
+	cmd.Flags().StringVar(&f.maxChange, "max-change", "", "with --traffic: the largest change of a route's or an SSP's rate with exit status 0, such as 10%")
 	addAdminFlags(cmd, &f.against, "compare with a running adbuffer: URL of its admin listener (default: $"+adminVariable+")")
 	return cmd
 }
@@ -96,23 +112,30 @@ func (f *checkFlags) run(ctx context.Context, stdout *os.File) error {
 	if err != nil {
 		return err
 	}
+	limit, err := f.limit(client)
+	if err != nil {
+		return err
+	}
 	text, err := config.Read(path)
 	if err != nil {
 		return failed(err)
 	}
 	var cfg *config.Config
-	var res *reload.Check
+	res := new(replay.Check)
 	var unasked error // why the running adbuffer has not checked the file
 	if client != nil {
-		res, unasked = dryRun(ctx, client, path, text)
+		res, unasked = dryRun(ctx, client, path, text, f.traffic)
 	}
 	if client == nil || unasked != nil {
-		cfg, res = checkHere(path, text)
+		cfg, res.Check = checkHere(path, text)
 	}
 	if f.asJSON {
 		err = printJSON(stdout, res)
 	} else {
-		err = f.print(stdout, path, cfg, res)
+		err = f.print(stdout, path, cfg, res.Check)
+	}
+	if err == nil && res.Traffic != nil && f.judge(stdout, res.Traffic, limit) {
+		err = errPrinted
 	}
 	if err == nil && unasked == nil && (!res.Valid || res.Against != nil && res.Against.Verdict == reload.NeedsRestart) {
 		err = errPrinted
@@ -120,18 +143,55 @@ func (f *checkFlags) run(ctx context.Context, stdout *os.File) error {
 	return failed(errors.Join(err, unasked))
 }
 
+// limit returns the value of --max-change as a share, -1 without it.
+func (f *checkFlags) limit(client *admin.Client) (float64, error) {
+	switch {
+	case f.traffic && client == nil:
+		return 0, errors.New("--traffic needs --admin: the running adbuffer has the traffic")
+	case f.maxChange == "":
+		return -1, nil
+	case !f.traffic:
+		return 0, errors.New("--max-change needs --traffic")
+	}
+	number, ok := strings.CutSuffix(f.maxChange, "%")
+	limit, err := strconv.ParseFloat(number, 64)
+	if !ok || err != nil || !(limit >= 0 && limit <= 1e6) {
+		return 0, fmt.Errorf("--max-change %q must be a share such as 10%%", f.maxChange)
+	}
+	return limit / 100, nil
+}
+
+// judge prints the report unless --json or --quiet is set, and reports whether it exceeds limit.
+func (f *checkFlags) judge(stdout *os.File, r *replay.Report, limit float64) bool {
+	excess := r.Excess(limit)
+	if f.asJSON {
+		return len(excess) > 0
+	}
+	if !f.quiet {
+		r.Write(stdout)
+	}
+	for _, text := range excess {
+		fmt.Fprintf(stdout, "# traffic: %s\n", text)
+	}
+	return len(excess) > 0
+}
+
 // dryRun returns what the running adbuffer says about text, the content of the file at path.
-func dryRun(ctx context.Context, client *admin.Client, path string, text []byte) (*reload.Check, error) {
+func dryRun(ctx context.Context, client *admin.Client, path string, text []byte, traffic bool) (*replay.Check, error) {
 	if len(text) == 0 {
 		text = []byte("\n") // a request without a body would be refused as a mistake
 	}
-	res := new(reload.Check)
-	err := ask(ctx, client, dryRunTimeout, http.MethodPost, "/reload?dry_run=1", text, res, http.StatusUnprocessableEntity)
-	if err != nil {
-		return nil, fmt.Errorf("--%s: %w", adminFlag, err)
+	target, timeout := "/reload?dry_run=1", dryRunTimeout
+	if traffic {
+		target, timeout = target+"&traffic=1", trafficTimeout
 	}
-	if res.Valid == (res.Against == nil) || res.Valid == (len(res.Faults) > 0) {
-		return nil, fmt.Errorf("--%s: %s/reload does not respond to a dry run: is it the admin listener of an adbuffer?", adminFlag, client.URL())
+	res := &replay.Check{Check: new(reload.Check)}
+	err := ask(ctx, client, timeout, http.MethodPost, target, text, res, http.StatusUnprocessableEntity)
+	if err != nil {
+		return new(replay.Check), fmt.Errorf("--%s: %w", adminFlag, err)
+	}
+	if res.Valid == (res.Against == nil) || res.Valid == (len(res.Faults) > 0) || traffic && res.Valid && res.Traffic == nil {
+		return new(replay.Check), fmt.Errorf("--%s: %s/reload does not respond to a dry run: is it the admin listener of an adbuffer?", adminFlag, client.URL())
 	}
 	if res.Against != nil {
 		res.Against.URL = client.URL()
@@ -142,6 +202,9 @@ func dryRun(ctx context.Context, client *admin.Client, path string, text []byte)
 
 // dryRunTimeout is longer than a reload takes, since a dry run waits for a reload in progress.
 const dryRunTimeout = 15 * time.Second
+
+// trafficTimeout is longer than a million sampled requests take on a busy machine.
+const trafficTimeout = 5 * time.Minute
 
 // checkHere validates text, the content of the file at path, with the variables and files of this machine.
 func checkHere(path string, text []byte) (*config.Config, *reload.Check) {

@@ -35,9 +35,11 @@ type App struct {
 	proxy    *proxy.Proxy
 	admin    *admin.Server
 	versions *reload.Versions
-	requests *logs.RequestLog
-	views    *adminview.Views
-	fleet    *fleet.Fleet // nil = no Redis is configured
+	// replaying is held during a dry run with the traffic.
+	replaying sync.Mutex
+	requests  *logs.RequestLog
+	views     *adminview.Views
+	fleet     *fleet.Fleet // nil = no Redis is configured
 	// redisFiles are the TLS files of connections to Redis; nil = cleartext.
 	redisFiles *configfile.Keeper
 	queue      *lag.Queue

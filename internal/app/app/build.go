@@ -15,6 +15,7 @@ import (
 	"adbuffer/internal/machine/overload"
 	"adbuffer/internal/operate/adminview"
 	"adbuffer/internal/operate/advice"
+	"adbuffer/internal/operate/replay"
 	"adbuffer/internal/request/proxy"
 	"adbuffer/internal/request/route"
 	"adbuffer/internal/setup/config"
@@ -121,8 +122,8 @@ func (a *App) Reload(cfg *config.Config) (*reload.Report, error) {
 }
 
 // dryRun returns the response to a dry run: what a reload of document, with the variables of this process,
-// would do.
-func (a *App) dryRun(document []byte) (status int, report any) {
+// would do and, if traffic is true, what it would do to the sampled traffic.
+func (a *App) dryRun(document []byte, traffic bool) (status int, report any) {
 	env := config.OSEnv()
 	cfg, warnings, err := config.Parse(document, env)
 	var d *reload.Difference
@@ -130,8 +131,11 @@ func (a *App) dryRun(document []byte) (status int, report any) {
 		d, err = a.versions.DryRun(cfg)
 		warnings = append(warnings, a.groupWarnings(cfg)...)
 	}
-	check := reload.NewCheck(cfg, warnings, err)
+	check := replay.Check{Check: reload.NewCheck(cfg, warnings, err)}
 	check.Against = d
+	if traffic && err == nil {
+		check.Traffic = a.replay(cfg)
+	}
 	check.Hide(env.Referenced(document))
 	if err != nil || d.Verdict == reload.NeedsRestart {
 		return http.StatusUnprocessableEntity, check

@@ -62,8 +62,9 @@ type Options struct {
 	// Reload reads the configuration file again and applies it; nil = there is no file. It returns the status
 	// of the response, and a value for its JSON body: what changed, or the errors.
 	Reload func() (status int, report any)
-	// DryRun returns in the same form what a reload of document would do. It changes nothing.
-	DryRun func(document []byte) (status int, report any)
+	// DryRun returns in the same form what a reload of document would do and, if traffic is true, what it would do to the
+	// sampled traffic. It changes nothing.
+	DryRun func(document []byte, traffic bool) (status int, report any)
 	Log    *zap.Logger
 }
 

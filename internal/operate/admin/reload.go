@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -12,17 +13,17 @@ const maxDocument = 2 << 20 // bytes
 // reload serves POST /reload. It accepts a body only for a dry run. A reload reads the file of --config, so
 // a client that sends a configuration must not believe that adbuffer has applied it.
 func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
-	query, dryRun, err := r.URL.Query(), false, error(nil)
-	if query.Has("dry_run") {
-		dryRun, err = strconv.ParseBool(query.Get("dry_run"))
-	}
+	dryRun, err := flagOf(r, "dry_run")
+	traffic, trafficErr := flagOf(r, "traffic")
+	err = cmp.Or(err, trafficErr)
 	var status int
 	var report any
 	switch {
 	case err != nil:
-		err = badRequest("dry_run=%.80q must be 1 or 0", query.Get("dry_run"))
+	case traffic && !dryRun:
+		err = badRequest("traffic=1 needs dry_run=1")
 	case dryRun:
-		status, report, err = s.dryRun(r)
+		status, report, err = s.dryRun(r, traffic)
 	case s.opts.Reload == nil:
 		err = &refusal{http.StatusNotFound, "this adbuffer has no configuration file to read again"}
 	case r.ContentLength != 0:
@@ -37,7 +38,20 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, status, report)
 }
 
-func (s *Server) dryRun(r *http.Request) (status int, report any, err error) {
+// flagOf returns the query's parameter of this name, which is 1 or 0; false without it.
+func flagOf(r *http.Request, name string) (bool, error) {
+	query := r.URL.Query()
+	if !query.Has(name) {
+		return false, nil
+	}
+	v, err := strconv.ParseBool(query.Get(name))
+	if err != nil {
+		return false, badRequest("%s=%.80q must be 1 or 0", name, query.Get(name))
+	}
+	return v, nil
+}
+
+func (s *Server) dryRun(r *http.Request, traffic bool) (status int, report any, err error) {
 	document, err := readBody(r, maxDocument, fmt.Sprintf("a configuration must not be longer than %d bytes", maxDocument))
 	switch {
 	case err != nil:
@@ -45,6 +59,6 @@ func (s *Server) dryRun(r *http.Request) (status int, report any, err error) {
 	case len(document) == 0:
 		return 0, nil, badRequest("send the configuration as the body: dry_run=1 does not read the file of --config")
 	}
-	status, report = s.opts.DryRun(document)
+	status, report = s.opts.DryRun(document, traffic)
 	return status, report, nil
 }

@@ -11,7 +11,9 @@ import (
 
 func reloading(asked *int) func(*Options) {
 	return func(o *Options) {
-		o.DryRun = func(document []byte) (int, any) { return http.StatusOK, map[string]int{"bytes": len(document)} }
+		o.DryRun = func(document []byte, traffic bool) (int, any) {
+			return http.StatusOK, map[string]any{"bytes": len(document), "traffic": traffic}
+		}
 		o.Reload = func() (int, any) {
 			*asked++
 			return http.StatusUnprocessableEntity, map[string]string{"result": "refused"}
@@ -63,6 +65,11 @@ func TestADryRunIsGuardedAndBounded(t *testing.T) {
 	if body := c.want(200, "POST", "/reload?dry_run=1", "ssps: []"); !strings.Contains(body, `"bytes": 8`) {
 		t.Error(body)
 	}
+	if body := c.want(200, "POST", "/reload?dry_run=1&traffic=1", "ssps: []"); !strings.Contains(body, `"traffic": true`) {
+		t.Errorf("a dry run with the traffic responds with %s", body)
+	}
+	c.want(400, "POST", "/reload?traffic=1", "")
+	c.want(400, "POST", "/reload?dry_run=1&traffic=x", "ssps: []")
 	c.want(413, "POST", "/reload?dry_run=1", strings.Repeat("x", maxDocument+1))
 	c.want(400, "POST", "/reload?dry_run=", "")
 	if body := c.want(400, "POST", "/reload?dry_run=1", ""); !strings.Contains(body, "send the configuration as the body") {

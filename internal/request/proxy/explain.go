@@ -32,6 +32,8 @@ type Explanation struct {
 	IgnoredTmax string
 	// FairValue is the request's value of server.fairness.key; empty if it has none.
 	FairValue string
+	// Undecided says that a sampled request has no body, on which the route or the SSPs depend. Then all else is zero.
+	Undecided bool
 	// Refusal is adbuffer's response if no SSP would get the request, and nil otherwise.
 	Refusal  *http1.Refusal
 	Requests []ExplainedRequest // one for each SSP that may get the request, in the route's order
@@ -50,6 +52,8 @@ type ExplainedRequest struct {
 	// Filtered says that the SSP is not asked, since its conditions on the body do not hold, or since the body cannot be
 	// edited for it: then Err says why.
 	Filtered bool
+	// Edited says that Request has another body than the client's.
+	Edited bool
 	// Shaping is what qps.shape knows of the request; nil without it.
 	Shaping *ssp.Shaping
 }
@@ -76,6 +80,11 @@ func (p *Proxy) explain(e *Explanation, c *http1.Conn, hostOf func(ssp string) s
 	if facts := r.search.Facts(); facts != nil {
 		e.Passed, e.Unreadable, e.Body = r.table.Passed(&r.fields, r.route), facts.Reason, bytes.Clone(r.body)
 	}
+	e.complete(r, f, hostOf)
+}
+
+// complete explains r once the steps before the first attempt have run, of which f is the result.
+func (e *Explanation) complete(r *request, f *refusal, hostOf func(ssp string) string) {
 	e.ID, e.Route, e.Chosen = string(r.requestID()), r.route, r.target
 	if r.ssp.Identity != nil {
 		e.Client = r.identity.Client()
@@ -112,6 +121,7 @@ func (p *Proxy) explain(e *Explanation, c *http1.Conn, hostOf func(ssp string) s
 		q, err := t.SSP.Preview(&r.ssp, hostOf(t.SSP.Name()), t.Timeout)
 		x := ExplainedRequest{Target: t, Query: bytes.Clone(r.ssp.Query), Request: q, Err: err, Dropped: t.SSP.Policy().Dropped(r.ssp.Fields, r.ssp.Identity)}
 		x.Budget, x.BudgetFrom = t.SSP.Limit(&r.ssp, t.Timeout)
+		x.Edited = !bytes.Equal(q.Body, r.ssp.Body)
 		x.Shaping = t.SSP.Shaping(&r.ssp)
 		e.Requests = append(e.Requests, x)
 	}
@@ -124,7 +134,8 @@ func (p *Proxy) explain(e *Explanation, c *http1.Conn, hostOf func(ssp string) s
 // untilFirstAttempt runs the steps of handle that come before the first attempt.
 func (x *http1Request) untilFirstAttempt() *refusal {
 	p, r := x.proxy, x.request
-	if f := x.checkHead(); f != nil {
+	f := x.checkHead()
+	if f != nil {
 		if rt := r.preflightRoute(); f.Outcome == exchange.MethodNotAllowed && rt != nil {
 			origin, _ := r.fields.Lookup("Origin")
 			detail := "adbuffer responds to the preflight; "
@@ -140,14 +151,20 @@ func (x *http1Request) untilFirstAttempt() *refusal {
 		}
 		return f
 	}
+	f = r.findRouteOrHealth()
+	if f == nil {
+		f = p.readBody(r)
+	}
+	if f == nil {
+		f = p.prepare(r)
+	}
+	return f
+}
+
+// findRouteOrHealth is findRoute, except that it explains adbuffer's own response to server.health_path.
+func (r *request) findRouteOrHealth() *refusal {
 	if r.opts.HealthPath != "" && string(r.fields.Path) == r.opts.HealthPath {
 		return &refusal{Outcome: exchange.Fill, Status: 200, Detail: "server.health_path: adbuffer responds whether it is ready"}
 	}
-	if f := r.findRoute(); f != nil {
-		return f
-	}
-	if f := p.readBody(r); f != nil {
-		return f
-	}
-	return p.prepare(r)
+	return r.findRoute()
 }

@@ -62,9 +62,16 @@ func (t *Table) Find(f *header.RequestFields, s *Search) (rt *Route, name []byte
 	return nil, nil
 }
 
-// holdsBack decides at random, by Holdback, whether a matching request goes on to the next route.
+// holdsBack decides, by Holdback and at random unless the request is being explained, whether a matching request goes on to the next route.
 func (rt *Route) holdsBack(s *Search) bool {
-	return rt.Match.Holdback > 0 && !s.Explaining && rand.Float64() < rt.Match.Holdback
+	switch {
+	case rt.Match.Holdback == 0:
+		return false
+	case s.Explaining:
+		s.HeldBack--
+		return s.HeldBack >= 0
+	}
+	return rand.Float64() < rt.Match.Holdback
 }
 
 // matches reports whether all conditions hold, without those on the body. name is the SSP that the client chose by the

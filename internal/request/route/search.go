@@ -11,9 +11,11 @@ import (
 type Search struct {
 	// NeedsBody says that the search has stopped until Examine is called.
 	NeedsBody bool
-	// Explaining switches off what chance and load decide: holdback never passes the request to a later route,
-	// and overload never refuses it.
+	// Explaining switches off what chance and load decide: HeldBack decides about holdback, and overload refuses no request.
 	Explaining bool
+	// HeldBack is, while Explaining, how many of the next matching routes with a holdback pass the request to a later
+	// route.
+	HeldBack int
 
 	facts    openrtb.Facts
 	examined bool
@@ -21,7 +23,9 @@ type Search struct {
 }
 
 // Reset makes s ready for another request.
-func (s *Search) Reset() { s.NeedsBody, s.Explaining, s.examined, s.next = false, false, false, 0 }
+func (s *Search) Reset() {
+	s.NeedsBody, s.Explaining, s.HeldBack, s.examined, s.next = false, false, 0, false, 0
+}
 
 // Facts returns what Examine found, nil before it. They are valid until Reset.
 func (s *Search) Facts() *openrtb.Facts {

@@ -1,6 +1,6 @@
-// Package cpushare bounds the CPU of work that no client request asked for: TLS handshakes, scrapes and the decoding
-// of large bodies. Without a bound, a peer that provokes such work would make the requests of all clients wait, and
-// the overload gate would refuse them.
+// Package cpushare bounds the CPU of work that no client request asked for: TLS handshakes, scrapes, the decoding of
+// large bodies and dry runs. Without a bound, a peer that provokes such work would make the requests of all clients wait,
+// and the overload gate would refuse them.
 //
 // The bound holds only while requests wait for CPU, which Share.Observe learns from package lag. At other times such
 // work may use all CPU that requests leave idle. Parties take turns, so that no party takes the whole share: see
@@ -30,18 +30,19 @@ const (
 	SSPHandshake                // a TLS handshake with an SSP
 	Scrape                      // a response of /metrics
 	Decode                      // the decoding of a large compressed body
+	DryRun                      // a dry run of a configuration on the sample of the traffic
 
 	works
 )
 
-var workNames = [works]string{"client_handshake", "admin_handshake", "ssp_handshake", "scrape", "decode"}
+var workNames = [works]string{"client_handshake", "admin_handshake", "ssp_handshake", "scrape", "decode", "dry_run"}
 
 // String returns the name that metrics use.
 func (w Work) String() string { return workNames[w] }
 
 // needsPlace reports whether work of this kind must hold a place while it computes. There is one place for two cores.
 // Peers can begin any number of such works at once, while dials and scrapes have limits of their own.
-func (w Work) needsPlace() bool { return w != SSPHandshake && w != Scrape }
+func (w Work) needsPlace() bool { return w != SSPHandshake && w != Scrape && w != DryRun }
 
 // Party identifies, as a hash, who causes work. The turns are shared fairly between parties.
 type Party uint64

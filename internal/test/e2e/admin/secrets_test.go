@@ -97,6 +97,11 @@ routes:
 	run("check", "--config", next, "--admin", admin, "--token-file", token)
 	run("check", "--config", next, "--admin", admin, "--token-file", token, "--json")
 	run("check", "--config", ab.File, "--admin", admin)
+	traffic := []string{"check", "--config", next, "--admin", admin, "--token-file", token, "--traffic", "--json"}
+	run(traffic...)
+	if got := outputs[strings.Join(traffic, " ")]; !strings.Contains(got, `"traffic"`) || !strings.Contains(got, `"route": "default"`) {
+		t.Errorf("check --traffic shows no traffic: %s", got)
+	}
 	if got := outputs["check --config "+next+" --admin "+admin+" --token-file "+token]; !strings.Contains(got, "but another secret") {
 		t.Errorf("check --admin does not report that secrets have changed: %s", got)
 	}
@@ -130,6 +135,7 @@ routes:
 	ab.Write(strings.Replace(config("4"), "htt", "htp://u:s3cret-user@", 3))
 	_, outputs["POST /reload with faults"] = ab.SendAdmin("POST", "/reload", "")
 	ask()
+	_, outputs["PUT /sample"] = ab.SendAdmin("PUT", "/sample", `{"state":"cleared"}`)
 	c.Close()
 	ab.Stop()
 	outputs["the log"] = ab.Log.String()

@@ -1,0 +1,209 @@
+package app
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"adbuffer/internal/operate/replay"
+	"adbuffer/internal/setup/config"
+	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/exchange"
+	"adbuffer/internal/wire/sample"
+)
+
+// mixed is the configuration of the known mix: three routes, five SSPs, two limits.
+const mixed = `
+ssps:
+  - {name: display, endpoints: ["http://127.0.0.1:1/"], qps: {limit: 1000}, pool: {max_conns: 40}}
+  - {name: america, endpoints: ["http://127.0.0.1:2/"], remove: [{path: device.ifa}]}
+  - {name: video, endpoints: ["http://127.0.0.1:3/"], qps: {limit: 1000}}
+  - {name: native, endpoints: ["http://127.0.0.1:4/"]}
+  - {name: backup, endpoints: ["http://127.0.0.1:5/"]}
+routes:
+  - {name: auction, match: {path: /auction}, mode: parallel-all, ssps: [display, {name: america, when: [{path: device.geo.country, in: [USA]}]}]}
+  - {name: split, match: {path: /split}, mode: split, ssps: [{name: display, weight: 1}, {name: video, weight: 3}]}
+  - {name: fall, match: {path: /fall}, mode: waterfall, ssps: [native, backup]}
+`
+
+const (
+	mixRate    = 100.0 // requests a second
+	mixMinutes = 10
+)
+
+// drawn returns a sample of perMinute requests of each minute of the mix: 60 % /auction, of which half are from the USA,
+// 30 % /split, 10 % /fall, of which the SSP native fills 40 %. Display holds a place for 100 ms on average.
+func drawn(seed uint64, perMinute int, begin time.Time) (all []sample.Stratum) {
+	r := rand.New(rand.NewPCG(seed, 40))
+	fields := []byte("Host: ads.example\r\nContent-Type: application/json\r\nUser-Agent: phone\r\n\r\n")
+	body := func(country string) []byte {
+		return fmt.Appendf(nil, `{"id":"1","tmax":200,"device":{"ifa":"1","geo":{"country":%q}},"pad":%q}`, country, strings.Repeat("x", 2000))
+	}
+	usa, germany := body("USA"), body("DEU")
+	fill := func(share float64) exchange.Outcome {
+		if r.Float64() < share {
+			return exchange.Fill
+		}
+		return exchange.NoBid
+	}
+	for m := range mixMinutes {
+		mean := mixRate * 60
+		s := sample.Stratum{From: begin.Add(time.Duration(m) * time.Minute), Length: time.Minute, Seen: uint64(mean + math.Sqrt(mean)*r.NormFloat64())}
+		for i := range perMinute {
+			q := &sample.Request{ID: fmt.Sprintf("%d-%d", m, i), Client: netip.MustParseAddr("203.0.113.0"), Method: "GET", Fields: fields, HasBody: true}
+			hold := time.Duration(r.ExpFloat64() * 100 * float64(time.Millisecond))
+			asked := func(ssp string, o exchange.Outcome) {
+				q.Asked = append(q.Asked, sample.Asked{SSP: ssp, Outcome: o, Hold: hold})
+			}
+			switch kind := r.Float64(); {
+			case kind < 0.6:
+				q.Method, q.Target, q.Body = "POST", []byte("/auction"), germany
+				if r.Float64() < 0.5 {
+					q.Body = usa
+					asked("america", fill(0.5))
+				}
+				q.BodyBytes = len(q.Body)
+				asked("display", fill(0.5))
+			case kind < 0.9:
+				q.Target = []byte("/split?pub=1")
+				if r.Float64() < 0.25 {
+					asked("display", fill(0.5))
+				} else {
+					asked("video", fill(0.5))
+				}
+			default:
+				q.Target = []byte("/fall")
+				native := fill(0.4)
+				asked("native", native)
+				if native != exchange.Fill {
+					asked("backup", fill(0.5))
+				}
+			}
+			s.Requests = append(s.Requests, q)
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// sideOf builds the side of a replay for the mix, with the pairs of replaced applied.
+func sideOf(t testing.TB, replaced ...string) replay.Side {
+	t.Helper()
+	text := strings.NewReplacer(replaced...).Replace(mixed)
+	cfg, _, err := config.Parse([]byte(text), nil)
+	testsupport.MustTrue(t, err == nil, "%v in\n%s", err, text)
+	e, err := NewExplainer(cfg)
+	testsupport.NoError(t, err)
+	t.Cleanup(e.Close)
+	return replay.Side{Proxy: e.app.proxy, Version: e.app.versions.Current()}
+}
+
+func replayed(t testing.TB, now, then replay.Side, strata []sample.Stratum) *replay.Report {
+	t.Helper()
+	rep, err := replay.Run(&replay.Input{
+		Now: now, Then: then, Strata: strata, At: strata[0].From.Add(mixMinutes * time.Minute),
+		Protocol: func(string) exchange.Protocol { return exchange.HTTP1 },
+	})
+	testsupport.NoError(t, err)
+	return rep
+}
+
+func written(rep *replay.Report) string {
+	var b bytes.Buffer
+	rep.Write(&b)
+	return b.String()
+}
+
+// changedFiles are six changes of the mix's configuration, with the true rates that follow from the mix.
+var changedFiles = []struct {
+	name     string
+	replaced []string
+	rates    map[string]float64 // of routes and SSPs
+	says     []string
+	excess   []string // with a limit of 10 %
+}{
+	{"nothing", nil, map[string]float64{"auction": 60, "split": 30, "fall": 10, "display": 67.5, "america": 30, "video": 22.5, "native": 10, "backup": 6}, nil, nil},
+	{"a route order", []string{"routes:\n", "routes:\n  - {name: all, match: {path: \"/*\"}, ssps: [backup]}\n"},
+		map[string]float64{"all": 100, "auction": 0, "split": 0, "fall": 0, "display": 0, "backup": 100},
+		[]string{"route all instead of auction", "display is not asked"}, []string{"route all", "route auction", "route fall", "route split", "ssp america", "ssp backup", "ssp display", "ssp native", "ssp video"}},
+	{"a condition", []string{"in: [USA]", "in: [USA, DEU]"}, map[string]float64{"auction": 60, "display": 67.5, "america": 60}, []string{"america is asked"}, []string{"ssp america"}},
+	{"a limit and a pool", []string{"limit: 1000}, pool: {max_conns: 40}", "limit: 50}, pool: {max_conns: 7}"}, map[string]float64{"display": 67.5, "video": 22.5},
+		[]string{"/s over qps.limit", "needs 7 of 7 places: raise pool.max_conns to 13"}, []string{"ssp display: needs 7 of 7 places"}},
+	{"a removed SSP", []string{", {name: video, weight: 3}", ""}, map[string]float64{"split": 30, "display": 90, "video": 0}, []string{"video is not asked"}, []string{"ssp display", "ssp video"}},
+	{"a shorter deadline", []string{"pool: {max_conns: 40}", "timeouts: {request: 50ms}, pool: {max_conns: 40}"}, map[string]float64{"display": 67.5, "america": 30},
+		[]string{"display has less time", "/s with less time"}, nil},
+	{"weights", []string{"weight: 1}", "weight: 3}"}, map[string]float64{"split": 30, "display": 75, "video": 15}, nil, []string{"ssp display", "ssp video"}},
+}
+
+// Each printed rate holds the truth within its interval for 19 of 20 samples.
+func TestRatesOfAReplayHoldTheTruth(t *testing.T) {
+	now := sideOf(t)
+	begin := time.Now()
+	const seeds, perMinute = 20, 20
+	held, all := 0, 0
+	for _, change := range changedFiles {
+		then := sideOf(t, change.replaced...)
+		for seed := range uint64(seeds) {
+			rep := replayed(t, now, then, drawn(seed, perMinute, begin))
+			got := make(map[string]replay.Change)
+			for i := range rep.Routes {
+				got[rep.Routes[i].Route] = rep.Routes[i].Change
+			}
+			for i := range rep.SSPs {
+				got[rep.SSPs[i].SSP] = rep.SSPs[i].Change
+			}
+			for name, want := range change.rates {
+				all++
+				if c := got[name]; math.Abs(c.Then-want) <= c.Margin {
+					held++
+				}
+				if change.replaced == nil {
+					testsupport.True(t, got[name].Now == got[name].Then, "%s changes without a change: %+v", name, got[name])
+				}
+			}
+		}
+	}
+	testsupport.True(t, held*20 >= all*19, "%d of %d rates hold the truth within their intervals", held, all)
+	t.Logf("%d of %d rates hold the truth", held, all)
+}
+
+func TestAReplayNamesWhatChanges(t *testing.T) {
+	now := sideOf(t)
+	strata := drawn(1, 100, time.Now())
+	for _, change := range changedFiles {
+		rep := replayed(t, now, sideOf(t, change.replaced...), strata)
+		text := written(rep)
+		for _, want := range change.says {
+			testsupport.True(t, strings.Contains(text, want), "%s: the report lacks %q:\n%s", change.name, want, text)
+		}
+		excess := rep.Excess(0.1)
+		testsupport.MustTrue(t, len(excess) == len(change.excess), "%s: too large are %q, want %q", change.name, excess, change.excess)
+		for i, want := range change.excess {
+			testsupport.True(t, strings.HasPrefix(excess[i], want), "%s: too large is %q, want %q", change.name, excess[i], want)
+		}
+		testsupport.True(t, rep.Requests == 1000 && rep.Undecided == 0, "%s: %d requests, %v undecided", change.name, rep.Requests, rep.Undecided)
+		for _, d := range rep.Different {
+			testsupport.True(t, len(d.IDs) == 3, "%s: %s has the examples %v", change.name, d.What, d.IDs)
+		}
+	}
+}
+
+// The places that the report names are those that the mix keeps in use, by Little's law: 67.5/s × 100 ms, and at most 50 ms
+// of an exponential time of 100 ms are 39.3 ms.
+func TestPlacesOfAReplayFollowFromTheHoldTimes(t *testing.T) {
+	now := sideOf(t)
+	strata := drawn(3, 1000, time.Now())
+	for i, want := range map[int]float64{0: 6.75, 5: 2.65} {
+		rep := replayed(t, now, sideOf(t, changedFiles[i].replaced...), strata)
+		for _, s := range rep.SSPs {
+			if s.SSP == "display" {
+				testsupport.Between(t, float64(s.Pool.Needs), want*0.9, want*1.1+1, changedFiles[i].name+": needs %v places, want %v", want)
+			}
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package advice
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"adbuffer/internal/machine/capacity"
+	"adbuffer/internal/ssp/pool"
+	"adbuffer/internal/wire/exchange"
+)
+
+// Fit says whether a pool has enough places for a load.
+type Fit struct {
+	Needs  int    `json:"needs"`  // places in use on average, rounded up
+	Places int    `json:"places"` // places that the pool may have
+	Full   bool   `json:"full"`
+	Advice string `json:"advice,omitempty"` // the setting to raise if more than 3 % of the requests would wait
+}
+
+// FitOf compares rate requests a second that each hold a place for hold with the limits of a pool that speaks pr.
+func FitOf(rate float64, hold time.Duration, pr exchange.Protocol, o *pool.Options) *Fit {
+	setting, conns := sizeSetting(pr, o)
+	perConn := 1
+	switch pr {
+	case exchange.HTTP2:
+		perConn = o.MaxStreams
+	case exchange.HTTP1Pipelined:
+		perConn = o.PipelineDepth
+	}
+	f := &Fit{Needs: int(math.Ceil(capacity.Load(rate, hold))), Places: conns * perConn}
+	f.Full = f.Needs >= f.Places
+	if advised := capacity.Places(rate, hold, capacity.DefaultWaitingShare); advised > f.Places {
+		if perConn > 1 {
+			advised = capacity.HTTP2GrownConns(advised, perConn)
+		}
+		f.Advice = fmt.Sprintf("raise %s to %d", setting, advised)
+	}
+	return f
+}

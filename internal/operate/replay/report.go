@@ -1,0 +1,228 @@
+package replay
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"adbuffer/internal/operate/advice"
+	"adbuffer/internal/setup/reload"
+)
+
+// Check is the result of a dry run with the traffic.
+type Check struct {
+	*reload.Check
+	Traffic *Report `json:"traffic,omitempty"`
+}
+
+// Report says what a configuration would do to the traffic. Rates are requests a second.
+type Report struct {
+	Requests int     `json:"requests"` // how many sampled requests were judged
+	Seconds  float64 `json:"seconds"`  // the time from which they are
+	Rate     float64 `json:"rate"`     // of all requests that they stand for
+	// Undecided is the rate of requests that were not judged, since their bodies were not kept, or since none of their
+	// minute was kept.
+	Undecided float64      `json:"undecided"`
+	Routes    []Route      `json:"routes"`
+	SSPs      []SSP        `json:"ssps"`
+	Different []Difference `json:"different"`
+	Error     string       `json:"error,omitempty"` // why no request was judged
+}
+
+// Failed returns the report of a replay that failed.
+func Failed(err error) *Report {
+	return &Report{Routes: []Route{}, SSPs: []SSP{}, Different: []Difference{}, Error: err.Error()}
+}
+
+// Change is a rate with the configuration in force, and with the other one.
+type Change struct {
+	Now    float64 `json:"now"`
+	Then   float64 `json:"then"`
+	Margin float64 `json:"margin"` // Then is within Then±Margin with 95 % confidence, as the size of the sample tells
+}
+
+// Route is what a route would get; "none" stands for the requests that match no route.
+type Route struct {
+	Route string `json:"route"`
+	Change
+}
+
+// SSP is what an SSP would get. The rates after Change are those of the new configuration.
+type SSP struct {
+	SSP string `json:"ssp"`
+	Change
+	Filtered      float64     `json:"filtered"`       // its conditions do not hold
+	OverLimit     float64     `json:"over_qps_limit"` // more than its qps limit allows in the minute
+	BytesPerSec   float64     `json:"bytes_per_second"`
+	BytesNow      float64     `json:"bytes_per_second_now"`
+	Edited        float64     `json:"edited"`    // its body is not the client's
+	Shortened     float64     `json:"shortened"` // it has less time than now
+	Pool          *advice.Fit `json:"pool,omitempty"`
+	NothingToHold bool        `json:"unmeasured,omitempty"` // no sampled request held one of its places, so that Pool is unknown
+}
+
+func (r *replay) report() *Report {
+	rep := &Report{Requests: r.requests, Routes: []Route{}, SSPs: []SSP{}, Different: []Difference{}}
+	if len(r.Strata) > 0 {
+		rep.Seconds = r.At.Sub(r.Strata[0].From).Seconds()
+	}
+	if rep.Seconds <= 0 || r.judged == 0 {
+		return rep
+	}
+	rep.Rate, rep.Undecided = r.total/rep.Seconds, r.undecided/rep.Seconds
+	now, then := &r.sides[0], &r.sides[1]
+	for _, name := range names(now.routes, then.routes) {
+		rep.Routes = append(rep.Routes, Route{name, r.change(now.routes[name], then.routes[name], rep.Seconds)})
+	}
+	replicas := r.Then.Version.Config.Fleet.ExpectedReplicas
+	for _, name := range names(now.ssps, then.ssps) {
+		a, b := now.ssp(name, len(r.Strata)), then.ssp(name, len(r.Strata))
+		s := SSP{
+			SSP: name, Change: r.change(a.asked, b.asked, rep.Seconds), Filtered: b.filtered / rep.Seconds,
+			BytesPerSec: b.bytes / rep.Seconds, BytesNow: a.bytes / rep.Seconds, Edited: b.edited / rep.Seconds, Shortened: b.shortened / rep.Seconds,
+		}
+		if p := r.Then.Version.Part(name); p != nil {
+			s.OverLimit = r.overLimit(p, b, replicas, rep.Seconds)
+			s.Pool = r.poolOf(p, b)
+			s.NothingToHold = s.Pool == nil && b.asked > 0
+		}
+		rep.SSPs = append(rep.SSPs, s)
+	}
+	rep.Different = r.rates(rep.Seconds)
+	return rep
+}
+
+// names returns the keys of both maps, sorted.
+func names[V any](a, b map[string]V) (all []string) {
+	for _, m := range []map[string]V{a, b} {
+		for name := range m {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// z95 is the quantile of the normal distribution for a confidence of 95 %.
+const z95 = 1.96
+
+// change returns the rates of weights. The margin is that of Wilson's interval for a share, as if the requests had been
+// drawn independently with their weights, and of the number of all requests, as if they came at random.
+func (r *replay) change(now, then, seconds float64) Change {
+	c := Change{Now: now / seconds, Then: then / seconds}
+	n := r.judged * r.judged / r.squares
+	p := min(then/r.judged, 1)
+	center, half := p+z95*z95/(2*n), z95*math.Sqrt(p*(1-p)/n+z95*z95/(4*n*n))
+	scale := 1 + z95*z95/n
+	share := max((center+half)/scale-p, p-(center-half)/scale)
+	c.Margin = math.Hypot(share*r.judged, z95*then/math.Sqrt(r.judged)) / seconds
+	return c
+}
+
+// relative returns by which share a rate would change; +Inf if it is 0 now.
+func (c *Change) relative() float64 {
+	if c.Then == c.Now {
+		return 0
+	}
+	return c.Then/c.Now - 1
+}
+
+// Excess returns why the change is too large: the pools that would be full, and if limit is not negative each route and
+// SSP whose rate would change by a larger share than limit.
+func (r *Report) Excess(limit float64) (all []string) {
+	if r.Error != "" {
+		return []string{r.Error}
+	}
+	check := func(kind, name string, c *Change) {
+		if change := c.relative(); limit >= 0 && math.Abs(change) > limit+1e-9 {
+			all = append(all, fmt.Sprintf("%s %s: %s → %s/s, more than %.4g %%", kind, name, rate(c.Now), rate(c.Then), 100*limit))
+		}
+	}
+	for i := range r.Routes {
+		check("route", r.Routes[i].Route, &r.Routes[i].Change)
+	}
+	for i := range r.SSPs {
+		s := &r.SSPs[i]
+		check("ssp", s.SSP, &s.Change)
+		if s.Pool != nil && s.Pool.Full {
+			all = append(all, fmt.Sprintf("ssp %s: needs %d of %d places", s.SSP, s.Pool.Needs, s.Pool.Places))
+		}
+	}
+	return all
+}
+
+// Write prints the report for people.
+func (r *Report) Write(w io.Writer) {
+	if r.Error != "" {
+		return
+	}
+	if r.Requests == 0 {
+		fmt.Fprintln(w, "# no request is sampled: set admin.sample.requests in the running adbuffer, and wait for traffic")
+		return
+	}
+	fmt.Fprintf(w, "# traffic: %d sampled requests stand for %s/s of the last %.0f s\n", r.Requests, rate(r.Rate), r.Seconds)
+	if r.Undecided > 0 {
+		fmt.Fprintf(w, "# traffic: %s/s are not judged, since the sample has not their bodies\n", rate(r.Undecided))
+	}
+	t := tabwriter.NewWriter(w, 0, 8, 3, ' ', 0)
+	fmt.Fprintln(t, "TRAFFIC\tNOW/S\tTHEN/S\t95 %\tNOTES")
+	for i := range r.Routes {
+		c := &r.Routes[i]
+		fmt.Fprintf(t, "route %s\t%s\t%s\t%s\t\n", c.Route, rate(c.Now), rate(c.Then), c.margin())
+	}
+	for i := range r.SSPs {
+		s := &r.SSPs[i]
+		fmt.Fprintf(t, "ssp %s\t%s\t%s\t%s\t%s\n", s.SSP, rate(s.Now), rate(s.Then), s.margin(), strings.Join(s.notes(), ", "))
+	}
+	t.Flush()
+	for _, d := range r.Different {
+		fmt.Fprintf(w, "%s/s: %s", rate(d.Rate), d.What)
+		if len(d.IDs) > 0 {
+			fmt.Fprintf(w, ", for example %s", strings.Join(d.IDs, " "))
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+// margin returns the margin as text: a share of Then, or a rate where Then is 0.
+func (c *Change) margin() string {
+	if c.Then == 0 {
+		return "below " + rate(c.Margin)
+	}
+	return fmt.Sprintf("±%.2g %%", 100*c.Margin/c.Then)
+}
+
+// notes says what else would change for an SSP.
+func (s *SSP) notes() (all []string) {
+	for _, n := range []struct {
+		rate float64
+		what string
+	}{{s.Filtered, "filtered"}, {s.OverLimit, "over qps.limit"}, {s.Edited, "with an edited body"}, {s.Shortened, "with less time"}} {
+		if n.rate > 0 {
+			all = append(all, rate(n.rate)+"/s "+n.what)
+		}
+	}
+	if s.BytesNow != s.BytesPerSec {
+		all = append(all, fmt.Sprintf("%s → %s bytes/s sent", rate(s.BytesNow), rate(s.BytesPerSec)))
+	}
+	switch p := s.Pool; {
+	case s.NothingToHold:
+		all = append(all, "had no traffic, so that its places are unknown")
+	case p != nil:
+		all = append(all, strings.TrimSuffix(fmt.Sprintf("needs %d of %d places: %s", p.Needs, p.Places, p.Advice), ": "))
+	}
+	return all
+}
+
+// rate formats a rate for people.
+func rate(v float64) string {
+	digits := 0
+	if v < 100 && v != 0 {
+		digits = cmp.Or(max(0, 1-int(math.Floor(math.Log10(v)))), 0)
+	}
+	return fmt.Sprintf("%.*f", min(digits, 3), v)
+}
