@@ -68,7 +68,7 @@ through the file: matching, conditions, edits and deadlines, as for real request
 what each route and SSP gets now and would get then, with the 95 % interval that follows from the
 number of sampled requests; what would be filtered, edited, over qps.limit, or have less time; how
 many places each pool needs in its busiest minute; and the requests that would end differently,
-with ids of examples. The exit status is also 1 if a pool would be full, or if a route or an SSP
+with ids of examples. The exit status is also 1 if nothing is sampled, if a pool would be full, or if a route or an SSP
 would get more or fewer requests than --max-change allows. No SSP gets a request.
 
 With --admin, check also warns of spare endpoints (those with a higher priority number)

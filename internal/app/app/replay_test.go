@@ -174,6 +174,9 @@ func TestRatesOfAReplayHoldTheTruth(t *testing.T) {
 
 func TestAReplayNamesWhatChanges(t *testing.T) {
 	now := sideOf(t)
+	empty, err := replay.Run(&replay.Input{Now: now, Then: now, At: time.Now()})
+	testsupport.NoError(t, err)
+	testsupport.True(t, len(empty.Excess(-1)) == 1 && written(empty) == "", "without a sample the report is %q, with the errors %q", written(empty), empty.Excess(-1))
 	strata := drawn(1, 100, time.Now())
 	for _, change := range changedFiles {
 		rep := replayed(t, now, sideOf(t, change.replaced...), strata)

@@ -131,11 +131,14 @@ func (c *Change) relative() float64 {
 	return c.Then/c.Now - 1
 }
 
-// Excess returns why the change is too large: the pools that would be full, and if limit is not negative each route and
+// Excess returns why the change must not be made: no request was judged, or the pools that would be full, and if limit is not negative each route and
 // SSP whose rate would change by a larger share than limit.
 func (r *Report) Excess(limit float64) (all []string) {
-	if r.Error != "" {
+	switch {
+	case r.Error != "":
 		return []string{r.Error}
+	case r.Requests == 0:
+		return []string{"no request is sampled: set admin.sample.requests in the running adbuffer, and wait for traffic"}
 	}
 	check := func(kind, name string, c *Change) {
 		if change := c.relative(); limit >= 0 && math.Abs(change) > limit+1e-9 {
@@ -157,12 +160,8 @@ func (r *Report) Excess(limit float64) (all []string) {
 
 // Write prints the report for people.
 func (r *Report) Write(w io.Writer) {
-	if r.Error != "" {
-		return
-	}
 	if r.Requests == 0 {
-		fmt.Fprintln(w, "# no request is sampled: set admin.sample.requests in the running adbuffer, and wait for traffic")
-		return
+		return // Excess says why
 	}
 	fmt.Fprintf(w, "# traffic: %d sampled requests stand for %s/s of the last %.0f s\n", r.Requests, rate(r.Rate), r.Seconds)
 	if r.Undecided > 0 {

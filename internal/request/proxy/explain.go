@@ -121,7 +121,7 @@ func (e *Explanation) complete(r *request, f *refusal, hostOf func(ssp string) s
 		q, err := t.SSP.Preview(&r.ssp, hostOf(t.SSP.Name()), t.Timeout)
 		x := ExplainedRequest{Target: t, Query: bytes.Clone(r.ssp.Query), Request: q, Err: err, Dropped: t.SSP.Policy().Dropped(r.ssp.Fields, r.ssp.Identity)}
 		x.Budget, x.BudgetFrom = t.SSP.Limit(&r.ssp, t.Timeout)
-		x.Edited = !bytes.Equal(q.Body, r.ssp.Body)
+		x.Edited = err == nil && !bytes.Equal(q.Body, r.ssp.Body)
 		x.Shaping = t.SSP.Shaping(&r.ssp)
 		e.Requests = append(e.Requests, x)
 	}
