@@ -18,7 +18,7 @@ AT_ONCE     = $(shell expr $$(nproc) + 1)
 # outside, and those without goroutines. Of the end-to-end packages, drain, forwarding and reload run with it, and so
 # does their binary: their tests send most requests, reload and hand over.
 OUTSIDE     = $(addprefix ./internal/test/e2e/,admin deploy endpoints failing limits openrtb tls) ./deploy/...
-SEQUENTIAL  = $(addprefix ./internal/,machine/capacity operate/advice setup/config wire/fairqueue wire/http2codec wire/openrtb wire/syntax test/archtest)
+SEQUENTIAL  = $(addprefix ./internal/,machine/capacity operate/advice setup/config wire/fairqueue wire/http2codec wire/openrtb wire/syntax wire/tcf test/archtest)
 RACED       = $(filter-out $(shell $(GO) list $(OUTSIDE) $(SEQUENTIAL)),$(shell $(GO) list ./...))
 
 # Modules of their own: tests with libraries that the product does not use. They run without the race

@@ -1,0 +1,63 @@
+package tcf
+
+// isComplete reports whether data, a decoded core segment, has all bits that its own counts announce, and at most one list
+// of vendors for each publisher restriction. Package tcf2 does not check this: it makes room for all announced
+// restrictions before it reads them (394 KB for a string of 54 characters), it panics on some cut strings, and of two
+// lists of vendors it uses only the last.
+func isComplete(data []byte) bool {
+	b := bits{data: data, at: vendorsAt}
+	b.skipVendors() // with consent
+	b.skipVendors() // with legitimate interest
+	var seen [1 << 8]bool
+	for range b.take(12) {
+		restriction := b.take(8) // purpose and type
+		if seen[restriction] {
+			return false
+		}
+		seen[restriction] = true
+		b.skipRanges()
+	}
+	return b.at <= 8*len(data)
+}
+
+// vendorsAt is the offset of the first section of vendors, in bits.
+const vendorsAt = 213
+
+// bits reads numbers from data. Beyond its end, all bits are zero.
+type bits struct {
+	data []byte
+	at   int // offset of the next bit
+}
+
+// take returns the number in the next n bits.
+func (b *bits) take(n int) (v int) {
+	for range n {
+		v <<= 1
+		if i := b.at / 8; i < len(b.data) {
+			v |= int(b.data[i]>>(7-b.at%8)) & 1
+		}
+		b.at++
+	}
+	return v
+}
+
+// skipVendors skips a set of vendors: a bit for each one, or ranges of their ids.
+func (b *bits) skipVendors() {
+	highest := b.take(16)
+	if b.take(1) == 0 {
+		b.at += highest
+	} else {
+		b.skipRanges()
+	}
+}
+
+// skipRanges skips a list of ranges of vendors' ids, each of which is one id or two.
+func (b *bits) skipRanges() {
+	for range b.take(12) {
+		if b.take(1) == 0 {
+			b.at += 16
+		} else {
+			b.at += 32
+		}
+	}
+}

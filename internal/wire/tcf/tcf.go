@@ -1,0 +1,158 @@
+// Package tcf decides whether a vendor may process a request, by consent strings of version 2 of IAB Europe's
+// Transparency and Consent Framework. It reads no vendor list: the operator names the purposes that the vendor needs.
+package tcf
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+
+	"github.com/prebid/go-gdpr/consentconstants"
+	tcf2 "github.com/prebid/go-gdpr/vendorconsent/tcf2"
+)
+
+// Requirement is what a vendor needs in order to process a request to which the GDPR applies: the user's consent to the
+// vendor and to Purposes, and legitimate interest of the vendor and for LegitimateInterests. If there are only
+// LegitimateInterests, the vendor needs no consent.
+type Requirement struct {
+	Vendor              int   `yaml:"vendor" jsonschema:"required" min:"1" max:"65535"` // its id in the Global Vendor List
+	Purposes            []int `yaml:"purposes,omitempty" min:"1" max:"24" unique:"."`
+	LegitimateInterests []int `yaml:"legitimate_interests,omitempty" min:"1" max:"24" unique:"."` // ids of purposes
+}
+
+// Decision says whether a vendor may process a request, and why.
+type Decision uint8
+
+// The decisions.
+const (
+	Allowed       Decision = iota // the consent string grants all that is required
+	NotApplicable                 // the request does not say that the GDPR applies
+	NoConsent                     // there is no consent string, or it grants too little
+	Unreadable                    // the consent string, or the body with it, cannot be read
+
+	// Decisions is the number of decisions, for arrays indexed by Decision.
+	Decisions
+)
+
+var names = [Decisions]string{"allowed", "not_applicable", "no_consent", "unreadable"}
+
+// String returns the value of the metrics' label decision.
+func (d Decision) String() string { return names[d] }
+
+// Allows reports whether the vendor may process the request.
+func (d Decision) Allows() bool { return d <= NotApplicable }
+
+// Consent is what a request says about consent. It does not change, so any number of goroutines may use it. A nil
+// Consent is that of a body that cannot be read.
+type Consent struct {
+	decision Decision             // for all requirements; Allowed = metadata decides
+	metadata tcf2.ConsentMetadata // the decoded string
+}
+
+var (
+	notApplicable = &Consent{decision: NotApplicable}
+	missing       = &Consent{decision: NoConsent}
+	unreadable    = &Consent{decision: Unreadable}
+)
+
+// maxText bounds the core segment of a consent string. With a publisher restriction on many vendors for each purpose, it
+// has a few thousand characters.
+const maxText = 8 << 10
+
+// New returns the Consent of a request. applies says whether the GDPR applies, and text is the consent string, empty if
+// the request has none. New keeps no reference to text.
+func New(applies bool, text []byte) *Consent {
+	core, _, _ := bytes.Cut(text, []byte{'.'})
+	switch {
+	case !applies:
+		return notApplicable
+	case len(text) == 0:
+		return missing
+	case len(core) > maxText || !bytes.HasPrefix(core, []byte{'C'}): // C stands for version 2
+		return unreadable
+	}
+	data := make([]byte, base64.RawURLEncoding.DecodedLen(len(core)))
+	n, err := base64.RawURLEncoding.Decode(data, core)
+	if err != nil || !isComplete(data[:n]) {
+		return unreadable
+	}
+	return decode(data[:n])
+}
+
+// decode decodes a string for which isComplete holds. It recovers from panics, since the decoder of package tcf2 panics
+// on some malformed strings.
+func decode(data []byte) (c *Consent) {
+	defer func() {
+		if recover() != nil {
+			c = unreadable
+		}
+	}()
+	decoded, err := tcf2.Parse(data)
+	if err != nil {
+		return unreadable
+	}
+	return &Consent{metadata: decoded.(tcf2.ConsentMetadata)}
+}
+
+// Decide returns whether the vendor of r may process the request.
+func (c *Consent) Decide(r *Requirement) Decision {
+	d, _, _ := c.find(r)
+	return d
+}
+
+// Lack names, for people, the first thing that the vendor of r lacks to process the request; it is empty if the vendor
+// may process the request.
+func (c *Consent) Lack(r *Requirement) string {
+	_, format, id := c.find(r)
+	if format == "" {
+		return ""
+	}
+	return fmt.Sprintf(format, id)
+}
+
+// The types of publisher restrictions.
+const (
+	notAllowed = iota
+	requireConsent
+	requireLegitimateInterest
+)
+
+// find returns the decision, and the format of what is lacking with the id of the purpose or vendor that it names.
+func (c *Consent) find(r *Requirement) (d Decision, lack string, id int) {
+	switch {
+	case c == nil || c.decision == Unreadable:
+		return Unreadable, "the consent string of TCF 2 for vendor %d cannot be read", r.Vendor
+	case c.decision == NoConsent:
+		return NoConsent, "the GDPR applies, and there is no consent string for vendor %d", r.Vendor
+	case c.decision == NotApplicable:
+		return NotApplicable, "", 0
+	}
+	vendor, m := uint16(r.Vendor), &c.metadata
+	if (len(r.Purposes) > 0 || len(r.LegitimateInterests) == 0) && !m.VendorConsent(vendor) {
+		return NoConsent, "vendor %d has no consent", r.Vendor
+	}
+	for _, p := range r.Purposes {
+		switch {
+		case !m.PurposeAllowed(consentconstants.Purpose(p)):
+			return NoConsent, "purpose %d has no consent", p
+		case m.CheckPubRestriction(uint8(p), notAllowed, vendor):
+			return NoConsent, "a publisher restriction forbids purpose %d", p
+		case m.CheckPubRestriction(uint8(p), requireLegitimateInterest, vendor):
+			return NoConsent, "a publisher restriction requires legitimate interest for purpose %d", p
+		}
+	}
+	if len(r.LegitimateInterests) > 0 && !m.VendorLegitInterest(vendor) {
+		return NoConsent, "vendor %d has no legitimate interest", r.Vendor
+	}
+	for _, p := range r.LegitimateInterests {
+		switch {
+		case !m.PurposeLITransparency(consentconstants.Purpose(p)):
+			return NoConsent, "purpose %d has no legitimate interest", p
+		case m.CheckPubRestriction(uint8(p), notAllowed, vendor):
+			return NoConsent, "a publisher restriction forbids purpose %d", p
+		case m.CheckPubRestriction(uint8(p), requireConsent, vendor):
+			return NoConsent, "a publisher restriction requires consent for purpose %d", p
+		}
+	}
+	return Allowed, "", 0
+}
