@@ -59,6 +59,7 @@ func TestTheTestsOfTheShippedConfigurationsFindMistakes(t *testing.T) {
 		{"a route before another", "openrtb", "  - name: no-consent\n    match:\n      path: /openrtb2/auction\n      openrtb:", "  - {name: all, match: {path: /openrtb2/auction}, ssps: [europe]}\n  - name: no-consent\n    match:\n      path: /openrtb2/auction\n      openrtb:", "route: expected auction, got all"},
 		{"a condition", "openrtb", "in: [CAN, USA]", "in: [CAN]", "ssps: expected america, display, contextual, got display, contextual; america: device.geo.country must be in [\"CAN\"], but it is \"USA\""},
 		{"a condition turned round", "openrtb", "{path: regs.coppa, not_in: [1]}", "{path: regs.coppa, in: [1]}", "filtered.video: expected regs.coppa, got a request"},
+		{"another vendor", "openrtb", "vendor: 76", "vendor: 77", "europe: tcf must allow vendor 77, purposes [1 2 7] with consent, purposes [10] with legitimate interest, but vendor 77 has no consent"},
 		{"a removal", "openrtb", "- {path: device.ifa,", "- {path: device.dpidsha1,", "sent.america.absent[0]: expected no device.ifa, got \"a-b\""},
 		{"privacy", "openrtb", "    privacy: truncate_ip\n", "", "sent.contextual.values.device.ip: expected \"203.0.113.0\", got \"203.0.113.9\""},
 		{"an SSP less", "adbuffer", "      - openx\n      - {name: rubicon, when", "      - {name: rubicon, when", "ssps: expected openx, rubicon, got rubicon; openx: no request: route auction has no such SSP"},

@@ -109,7 +109,7 @@ func (v *Views) Explain(p *proxy.Proxy, current *reload.Version, message []byte,
 		}
 		switch {
 		case q.Filtered:
-			s.Filtered = failed(whenOf(&current.Config.Routes[e.Route.Index], part.Config.Name), e)
+			s.Filtered = failed(whenOf(&current.Config.Routes[e.Route.Index], part.Config), e)
 			if q.Err != nil {
 				s.Filtered = append(s.Filtered, q.Err.Detail)
 			}
@@ -133,21 +133,28 @@ type passedRoute struct {
 	Failed []string `json:"failed"` // the conditions that do not hold, with the values of the body
 }
 
-// whenOf returns the conditions of an SSP in a route.
-func whenOf(c *config.Route, ssp string) []config.BodyCondition {
-	i := slices.IndexFunc(c.SSPs, func(leg config.RouteSSP) bool { return leg.Name == ssp })
-	return c.SSPs[i].When
+// whenOf returns the conditions of an SSP, and of its part in a route.
+func whenOf(c *config.Route, ssp *config.SSP) []config.BodyCondition {
+	i := slices.IndexFunc(c.SSPs, func(leg config.RouteSSP) bool { return leg.Name == ssp.Name })
+	return slices.Concat(ssp.When, c.SSPs[i].When)
 }
 
 // failed describes the conditions that do not hold, with the values that the body has.
 func failed(conditions []config.BodyCondition, e *proxy.Explanation) (all []string) {
-	if e.Unreadable != openrtb.Readable {
-		return []string{fmt.Sprintf("the body matches no condition, since %s (%v)", e.Unreadable.Text(), e.Unreadable)}
-	}
+	unreadable := false
 	for i, c := range reload.BodyConditions(conditions) {
-		if seen := c.Explain(e.Body); !seen.Holds {
+		if c.TCF != nil {
+			if lack := e.Consent.Lack(c.TCF); lack != "" {
+				all = append(all, bodyCondition(&conditions[i])+", but "+lack)
+			}
+		} else if e.Unreadable != openrtb.Readable {
+			unreadable = true
+		} else if seen := c.Explain(e.Body); !seen.Holds {
 			all = append(all, bodyCondition(&conditions[i])+", but it is "+valuesSeen(c.Path.String(), &seen))
 		}
+	}
+	if unreadable {
+		all = append(all, fmt.Sprintf("the body matches no condition, since %s (%v)", e.Unreadable.Text(), e.Unreadable))
 	}
 	return all
 }
@@ -187,6 +194,15 @@ func bodyCondition(c *config.BodyCondition) string {
 		return strings.Join(shown, ", ")
 	}
 	switch {
+	case c.TCF != nil:
+		text := fmt.Sprintf("tcf must allow vendor %d", c.TCF.Vendor)
+		if len(c.TCF.Purposes) > 0 {
+			text += fmt.Sprintf(", purposes %v with consent", c.TCF.Purposes)
+		}
+		if len(c.TCF.LegitimateInterests) > 0 {
+			text += fmt.Sprintf(", purposes %v with legitimate interest", c.TCF.LegitimateInterests)
+		}
+		return text
 	case c.In != nil:
 		return c.Path + " must be in [" + values(c.In) + "]"
 	case c.NotIn != nil:

@@ -5,9 +5,12 @@ import (
 	"strings"
 	"testing"
 
+	"adbuffer/internal/request/proxy"
 	"adbuffer/internal/setup/config"
 	"adbuffer/internal/ssp/balancer"
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/openrtb"
+	"adbuffer/internal/wire/tcf"
 )
 
 func TestExplainSaysWhyASpareIsNotUsed(t *testing.T) {
@@ -70,4 +73,32 @@ limits
 request   none: 
 `
 	testsupport.Equal(t, x.String(), want, "%s")
+}
+
+func TestExplainSaysWhatAVendorLacks(t *testing.T) {
+	t.Parallel()
+	yes := true
+	conditions := []config.BodyCondition{
+		{TCF: &tcf.Requirement{Vendor: 76}},
+		{Path: "id", Exists: &yes},
+		{TCF: &tcf.Requirement{Vendor: 76, Purposes: []int{1, 2}, LegitimateInterests: []int{10}}},
+	}
+	// Vendors 12 and 76 have consent for purposes 1, 2 and 7; the publisher forbids purpose 2 to vendor 76.
+	consent := tcf.New(true, []byte("CQdjfYAQdjfYAAKABAENAwFgAMIAAAJAAAYgAmQAgAGABMAEyAEAAwAJgAIQACAEwAAA"))
+	const all = "tcf must allow vendor 76, purposes [1 2] with consent, purposes [10] with legitimate interest, but "
+	for _, tt := range []struct {
+		e    proxy.Explanation
+		want []string
+	}{
+		{proxy.Explanation{Consent: consent, Body: []byte(`{}`)}, []string{"id must exist, but it is missing", all + "a publisher restriction forbids purpose 2"}},
+		{proxy.Explanation{Consent: consent, Unreadable: openrtb.NotObject}, []string{all + "a publisher restriction forbids purpose 2", "the body matches no condition, since it is not a JSON object (not_object)"}},
+		{proxy.Explanation{Consent: tcf.New(false, nil), Body: []byte(`{"id":1}`)}, nil},
+		{proxy.Explanation{Unreadable: openrtb.Encoding}, []string{
+			"tcf must allow vendor 76, but the consent string of TCF 2 for vendor 76 cannot be read", all + "the consent string of TCF 2 for vendor 76 cannot be read",
+			"the body matches no condition, since it is compressed (encoding)",
+		}},
+	} {
+		got := failed(conditions, &tt.e)
+		testsupport.True(t, slices.Equal(got, tt.want), "%q, want %q", got, tt.want)
+	}
 }

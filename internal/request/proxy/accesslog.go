@@ -65,9 +65,7 @@ func (p *Proxy) report(w *response, r *request, e *end) {
 	rec := &logs.Record{
 		At: e.at, ID: string(r.requestID()), Method: logs.Visible(r.method), Path: logs.Visible(r.path()),
 		Route: r.stats(r.route).name, Client: r.client(), Outcome: e.outcome, BytesIn: len(r.body), Total: e.took, Error: logs.Cut(e.detail),
-	}
-	if facts := r.search.Facts(); facts != nil {
-		rec.Unreadable = facts.Reason.String()
+		Unreadable: r.search.Unreadable().String(),
 	}
 	if !r.ssp.Deadline.IsZero() {
 		rec.Deadline, rec.DeadlineFrom, rec.IgnoredTmax = r.ssp.Deadline.Sub(r.started), r.ssp.DeadlineFrom, r.ignoredTmax.String()

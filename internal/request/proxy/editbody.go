@@ -32,12 +32,13 @@ func (p *Proxy) editBody(r *request) *refusal {
 	}
 	facts := openrtb.AcquireFacts()
 	defer facts.Release()
+	facts.Consent = r.ssp.Consent
 	why := route.UnreadableHeader(&r.fields)
 	if why == openrtb.Readable && rt.EditsBodies() {
 		r.ssp.Misfits = rt.ScanEdits(r.body, facts)
 		why = facts.Reason
 	}
-	r.ssp.Unreadable = why
+	r.ssp.Unreadable, r.ssp.Consent = why, facts.Consent
 	if why == openrtb.Readable && rt.TruncateIP {
 		shortened, changed := openrtb.ShortenAddresses.Apply(r.body[:0], r.body, facts) // in place
 		why = facts.Reason

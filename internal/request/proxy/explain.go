@@ -11,6 +11,7 @@ import (
 	"adbuffer/internal/ssp/ssp"
 	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/openrtb"
+	"adbuffer/internal/wire/tcf"
 )
 
 // Explanation says how a request would be handled. The request is not sent.
@@ -25,6 +26,7 @@ type Explanation struct {
 	Passed     []*route.Route
 	Unreadable openrtb.Reason
 	Body       []byte
+	Consent    *tcf.Consent // of conditions with TCF
 	// Budget is the time that SSPs would have, and BudgetFrom the field or setting that determines it.
 	Budget     time.Duration
 	BudgetFrom string
@@ -79,6 +81,7 @@ func (p *Proxy) explain(e *Explanation, c *http1.Conn, hostOf func(ssp string) s
 	f := x.untilFirstAttempt()
 	if facts := r.search.Facts(); facts != nil {
 		e.Passed, e.Unreadable, e.Body = r.table.Passed(&r.fields, r.route), facts.Reason, bytes.Clone(r.body)
+		e.Consent = facts.Consent
 	}
 	e.complete(r, f, hostOf)
 }

@@ -54,6 +54,9 @@ func (p *Proxy) prepare(r *request) *refusal {
 	r.identity.Resolve(&r.fields, r.Peer, trusted, r.opts.TrustedProxies, r.route.TruncateIP)
 	r.ssp.Fields, r.ssp.Identity, r.ssp.Received = &r.fields, &r.identity, r.started
 	r.ssp.Budget, r.ssp.CPU = p.budget, r.opts.CPU
+	if facts := r.search.Facts(); facts != nil {
+		r.ssp.Consent = facts.Consent
+	}
 	if f := p.editBody(r); f != nil {
 		return f
 	}
@@ -75,7 +78,7 @@ func (p *Proxy) examine(r *request) *refusal {
 		return nil
 	}
 	r.table.Examine(&r.fields, r.body, &r.search)
-	if why := r.search.Facts().Reason; why != openrtb.Readable {
+	if why := r.search.Unreadable(); why != openrtb.Readable {
 		p.unreadable[why].Add(1)
 	}
 	if r.route != nil {

@@ -10,12 +10,26 @@ import (
 
 var errFiltered = &exchange.Error{
 	Outcome: exchange.Filtered, Progress: exchange.NotSent,
-	Detail: "no SSP is asked, since their conditions on the body do not hold; see routes[].ssps[].when",
+	Detail: "no SSP is asked, since their conditions on the body do not hold; see ssps[].when and routes[].ssps[].when",
 }
 
 // Eligible reports whether t may get r: its conditions on the body hold, and the body can be edited for its SSP.
 func (t *Target) Eligible(r *ssp.Request) bool {
 	return (len(t.when) == 0 || r.Facts.HoldAll(t.when)) && canEdit(t.SSP, r)
+}
+
+// eligible is Eligible, and counts the decision of conditions with TCF.
+func (t *Target) eligible(r *ssp.Request) bool { return t.admits(r) && canEdit(t.SSP, r) }
+
+// admits reports whether the conditions of t on the body hold, and counts the decision of those with TCF.
+func (t *Target) admits(r *ssp.Request) bool {
+	if len(t.when) == 0 {
+		return true
+	}
+	if d, ok := r.Facts.DecideConsent(t.when); ok {
+		t.SSP.Decided(d)
+	}
+	return r.Facts.HoldAll(t.when)
 }
 
 // EditError says why the body cannot be edited for the target's SSP; nil if it can be, or needs no edit.
@@ -71,7 +85,7 @@ func (t *Target) skip(legs **legLog) {
 func (rt *Route) first(r *ssp.Request, legs **legLog) *Target {
 	for i := range rt.Targets {
 		t := &rt.Targets[i]
-		if t.Eligible(r) {
+		if t.eligible(r) {
 			return t
 		}
 		t.skip(legs)

@@ -20,6 +20,8 @@ type Mirror struct {
 	// Budget bounds the copies and the responses.
 	Budget *exchange.Budget
 	Stats  *MirrorStats
+
+	target Target // with the conditions of SSP
 }
 
 // MirrorStats counts mirrored requests. A reload keeps it.
@@ -44,6 +46,11 @@ var mirroredPool = sync.Pool{New: func() any { return new(mirrored) }}
 // send sends a copy of r if the share selects r and no limit prevents it.
 func (m *Mirror) send(r *ssp.Request, p *Process) {
 	if rand.Float64() >= m.Share {
+		return
+	}
+	if !m.target.admits(r) {
+		m.SSP.Refused(exchange.Filtered)
+		m.Stats.outcomes[exchange.Filtered].Add(1)
 		return
 	}
 	if !canEdit(m.SSP, r) || m.Stats.silence.drops(r.Received, m.Stats.inFlight.Load()) {

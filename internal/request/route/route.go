@@ -38,7 +38,7 @@ type Target struct {
 	Weight    int           // of Split
 	Timeout   time.Duration // of Waterfall, 0 = only the deadline applies
 	Secondary bool          // of ParallelAll: the response does not wait for this SSP
-	// When are conditions on the body. If they do not hold, the SSP is not eligible.
+	// When are conditions on the body, beside those of the SSP. If they do not hold, the SSP is not eligible.
 	When []openrtb.Condition
 
 	when []openrtb.Test
@@ -96,8 +96,7 @@ func NewTable(routes []*Route) *Table {
 		rt.conditions = t.compile(rt.Match.OpenRTB)
 		for i := range rt.Targets {
 			target := &rt.Targets[i]
-			target.when = t.compile(target.When)
-			rt.filters = rt.filters || len(target.when) > 0
+			rt.compile(t, target)
 			rt.abandons = rt.abandons || target.Secondary
 			rt.addEdits(target.SSP)
 			if rt.MergeOpenRTB {
@@ -105,6 +104,8 @@ func NewTable(routes []*Route) *Table {
 			}
 		}
 		if rt.Mirror != nil {
+			rt.Mirror.target = Target{SSP: rt.Mirror.SSP}
+			rt.compile(t, &rt.Mirror.target)
 			rt.addEdits(rt.Mirror.SSP)
 		}
 		if rt.Mode == Split {
@@ -112,6 +113,16 @@ func NewTable(routes []*Route) *Table {
 		}
 	}
 	return t
+}
+
+// compile adds the conditions of a target to the table.
+func (rt *Route) compile(t *Table, target *Target) {
+	all := slices.Concat(target.SSP.When(), target.When)
+	target.when = t.compile(all)
+	rt.filters = rt.filters || len(all) > 0
+	if slices.ContainsFunc(all, func(c openrtb.Condition) bool { return c.TCF != nil }) {
+		target.SSP.CountDecisions()
+	}
 }
 
 // compile adds conditions on bodies to the table.
@@ -151,7 +162,8 @@ func (rt *Route) ScanEdits(body []byte, f *openrtb.Facts) (misfits []*openrtb.Ed
 	return misfits
 }
 
-// Filters reports whether the body decides which SSPs are eligible. Then Examine must come before Do.
+// Filters reports whether the body decides which SSPs, or whether the mirror, get a request. Then Examine must come before
+// Do.
 func (rt *Route) Filters() bool { return rt.filters }
 
 // indexParams adds the names of the conditions' parameters to params.

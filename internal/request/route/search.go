@@ -1,9 +1,12 @@
 package route
 
 import (
+	"bytes"
+
 	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/openrtb"
 	"adbuffer/internal/wire/syntax"
+	"adbuffer/internal/wire/tcf"
 )
 
 // Search is the state of the search for a request's route. The zero value is ready. The search stops at a
@@ -24,7 +27,7 @@ type Search struct {
 
 // Reset makes s ready for another request.
 func (s *Search) Reset() {
-	s.NeedsBody, s.Explaining, s.HeldBack, s.examined, s.next = false, false, 0, false, 0
+	s.NeedsBody, s.Explaining, s.HeldBack, s.examined, s.next, s.facts.Consent = false, false, 0, false, 0, nil
 }
 
 // Facts returns what Examine found, nil before it. They are valid until Reset.
@@ -35,14 +38,45 @@ func (s *Search) Facts() *openrtb.Facts {
 	return &s.facts
 }
 
+// Unreadable returns why Examine could not read the body. A request without a body that conditions with TCF examine by its
+// query is not unreadable.
+func (s *Search) Unreadable() openrtb.Reason {
+	if !s.examined || s.facts.Consent != nil {
+		return openrtb.Readable
+	}
+	return s.facts.Reason
+}
+
 // Examine examines a request's body, which has arrived completely, for all conditions of the table.
 func (t *Table) Examine(f *header.RequestFields, body []byte, s *Search) {
 	s.examined = true
 	if why := UnreadableHeader(f); why != openrtb.Readable {
 		t.paths.Refuse(why, &s.facts)
-		return
+	} else {
+		t.paths.Scan(body, &s.facts)
 	}
-	t.paths.Scan(body, &s.facts)
+	if len(body) == 0 && t.paths.ReadsConsent() {
+		s.facts.Consent = consentOfQuery(f.Query)
+	}
+}
+
+// consentOfQuery returns what the parameters gdpr and gdpr_consent say of consent. If there are two different consent
+// strings, none can be read, since SSPs may use either.
+func consentOfQuery(query []byte) *tcf.Consent {
+	applies := false
+	var text []byte
+	for param := range bytes.SplitSeq(query, []byte{'&'}) {
+		switch name, value, _ := bytes.Cut(param, []byte{'='}); string(name) {
+		case "gdpr":
+			applies = applies || string(value) == "1"
+		case "gdpr_consent":
+			if text != nil && !bytes.Equal(text, value) {
+				value = []byte("?")
+			}
+			text = value
+		}
+	}
+	return tcf.New(applies, text)
 }
 
 // Passed returns the routes before found (nil: all routes) that match but for their conditions on the body.

@@ -12,7 +12,8 @@ import (
 // if no target is eligible.
 func (rt *Route) pick(r *ssp.Request, legs **legLog) *Target {
 	drawn := atWeight(rt.Targets, rt.draw(rt.weights))
-	if !drawn.Eligible(r) {
+	first := drawn
+	if !drawn.eligible(r) {
 		drawn.skip(legs)
 		drawn = nil
 	} else if !drawn.SSP.Refusing() {
@@ -22,7 +23,7 @@ func (rt *Route) pick(r *ssp.Request, legs **legLog) *Target {
 	sum := 0
 	for i := range rt.Targets {
 		t := &rt.Targets[i]
-		if t.Weight == 0 || !t.Eligible(r) {
+		if t == first || t.Weight == 0 || !t.eligible(r) {
 			continue
 		}
 		if drawn == nil {

@@ -21,7 +21,7 @@ func (rt *Route) waterfall(r *ssp.Request) Result {
 	}()
 	for i := range rt.Targets {
 		t := &rt.Targets[i]
-		if !t.Eligible(r) {
+		if !t.eligible(r) {
 			t.skip(&legs)
 			continue
 		}

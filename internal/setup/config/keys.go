@@ -51,9 +51,9 @@ func keysOf(t reflect.Type) []key {
 	return keys
 }
 
-// isAbsent reports whether k is a list that may be absent, and value says that it is.
+// isAbsent reports whether k is a list or a text that may be absent, and value says that it is.
 func (k key) isAbsent(value reflect.Value) bool {
-	return isList(k.typ) && value.IsNil() && strings.HasSuffix(k.tag.Get("yaml"), ",omitempty")
+	return (isList(k.typ) || k.typ.Kind() == reflect.String) && value.IsZero() && strings.HasSuffix(k.tag.Get("yaml"), ",omitempty")
 }
 
 // isSection reports whether t is written as a mapping of known keys.
@@ -97,8 +97,11 @@ func visitKeys(t reflect.Type, path string, inherited Effect, visit func(path st
 		p, below := join(path, k.name), k.typ
 		k.effect = cmp.Or(k.effect, inherited)
 		visit(p, k)
-		if isList(below) {
+		switch {
+		case isList(below):
 			p, below = p+"[]", below.Elem()
+		case below.Kind() == reflect.Pointer:
+			below = below.Elem()
 		}
 		if isSection(below) {
 			visitKeys(below, p, k.effect, visit)

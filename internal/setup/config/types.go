@@ -36,6 +36,7 @@ import (
 	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/logs"
 	"adbuffer/internal/wire/sample"
+	"adbuffer/internal/wire/tcf"
 )
 
 // Config is the complete and valid configuration: defaults are filled in, ssp_defaults are
@@ -231,6 +232,7 @@ type Settings struct {
 	NoBidBody              ssp.NoBidBody       `yaml:"no_bid_body" default:"none" words:"none vast openrtb"`
 	RewriteTmax            bool                `yaml:"rewrite_tmax"`
 	TmaxMargin             time.Duration       `yaml:"tmax_margin" min:"0s" max:"10m" needs:"rewrite_tmax"` // subtracted from the tmax that RewriteTmax writes; below Timeouts.Request
+	When                   []BodyCondition     `yaml:"when"`                                                // no route asks the SSP unless all conditions hold
 	Remove                 []Removal           `yaml:"remove"`                                              // members of the body that the SSP does not get
 	Set                    []Set               `yaml:"set"`                                                 // members of the body that the SSP gets another value of
 	GzipRequest            ssp.GzipOptions     `yaml:"gzip_request"`
@@ -375,12 +377,14 @@ type Set struct {
 	When    []BodyCondition `yaml:"when,omitempty"`
 }
 
-// BodyCondition is a condition on members of an OpenRTB body. Exactly one of In, NotIn and Exists is set.
+// BodyCondition is a condition on members of an OpenRTB body, or on the user's consent. Either Path and exactly one of
+// In, NotIn and Exists are set, or only TCF.
 type BodyCondition struct {
-	Path   string      `yaml:"path" jsonschema:"required" empty:"must be set" form:"OpenRTB path"`
-	In     []JSONValue `yaml:"in,omitempty" empty:"must have at least one value" hide:"condition"`
-	NotIn  []JSONValue `yaml:"not_in,omitempty" empty:"must have at least one value" hide:"condition"`
-	Exists *bool       `yaml:"exists,omitempty"`
+	Path   string           `yaml:"path,omitempty" form:"OpenRTB path"`
+	In     []JSONValue      `yaml:"in,omitempty" empty:"must have at least one value" hide:"condition"`
+	NotIn  []JSONValue      `yaml:"not_in,omitempty" empty:"must have at least one value" hide:"condition"`
+	Exists *bool            `yaml:"exists,omitempty"`
+	TCF    *tcf.Requirement `yaml:"tcf,omitempty"`
 }
 
 // RouteSSP is an SSP's part in a route. In YAML it is the name alone, or a mapping.
@@ -390,5 +394,5 @@ type RouteSSP struct {
 	Timeout   time.Duration `yaml:"timeout" min:"0s" max:"10m"`   // waterfall only; 0 = the deadline alone
 	Secondary bool          `yaml:"secondary"`                    // parallel-all only: the response does not wait for this SSP
 
-	When []BodyCondition `yaml:"when"` // the SSP is asked only if all conditions hold
+	When []BodyCondition `yaml:"when"` // beside those of the SSP
 }

@@ -129,7 +129,7 @@ func checkMatch(m *Match, path string, r *report) {
 	}
 }
 
-// checkConditions checks conditions on a body.
+// checkConditions checks conditions on a body or on the user's consent.
 func checkConditions(all []BodyCondition, path string, r *report) {
 	for i, c := range all {
 		p, set := at(path, i), 0
@@ -138,7 +138,13 @@ func checkConditions(all []BodyCondition, path string, r *report) {
 				set++
 			}
 		}
-		if set != 1 {
+		switch {
+		case c.TCF != nil && (c.Path != "" || set > 0):
+			r.add(p, nil, "must have either path or tcf", join(p, "path"), join(p, "tcf"))
+		case c.TCF != nil || r.isBad(join(p, "tcf")):
+		case c.Path == "":
+			r.add(join(p, "path"), nil, "must be set; a condition on the user's consent has tcf in its place")
+		case set != 1:
 			r.add(p, nil, "must have exactly one of in, not_in and exists", join(p, "in"), join(p, "not_in"), join(p, "exists"))
 		}
 	}

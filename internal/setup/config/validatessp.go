@@ -28,6 +28,7 @@ func checkSSP(ssp *SSP, d *Deadline, path string, r *report) {
 	if m := ssp.TmaxMargin; m > 0 && m >= longest {
 		r.add(join(path, "tmax_margin"), formatDuration(m), fmt.Sprintf("must be below %s, %s: the SSP would have no time", from, formatDuration(longest)), "deadline.max", "deadline.reserve", join(path, "timeouts.request"))
 	}
+	checkConditions(ssp.When, join(path, "when"), r)
 	for i, removal := range ssp.Remove {
 		checkConditions(removal.When, join(at(join(path, "remove"), i), "when"), r)
 	}

@@ -161,26 +161,23 @@ func (r *Route) uses(ssp string) bool {
 	return r.Mirror.SSP == ssp || slices.ContainsFunc(r.SSPs, func(leg RouteSSP) bool { return leg.Name == ssp })
 }
 
-// margin returns tmax_margin of the SSP with this name, 0 if there is no such SSP.
-func (cfg *Config) margin(name string) time.Duration {
-	if i := slices.IndexFunc(cfg.SSPs, func(s SSP) bool { return s.Name == name }); i >= 0 {
-		return cfg.SSPs[i].TmaxMargin
-	}
-	return 0
+// ssp returns the SSP of this name, which a route names.
+func (cfg *Config) ssp(name string) *SSP {
+	return &cfg.SSPs[slices.IndexFunc(cfg.SSPs, func(s SSP) bool { return s.Name == name })]
 }
 
 func (w *warner) route(cfg *Config, i int) {
 	routes := cfg.Routes
 	rt, path := &routes[i], at("routes", i)
 	if rt.Mode == route.Single && !rt.ClientChoice {
-		always := slices.IndexFunc(rt.SSPs, func(leg RouteSSP) bool { return len(leg.When) == 0 })
+		always := slices.IndexFunc(rt.SSPs, func(leg RouteSSP) bool { return len(leg.When) == 0 && len(cfg.ssp(leg.Name).When) == 0 })
 		if always >= 0 && always < len(rt.SSPs)-1 {
 			w.add(join(path, "ssps"), "mode single asks no SSP after %s; client_choice would let clients choose another SSP", rt.SSPs[always].Name)
 		}
 	}
 	for j, leg := range rt.SSPs {
 		w.aboveMax(join(at(join(path, "ssps"), j), "timeout"), leg.Timeout, &cfg.Deadline)
-		if m := cfg.margin(leg.Name); leg.Timeout > 0 && m >= leg.Timeout {
+		if m := cfg.ssp(leg.Name).TmaxMargin; leg.Timeout > 0 && m >= leg.Timeout {
 			w.add(join(at(join(path, "ssps"), j), "timeout"), "%s is not above tmax_margin of %s, %s; requests would tell the SSP a tmax of 1", formatDuration(leg.Timeout), leg.Name, formatDuration(m))
 		}
 		if rt.Mode == route.Split && leg.Weight == 0 && !rt.ClientChoice {

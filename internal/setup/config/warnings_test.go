@@ -130,6 +130,7 @@ func TestWarnings(t *testing.T) {
 			"ssps[1]: no route uses b"}},
 		"single of two": {strings.Replace(twoSSPsUnused, "[a]", "[a, b]", 1), []string{
 			"routes[0].ssps: mode single asks no SSP after a; client_choice would let clients choose another SSP"}},
+		"single, if a holds":      {strings.NewReplacer("[a]", "[a, b]", "- {name: a,", "- {name: a, when: [{tcf: {vendor: 1}}],").Replace(twoSSPsUnused), nil},
 		"single with a condition": {strings.Replace(twoSSPsUnused, "[a]", "[{name: a, when: [{path: app, exists: true}]}, b]", 1), nil},
 		"unreachable": {ssp + "routes:\n" +
 			"  - {name: first, match: {path: /a/*, query: [{name: q}]}, ssps: [a]}\n" +

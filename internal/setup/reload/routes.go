@@ -58,6 +58,10 @@ func mirrorStats(was *route.Table, name, ssp string) *route.MirrorStats {
 func BodyConditions(cs []config.BodyCondition) []openrtb.Condition {
 	all := make([]openrtb.Condition, len(cs))
 	for i, c := range cs {
+		if c.TCF != nil {
+			all[i].TCF = c.TCF
+			continue
+		}
 		all[i] = openrtb.Condition{
 			Path: openrtb.MustParsePath(c.Path), Values: bodyValues(slices.Concat(c.In, c.NotIn)),
 			Not: c.NotIn != nil || c.Exists != nil && !*c.Exists,

@@ -48,7 +48,7 @@ func (s *SSP) makeBody(r *Request, ex *exchange.Exchange, c *bodyCopy) *exchange
 	b, plain, start, end := ex.Block[:0], r.Body, r.TmaxStart, r.TmaxEnd
 	if edit {
 		var err *exchange.Error
-		b, err = s.appendEdited(b, r.Body)
+		b, err = s.appendEdited(b, r)
 		if err != nil {
 			return err
 		}
@@ -76,19 +76,20 @@ func (s *SSP) makeBody(r *Request, ex *exchange.Exchange, c *bodyCopy) *exchange
 
 var findTmax = openrtb.NewFinder(openrtb.Path{"tmax"})
 
-// appendEdited appends body with the changes for s.
-func (s *SSP) appendEdited(b, body []byte) ([]byte, *exchange.Error) {
+// appendEdited appends r's body with the changes for s.
+func (s *SSP) appendEdited(b []byte, r *Request) ([]byte, *exchange.Error) {
 	f := openrtb.AcquireFacts()
 	defer f.Release()
+	f.Consent = r.Consent
 	before := len(b)
-	b, changed := s.opts.Edit.Apply(b, body, f)
+	b, changed := s.opts.Edit.Apply(b, r.Body, f)
 	if f.Reason != openrtb.Readable {
 		return b, &exchange.Error{Outcome: exchange.Filtered, Progress: exchange.NotSent, Detail: CannotEdit(f.Reason)}
 	}
 	if !changed {
-		return append(b, body...), nil
+		return append(b, r.Body...), nil
 	}
-	if n := len(b) - before; n > max(s.opts.MaxBodyBytes, len(body)) {
+	if n := len(b) - before; n > max(s.opts.MaxBodyBytes, len(r.Body)) {
 		return b, exchange.Errorf(exchange.TooLarge, exchange.NotSent, "ssps[].set makes the body %d bytes long, over %d; see server.max_body_bytes", n, s.opts.MaxBodyBytes)
 	}
 	return b, nil

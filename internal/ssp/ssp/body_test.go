@@ -15,6 +15,7 @@ import (
 	"adbuffer/internal/test/testsupport"
 	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/openrtb"
+	"adbuffer/internal/wire/tcf"
 )
 
 // gunzip uses the standard library, not the library that compressed the body.
@@ -360,4 +361,19 @@ func TestBodyWithSets(t *testing.T) {
 			c.wantIdle()
 		})
 	}
+}
+
+// Conditions of edits use the consent that was decoded for the request.
+func TestEditsUseTheConsentOfTheRequest(t *testing.T) {
+	p := &fakePool{steps: []step{fill(), fill()}}
+	c := newClient(t, p, func(o *Options) {
+		o.Edit = openrtb.NewEdit([]openrtb.Removal{{Path: openrtb.Path{"a"}, When: []openrtb.Condition{{TCF: &tcf.Requirement{Vendor: 76}}}}})
+	})
+	r := c.request(exchange.POST)
+	r.Body = []byte(`{"a":1,"b":2}`)
+	c.do(r).want(exchange.Fill)
+	r.Consent = tcf.New(true, nil)
+	c.do(r).want(exchange.Fill)
+	sent := p.requests()
+	testsupport.True(t, sent[0].body == `{"b":2}` && sent[1].body == `{"a":1,"b":2}`, "the SSP got %q and %q", sent[0].body, sent[1].body)
 }

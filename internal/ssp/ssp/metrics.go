@@ -6,6 +6,7 @@ import (
 	"adbuffer/internal/machine/metrics"
 	"adbuffer/internal/ssp/shaper"
 	"adbuffer/internal/wire/exchange"
+	"adbuffer/internal/wire/tcf"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -23,6 +24,7 @@ var (
 	descResponses        = desc("ssp_responses_total", "Responses of an SSP by their exact status. If an SSP sends more than 40 different statuses, the rest count as other.", "code")
 	descNoBids           = desc("no_bid_reasons_total", "Responses without a bid from an SSP with no_bid_body openrtb, by their field nbr: OpenRTB 3.0's reasons 0 to 17, a vendor's reason from 500 on (vendor), another number (other), or no such field (none).", "nbr")
 	descMergeLeftOut     = desc("merge_left_out_total", "What merge: openrtb left out with statuscode 102: bids and seats with a member that OpenRTB 2.6 does not allow (bid), and responses that are no BidResponse to the request (response).", "part")
+	descDecisions        = desc("tcf_decisions_total", "Requests for which conditions with tcf (ssps[].when, routes[].ssps[].when) decided whether an SSP is asked. It is asked if they are allowed, or not_applicable: the GDPR does not apply. Otherwise there is no consent string or it grants too little (no_consent), or it cannot be read (unreadable).", "decision")
 	descResponseBytes    = desc("ssp_response_size_bytes", "Lengths of the bodies of an SSP's responses, in bytes.")
 	descRetries          = desc("retries_total", "Requests sent to an SSP again, by why that was safe.", "kind")
 	descRetriesRefused   = desc("retries_refused_total", "Retries and hedges that the retry budget refused: at most every fifth request to an SSP is sent again.", "kind")
@@ -74,6 +76,9 @@ func (s *SSP) collect(to metrics.Sink) {
 	merges := s.stats.merges.Load()
 	to.CounterIf(merges, descMergeLeftOut, s.stats.leftOutBids.Load(), "bid")
 	to.CounterIf(merges, descMergeLeftOut, s.stats.leftOutResponses.Load(), "response")
+	for d := range tcf.Decisions {
+		to.CounterIf(s.stats.decides.Load(), descDecisions, s.stats.decisions[d].Load(), d.String())
+	}
 	to.Histogram(descResponseBytes, s.stats.responseBytes)
 	to.Histogram(descDuration, s.stats.duration)
 	to.Histogram(descFirstByte, s.stats.firstByte)

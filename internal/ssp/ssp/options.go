@@ -41,9 +41,10 @@ type Options struct {
 	RetryStale      RetryStale
 	Hedge           HedgeOptions
 	RewriteTmax     bool
-	TmaxMargin      time.Duration // RewriteTmax writes this much less than the remaining time
-	Edit            *openrtb.Edit // of the body; nil = none
-	MaxBodyBytes    int           // no Edit makes a body longer
+	TmaxMargin      time.Duration       // RewriteTmax writes this much less than the remaining time
+	When            []openrtb.Condition // on the body, without which a route does not ask the SSP
+	Edit            *openrtb.Edit       // of the body; nil = none
+	MaxBodyBytes    int                 // no Edit makes a body longer
 	Gzip            GzipOptions
 	NoBidBody       NoBidBody
 	// MaxResponseBytes bounds a body that is decoded.

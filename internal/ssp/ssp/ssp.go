@@ -16,6 +16,7 @@ import (
 	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/openrtb"
+	"adbuffer/internal/wire/tcf"
 	"adbuffer/internal/wire/tracing"
 )
 
@@ -73,6 +74,9 @@ func (s *SSP) MaxInFlight() int { return s.opts.MaxInFlight }
 // Edit returns how bodies are edited for the SSP, or nil.
 func (s *SSP) Edit() *openrtb.Edit { return s.opts.Edit }
 
+// When returns the conditions on the body without which a route does not ask s.
+func (s *SSP) When() []openrtb.Condition { return s.opts.When }
+
 // RewritesTmax reports whether rewrite_tmax is set.
 func (s *SSP) RewritesTmax() bool { return s.opts.RewriteTmax }
 
@@ -129,6 +133,8 @@ type Request struct {
 	Trace *tracing.Request
 	// Facts are what the route's conditions need to know of Body; nil if it has none.
 	Facts *openrtb.Facts
+	// Consent is what Body says of the user's consent; nil if that has not been read.
+	Consent *tcf.Consent
 	// Fairness is nil without server.fairness.key.
 	Fairness *FairnessKey
 	// Unreadable is why no Edit can be applied to Body.

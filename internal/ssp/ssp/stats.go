@@ -8,6 +8,7 @@ import (
 
 	"adbuffer/internal/machine/metrics"
 	"adbuffer/internal/wire/exchange"
+	"adbuffer/internal/wire/tcf"
 	"adbuffer/internal/wire/tracing"
 )
 
@@ -25,6 +26,9 @@ type stats struct {
 	merges           atomic.Bool // a route has it with merge: openrtb
 	leftOutBids      atomic.Uint64
 	leftOutResponses atomic.Uint64
+
+	decides   atomic.Bool // a condition with TCF decides whether the SSP is asked
+	decisions [tcf.Decisions]atomic.Uint64
 
 	codes         codes
 	noBids        [noBidReasons]atomic.Uint64
@@ -58,6 +62,12 @@ func (s *SSP) Refused(o exchange.Outcome) { s.stats.outcomes[o].Add(1) }
 
 // CountMerges gives s the series of Merged: a route has it in a merge.
 func (s *SSP) CountMerges() { s.stats.merges.Store(true) }
+
+// CountDecisions gives s the series of Decided: a condition with TCF decides whether s is asked.
+func (s *SSP) CountDecisions() { s.stats.decides.Store(true) }
+
+// Decided counts a decision whether s may process a request.
+func (s *SSP) Decided(d tcf.Decision) { s.stats.decisions[d].Add(1) }
 
 // Merged counts a response that was read for merge: openrtb: how many of its bids were left out, or that the whole
 // response was.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/tcf"
 )
 
 // Also hostile bodies make no allocations.
@@ -34,10 +35,20 @@ func TestScanningAllocatesNothing(t *testing.T) {
 	body := []byte(`{"imp":[{"banner":{"w":300}},{},{}]}`)
 	testsupport.Equal(t, testing.AllocsPerRun(20, func() { elements.Scan(body, &f) }), 0, "an index allocates %v times")
 	testsupport.Equal(t, string(f.Value(width, body)), "300", "the value is %s")
+	var consenting Paths
+	test := consenting.Condition(&Condition{TCF: &tcf.Requirement{Vendor: 76, Purposes: []int{1, 2, 7}, LegitimateInterests: []int{10}}})
+	body = []byte(`{"regs":{"gdpr":1},"user":{"consent":"` + granting + `"}}`)
+	f.Consent = nil
+	consenting.Scan(body, &f) // decodes the string
+	n := testing.AllocsPerRun(20, func() {
+		consenting.Scan(body, &f)
+		testsupport.True(t, f.Holds(test), "the condition does not hold")
+	})
+	testsupport.Equal(t, n, 0, "a decision allocates %v times")
 	edit := NewEdit([]Removal{{Path: MustParsePath("device.ifa")}, {Path: MustParsePath("imp.*.banner.w")}})
 	body = bidRequest(t, 2<<10)
 	memory := make([]byte, 0, 2<<10)
-	n := testing.AllocsPerRun(20, func() {
+	n = testing.AllocsPerRun(20, func() {
 		edited, _ := edit.Apply(memory, body, &f)
 		ShortenAddresses.Apply(edited[:0], edited, &f)
 	})

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"adbuffer/internal/wire/syntax"
+	"adbuffer/internal/wire/tcf"
 )
 
 // Facts holds what Paths.Scan found in one body. The zero value is ready for Scan. A Facts keeps its memory
@@ -14,6 +15,10 @@ import (
 type Facts struct {
 	// Reason says why the body is unreadable.
 	Reason Reason
+	// Consent decides conditions with TCF. Unless it is set, Scan sets it to that of the body, if such a condition needs it
+	// and the body is readable. So that a request's consent string is decoded once, a Facts for another part of the request
+	// gets the same Consent before Scan.
+	Consent *tcf.Consent
 
 	bits    []uint64 // a bit for each fact
 	members []span   // the values of members, by Member.index
@@ -33,7 +38,10 @@ var pool = sync.Pool{New: func() any { return new(Facts) }}
 func AcquireFacts() *Facts { return pool.Get().(*Facts) }
 
 // Release gives f back. The caller must not use f after that.
-func (f *Facts) Release() { pool.Put(f) }
+func (f *Facts) Release() {
+	f.Consent = nil
+	pool.Put(f)
+}
 
 // span is the part of a body from start to end.
 type span struct{ start, end int }
@@ -60,8 +68,12 @@ const maxKeptScratch = 4 << 10
 
 func resized[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }
 
-// Holds reports whether a condition holds. No condition holds for an unreadable body.
+// Holds reports whether a condition holds. No condition holds for an unreadable body, except that Consent, if it is
+// set, still decides conditions with TCF.
 func (f *Facts) Holds(t Test) bool {
+	if t.tcf != nil {
+		return f.Consent.Decide(t.tcf).Allows()
+	}
 	return f.Reason == Readable && f.has(t.fact) == t.want
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"adbuffer/internal/wire/syntax"
+	"adbuffer/internal/wire/tcf"
 )
 
 // Paths holds all conditions and members that are read from one kind of body, compiled for a single pass.
@@ -15,9 +16,10 @@ type Paths struct {
 	AnyCase bool
 
 	root    node
-	nodes   int32 // number of nodes below root
-	facts   int32 // number of facts
-	members int32 // number of members
+	nodes   int32           // number of nodes below root
+	facts   int32           // number of facts
+	members int32           // number of members
+	consent *consentMembers // nil = no condition has TCF
 }
 
 // node stands for a member at a path, and links to the nodes of longer paths.
@@ -62,16 +64,21 @@ type values struct{ strings, others map[string][]int32 }
 
 // Condition requires a member at Path that equals one of Values. If there are no Values, it requires any member, which
 // may be null. With Not, it requires that there is no such member. A path with "*" may lead to several members.
+//
+// If TCF is not nil, the condition is that a vendor may process the request, and the other fields are not used.
 type Condition struct {
 	Path   Path
 	Values []Value
 	Not    bool
+	TCF    *tcf.Requirement
 }
 
-// Test is a compiled Condition. It holds if the body's bit for fact equals want.
+// Test is a compiled Condition. It holds if the body's bit for fact equals want, or if tcf, unless it is nil, allows the
+// request.
 type Test struct {
 	fact int32
 	want bool
+	tcf  *tcf.Requirement
 }
 
 // Member is a member whose value is read. Its path does not contain "*".
@@ -172,6 +179,10 @@ func (n *node) childInAnyCase(name []byte) *node {
 
 // Condition compiles c. Conditions on the existence of one member share their fact.
 func (p *Paths) Condition(c *Condition) Test {
+	if c.TCF != nil {
+		p.readConsent()
+		return Test{tcf: c.TCF}
+	}
 	n := p.node(c.Path)
 	if len(c.Values) == 0 {
 		if n.exists == nil {

@@ -8,6 +8,9 @@ func (p *Paths) Scan(body []byte, f *Facts) {
 	s := scanner{body: body, facts: f}
 	s.document(&p.root)
 	f.Reason, f.malformed = s.reason, s.malformed
+	if p.consent != nil && f.Consent == nil && f.Reason == Readable {
+		f.Consent = p.consent.read(body, f)
+	}
 }
 
 // Refuse sets f for a body that is unreadable because of its header fields.

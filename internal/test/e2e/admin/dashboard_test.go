@@ -116,7 +116,7 @@ ssps:
   - {name: broken, endpoints: [%q], breaker: {min_requests: 5, window: 1m}}
   - {name: quits, endpoints: [%q], qps: {limit: 20, scope: fleet}}
   - {name: nobid, endpoints: [%q]}
-  - {name: pair, endpoints: [%q, %q], ejection: {base_time: 1s}, breaker: {enabled: false}}
+  - {name: pair, when: [{tcf: {vendor: 76}}], endpoints: [%q, %q], ejection: {base_time: 1s}, breaker: {enabled: false}}
   - {name: dead, endpoints: ["http://%s/bid"], retry: {max: 3}, breaker: {enabled: false}}
 routes:
   - name: unreadable  # bodies of blanks match no condition, and go on to the next route

@@ -168,7 +168,7 @@ ssps:
     no_bid_body: openrtb
     qps: {scope: fleet, limit: 10000, burst: 10000, shape: {keys: ["query:slot"], max_loss: 0.01}}
     hedge: {enabled: true}
-  - {name: copy, endpoints: [%[3]q]}
+  - {name: copy, endpoints: [%[3]q], when: [{tcf: {vendor: 76}}]}
   - {name: named, endpoints: ["https://localhost:9/"], %[4]s, health_check: {path: /health}, pool: {max_requests_per_conn: 1000}}
   - {name: pipelined, endpoints: [%[3]q], protocol: http1-pipelined, pool: {auto: {enabled: true}}}
 routes: [{name: merged, match: {path: /merged}, mode: parallel-all, merge: openrtb, ssps: [openx]}, {name: default, match: {path: /fillbuffer}, ssps: [openx], mirror: {ssp: copy}, cors: {origins: ["*"]}}]

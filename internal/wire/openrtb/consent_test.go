@@ -1,0 +1,106 @@
+package openrtb
+
+import (
+	"strings"
+	"testing"
+
+	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/tcf"
+)
+
+// granting is a consent string of @iabtcf/core: vendor 76, with consent for purposes 1, 2 and 7, and legitimate interest
+// for 7 and 10.
+const granting = "CQdjfYAQdjfYAAKABAENAwFgAMIAAAJAAAYgAmQAQAmACZABACYAAAAA"
+
+func TestConsentIsReadFromTheBody(t *testing.T) {
+	t.Parallel()
+	needs := &tcf.Requirement{Vendor: 76, Purposes: []int{1, 2, 7}, LegitimateInterests: []int{10}}
+	escaped := `"\u0043` + granting[1:] + `"`
+	for _, tt := range []struct {
+		body string
+		want tcf.Decision
+	}{
+		{`{}`, tcf.NotApplicable},
+		{`{"regs":{"gdpr":0},"user":{"consent":"?"}}`, tcf.NotApplicable},
+		{`{"regs":{"gdpr":"1","ext":{"gdpr":true}}}`, tcf.NotApplicable},
+		{`{"regs":{"gdpr":null}}`, tcf.NotApplicable},
+		{`{"regs":[{"gdpr":1}]}`, tcf.NotApplicable},
+		{`{"regs":{"gdpr":1},"user":{"consent":"` + granting + `"}}`, tcf.Allowed},
+		{`{"user":{"ext":{"consent":"` + granting + `.YAAA"}},"regs":{"ext":{"gdpr":1.0}}}`, tcf.Allowed},
+		{`{"regs":{"gdpr":0,"ext":{"gdpr":10e-1}},"user":{"consent":` + escaped + `}}`, tcf.Allowed},
+		{`{"regs":{"gdpr":1},"user":{"consent":"","ext":{"consent":` + escaped + `}}}`, tcf.Allowed},
+		{`{"regs":{"gdpr":1},"user":{"consent":null,"ext":{"consent":"` + granting + `"}}}`, tcf.Allowed},
+		{`{"regs":{"gdpr":1},"user":{"consent":"?","ext":{"consent":"` + granting + `"}}}`, tcf.Unreadable},
+		{`{"regs":{"gdpr":1},"user":{"consent":1}}`, tcf.Unreadable},
+		{`{"regs":{"gdpr":1},"user":{"consent":["` + granting + `"]}}`, tcf.Unreadable},
+		{`{"regs":{"gdpr":1},"user":{"consent":"` + granting[:40] + `"}}`, tcf.Unreadable},
+		{`{"regs":{"gdpr":1}}`, tcf.NoConsent},
+		{`{"regs":{"gdpr":1},"user":{"consent":null,"ext":{}}}`, tcf.NoConsent},
+		{`{"regs":{"ext":{"gdpr":1}},"user":{"consent":"CQdjfYAQdjfYAAKABAENAwFgAMIAAAJAAAYgAAAAAAAA"}}`, tcf.NoConsent},
+
+		// Not even if the GDPR does not apply, since SSPs may read the body in another way.
+		{`{"regs":{"gdpr":0,"gdpr":1}}`, tcf.Unreadable},
+		{`{"user":{"consent":"x","consent":"y"}}`, tcf.Unreadable},
+		{`{"regs":{"gdpr":0}`, tcf.Unreadable},
+		{``, tcf.Unreadable},
+	} {
+		var p Paths
+		test := p.Condition(&Condition{TCF: needs})
+		f := AcquireFacts()
+		p.Scan([]byte(tt.body), f)
+		d, ok := f.DecideConsent([]Test{test})
+		testsupport.True(t, ok && d == tt.want, "%s: %v, want %v", tt.body, d, tt.want)
+		testsupport.Equal(t, f.HoldAll([]Test{test}), tt.want.Allows(), "%[3]s: the condition holds: %[1]v", tt.body)
+		f.Release()
+	}
+}
+
+// The first condition with TCF that does not hold decides.
+func TestTheDecisionOfSeveralConditions(t *testing.T) {
+	t.Parallel()
+	var (
+		p Paths
+		f Facts
+	)
+	member := p.Condition(&Condition{Path: Path{"id"}})
+	_, ok := f.DecideConsent([]Test{member})
+	testsupport.True(t, !ok && !p.ReadsConsent(), "a condition on a member reads the consent")
+	granted, lacking := p.Condition(&Condition{TCF: &tcf.Requirement{Vendor: 76}}), p.Condition(&Condition{TCF: &tcf.Requirement{Vendor: 77}})
+	testsupport.True(t, p.ReadsConsent(), "conditions with TCF do not read the consent")
+	p.Scan([]byte(`{"regs":{"gdpr":1},"user":{"consent":"`+granting+`"}}`), &f)
+	for _, tt := range []struct {
+		tests []Test
+		want  tcf.Decision
+		holds bool
+	}{
+		{[]Test{granted}, tcf.Allowed, true}, {[]Test{granted, lacking}, tcf.NoConsent, false}, {[]Test{lacking, granted}, tcf.NoConsent, false},
+		{[]Test{member, granted}, tcf.Allowed, false},
+	} {
+		d, ok := f.DecideConsent(tt.tests)
+		testsupport.True(t, ok && d == tt.want && f.HoldAll(tt.tests) == tt.holds, "%v: %v, the conditions hold: %v", tt.tests, d, f.HoldAll(tt.tests))
+	}
+}
+
+// An edit decides by the consent that an earlier scan of the request has decoded, and reads the body's own if there is none.
+func TestEditsShareTheDecodedConsent(t *testing.T) {
+	t.Parallel()
+	edit := NewEdit([]Removal{{Path: MustParsePath("x"), When: []Condition{{TCF: &tcf.Requirement{Vendor: 76}}}}})
+	body := []byte(`{"x":1,"regs":{"gdpr":1},"user":{"consent":"` + granting + `"}}`)
+	for _, tt := range []struct {
+		consent *tcf.Consent
+		changes bool
+	}{{nil, true}, {tcf.New(true, []byte(granting)), true}, {tcf.New(true, nil), false}} {
+		f := AcquireFacts()
+		f.Consent = tt.consent
+		edited, changed := edit.Apply(nil, body, f)
+		testsupport.True(t, changed == tt.changes && strings.Contains(string(edited), `"x"`) == false, "with the consent %v, the body becomes %s", tt.consent, edited)
+		testsupport.True(t, tt.consent == nil || f.Consent == tt.consent, "the edit decoded the string again")
+		f.Release()
+	}
+	f := AcquireFacts()
+	testsupport.True(t, f.Consent == nil, "a request begins with the consent of another")
+	f.Release()
+	var p Paths
+	edit.NewCheck(&p)
+	testsupport.True(t, p.ReadsConsent(), "the paths of the edit lack those of its conditions")
+}
