@@ -144,7 +144,7 @@ var changedFiles = []struct {
 func TestRatesOfAReplayHoldTheTruth(t *testing.T) {
 	now := sideOf(t)
 	begin := time.Now()
-	const seeds, perMinute = 20, 20
+	const seeds, perMinute = 20, 10
 	held, all := 0, 0
 	for _, change := range changedFiles {
 		then := sideOf(t, change.replaced...)
@@ -177,7 +177,7 @@ func TestAReplayNamesWhatChanges(t *testing.T) {
 	empty, err := replay.Run(&replay.Input{Now: now, Then: now, At: time.Now()})
 	testsupport.NoError(t, err)
 	testsupport.True(t, len(empty.Excess(-1)) == 1 && written(empty) == "", "without a sample the report is %q, with the errors %q", written(empty), empty.Excess(-1))
-	strata := drawn(1, 100, time.Now())
+	strata := drawn(1, 40, time.Now())
 	for _, change := range changedFiles {
 		rep := replayed(t, now, sideOf(t, change.replaced...), strata)
 		text := written(rep)
@@ -189,7 +189,7 @@ func TestAReplayNamesWhatChanges(t *testing.T) {
 		for i, want := range change.excess {
 			testsupport.True(t, strings.HasPrefix(excess[i], want), "%s: too large is %q, want %q", change.name, excess[i], want)
 		}
-		testsupport.True(t, rep.Requests == 1000 && rep.Undecided == 0, "%s: %d requests, %v undecided", change.name, rep.Requests, rep.Undecided)
+		testsupport.True(t, rep.Requests == 400 && rep.Undecided == 0, "%s: %d requests, %v undecided", change.name, rep.Requests, rep.Undecided)
 		for _, d := range rep.Different {
 			testsupport.True(t, len(d.IDs) == 3, "%s: %s has the examples %v", change.name, d.What, d.IDs)
 		}
@@ -200,7 +200,7 @@ func TestAReplayNamesWhatChanges(t *testing.T) {
 // of an exponential time of 100 ms are 39.3 ms.
 func TestPlacesOfAReplayFollowFromTheHoldTimes(t *testing.T) {
 	now := sideOf(t)
-	strata := drawn(3, 1000, time.Now())
+	strata := drawn(3, 200, time.Now())
 	for i, want := range map[int]float64{0: 6.75, 5: 2.65} {
 		rep := replayed(t, now, sideOf(t, changedFiles[i].replaced...), strata)
 		for _, s := range rep.SSPs {
