@@ -33,7 +33,7 @@ func newProbe(stdout *os.File) *cobra.Command {
 		Short: "Ask an SSP what its configuration should be, and print the YAML",
 		Long: `Asks one SSP what an operator must know before it gets requests: protocols by ALPN, TLS
 versions, addresses, handshake and response times, requests per connection before it closes,
-HTTP/2 streams, gzip, and what a no-bid looks like. Then it prints the YAML for the SSP.
+HTTP/2 streams, gzip, zstd, and what a no-bid looks like. Then it prints the YAML for the SSP.
 
 These are real requests, which the SSP may count: GET, or with --body a POST of the file as
 application/json. probe opens at most --conns connections at once, and sends at most

@@ -28,6 +28,7 @@ const (
 	paused
 	unresolved
 	rejecting
+	refusingCoding
 )
 
 // conditionMessages are the messages that are logged when a condition begins and when it ends.
@@ -38,6 +39,7 @@ var conditionMessages = [...]struct{ began, ended string }{
 	noPlace:            {"requests found no place on a connection", "requests find places again"},
 	unresolved:         {"the name of an endpoint cannot be looked up", "the name of an endpoint can be looked up again"},
 	rejecting:          {"the SSP rejects most requests", "the SSP accepts requests again"},
+	refusingCoding:     {"the SSP refuses compressed requests; see compress.coding", "the SSP accepts compressed requests"},
 	paused:             {"the SSP asked for a pause with Retry-After; see qps.limit", "the pause that the SSP asked for is over"},
 }
 
@@ -108,6 +110,9 @@ func conditionsOf(p *pool.Snapshot, s *ssp.Snapshot, lookups []dial.FailedLookup
 	}
 	if last.rejects() {
 		add(rejecting, "", "of the last %d responses, %d have a status of 4xx, and the last one %d; adbuffer explain shows what the SSP gets, and what is dropped", last.responses, last.rejected, s.Last4xx)
+	}
+	if s.RefusedCoding != "" {
+		add(refusingCoding, "", "it has responded to all requests in %s with 400 or 415", s.RefusedCoding)
 	}
 	return all
 }

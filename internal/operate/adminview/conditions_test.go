@@ -27,7 +27,7 @@ func TestConditionsSayWhyRequestsFail(t *testing.T) {
 		{Endpoint: "c:80"},
 		{Endpoint: "d:443", LastDialError: "tls_failed: d:443: its certificate has expired, or is not valid yet: x509: certificate has expired", Connections: 1},
 	}}
-	s := &ssp.Snapshot{BreakerShedRatio: 0.9, BreakerRequests: 20, BreakerFailures: 19, BackoffSeconds: 1.5, Last4xx: 401}
+	s := &ssp.Snapshot{BreakerShedRatio: 0.9, BreakerRequests: 20, BreakerFailures: 19, BackoffSeconds: 1.5, Last4xx: 401, RefusedCoding: ssp.CodingZstd}
 	since := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	lookups := []dial.FailedLookup{{Host: "a.example", Since: since, Err: errors.New("no such host"), Kept: true}}
 	last := recent{map[string]uint64{"deadline": 3, "conn_lost": 7, "fill": 50, "pending_full": 4, "pending_timeout": 2}, 60, 31}
@@ -39,6 +39,7 @@ func TestConditionsSayWhyRequestsFail(t *testing.T) {
 		"requests found no place on a connection: in the last seconds 4 as pending_full, 2 as pending_timeout; see adbuffer plan --admin",
 		"the SSP asked for a pause with Retry-After; see qps.limit: for 1.5 s more; see retry_after_max and retry_after_share",
 		"the SSP rejects most requests: of the last 60 responses, 31 have a status of 4xx, and the last one 401; adbuffer explain shows what the SSP gets, and what is dropped",
+		"the SSP refuses compressed requests; see compress.coding: it has responded to all requests in zstd with 400 or 415",
 	}
 	got := conditionsOf(p, s, lookups, last)
 	testsupport.MustTrue(t, len(got) == len(want), "the conditions are %v", got)

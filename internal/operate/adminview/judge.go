@@ -206,12 +206,12 @@ func documentOf(body []byte, codings []string) (document any, err error) {
 	}
 	switch coding := strings.Join(codings, ", "); {
 	case coding == "" || coding == "identity":
-	case openrtb.IsGzip([]byte(coding)):
-		g := openrtb.AcquireGunzipper()
-		defer g.Release()
-		body, err = g.Decode(body, maxJudgedBody)
+	case openrtb.CanDecode([]byte(coding)):
+		d := openrtb.AcquireDecoder()
+		defer d.Release()
+		body, err = d.Decode([]byte(coding), body, maxJudgedBody)
 		if err == nil && len(body) > maxJudgedBody {
-			err = errors.New("a gzip body that is too large to be decoded")
+			err = errors.New("a compressed body that is too large to be decoded")
 		}
 		if err != nil {
 			return nil, err

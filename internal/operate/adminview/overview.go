@@ -147,7 +147,7 @@ func (h *histories) rowOf(part *reload.Part) sspRow {
 	return row
 }
 
-var conditionUrgency = [...]urgency{shedding: failing, unreachable: degraded, refusedCertificate: degraded, noPlace: waits, unresolved: degraded, paused: degraded, rejecting: rejects}
+var conditionUrgency = [...]urgency{shedding: failing, unreachable: degraded, refusedCertificate: degraded, noPlace: waits, unresolved: degraded, paused: degraded, rejecting: rejects, refusingCoding: rejects}
 
 // The shares of failed requests in the last minute from which an SSP is failing, and from which some of its requests fail.
 const (

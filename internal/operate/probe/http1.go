@@ -2,6 +2,7 @@ package probe
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"io"
@@ -21,10 +22,10 @@ func (p *prober) openHTTP1(ctx context.Context, address string) (http1Conn, erro
 	return http1Conn{c}, err
 }
 
-// exchange sends a request and reads its response.
-func (c http1Conn) exchange(body []byte, isGzip bool) (*response, error) {
+// exchange sends a request and reads its response. coding is the body's content coding, "" for none.
+func (c http1Conn) exchange(body []byte, coding string) (*response, error) {
 	start := c.beginExchange()
-	req, err := c.send(body, isGzip)
+	req, err := c.send(body, coding)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +37,7 @@ func (c http1Conn) pipeline(body []byte, n int) (all []*response, err error) {
 	start := c.beginExchange()
 	var req *http.Request
 	for range n {
-		req, err = c.send(body, false)
+		req, err = c.send(body, "")
 		if err != nil {
 			return nil, err
 		}
@@ -54,7 +55,7 @@ func (c http1Conn) pipeline(body []byte, n int) (all []*response, err error) {
 	return all, nil
 }
 
-func (c http1Conn) send(body []byte, isGzip bool) (*http.Request, error) {
+func (c http1Conn) send(body []byte, coding string) (*http.Request, error) {
 	if err := c.p.budget.take(); err != nil {
 		return nil, err
 	}
@@ -67,12 +68,12 @@ func (c http1Conn) send(body []byte, isGzip bool) (*http.Request, error) {
 		return nil, err
 	}
 	req.Header.Set("User-Agent", userAgent)
-	req.Header.Set("Accept-Encoding", "gzip")
+	req.Header.Set("Accept-Encoding", cmp.Or(coding, "gzip"))
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	if isGzip {
-		req.Header.Set("Content-Encoding", "gzip")
+	if coding != "" {
+		req.Header.Set("Content-Encoding", coding)
 	}
 	var b bytes.Buffer
 	if err := req.Write(&b); err != nil {
@@ -107,14 +108,15 @@ func (c http1Conn) read(req *http.Request, start time.Time) (*response, error) {
 	return r, nil
 }
 
-// decode decodes a body in gzip. A body that cannot be decoded stays.
+// decode decodes a body in gzip or zstd. A body that cannot be decoded stays.
 func (r *response) decode() {
-	if r.coding != "gzip" {
+	coding := []byte(r.coding)
+	if !openrtb.CanDecode(coding) {
 		return
 	}
-	g := openrtb.AcquireGunzipper()
-	defer g.Release()
-	if plain, err := g.Decode(r.body, maxBody); err == nil {
+	d := openrtb.AcquireDecoder()
+	defer d.Release()
+	if plain, err := d.Decode(coding, r.body, maxBody); err == nil {
 		r.body = bytes.Clone(plain)
 	}
 }

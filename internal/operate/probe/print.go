@@ -56,6 +56,7 @@ func (r *Report) Write(w io.Writer, idle time.Duration) {
 	}
 	row("pipelining", "%s", answer(r.Pipelines, "--pipelining, --requests"))
 	row("gzip", "responses: %s; a compressed request gets the same status: %s", answer(&r.GzipResponse, ""), answer(r.GzipRequest, "--body, --requests"))
+	row("zstd", "responses: %s; a compressed request gets the same status: %s", answer(r.ZstdResponse, "--body, --requests"), answer(r.ZstdRequest, "--body, --requests"))
 	forms := make([]string, len(r.NoBids))
 	for i, form := range r.NoBids {
 		forms[i] = string(form)

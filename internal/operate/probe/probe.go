@@ -3,9 +3,7 @@
 package probe
 
 import (
-	"bytes"
 	"cmp"
-	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -20,6 +18,7 @@ import (
 	"time"
 	"unicode"
 
+	"adbuffer/internal/ssp/ssp"
 	"adbuffer/internal/wire/logs"
 )
 
@@ -59,11 +58,13 @@ type Report struct {
 	HTTP2        *HTTP2Facts    `json:"http2,omitempty"`        // for an http URL, HTTP/2 in cleartext (h2c)
 	Pipelines    *bool          `json:"pipelines,omitempty"`    // nil = not tried
 	GzipResponse bool           `json:"gzip_response"`
-	GzipRequest  *bool          `json:"gzip_request,omitempty"` // a compressed body got the same status; nil = not tried
-	NoBids       []NoBid        `json:"no_bids"`                // the forms of no-bids that occurred, each once
-	Fills        int            `json:"fills"`                  // 2xx responses other than no-bids
-	Errors       []string       `json:"errors"`                 // the errors that occurred, each text once
-	Requests     int            `json:"requests"`               // number of requests sent
+	GzipRequest  *bool          `json:"gzip_request,omitempty"`  // a compressed body got the same status; nil = not tried
+	ZstdResponse *bool          `json:"zstd_response,omitempty"` // nil = not tried
+	ZstdRequest  *bool          `json:"zstd_request,omitempty"`
+	NoBids       []NoBid        `json:"no_bids"`  // the forms of no-bids that occurred, each once
+	Fills        int            `json:"fills"`    // 2xx responses other than no-bids
+	Errors       []string       `json:"errors"`   // the errors that occurred, each text once
+	Requests     int            `json:"requests"` // number of requests sent
 }
 
 // Address is one address of the SSP's host.
@@ -201,21 +202,22 @@ func (p *prober) versions(ctx context.Context, address string) {
 	}
 }
 
-// http1 probes HTTP/1.1: a series of requests on one connection, then a compressed request, then pipelined requests.
+// http1 probes HTTP/1.1: a series of requests on one connection, then compressed requests, then pipelined requests.
 func (p *prober) http1(ctx context.Context, address string) {
 	c, err := p.openHTTP1(ctx, address)
 	if err != nil {
 		p.failed("HTTP/1.1", err)
 		return
 	}
-	facts, first := p.series("HTTP/1.1", func() (*response, error) { return c.exchange(p.Body, false) })
+	facts, first := p.series("HTTP/1.1", func() (*response, error) { return c.exchange(p.Body, "") })
 	c.Close() // before the next connection opens: the budget may allow only one
 	if first == nil {
 		return
 	}
 	facts.Announced = first.keepAlive
 	p.report.HTTP1 = &facts
-	p.gzipAndPipelining(ctx, address, first.status)
+	p.codings(ctx, address, first.status)
+	p.pipelining(ctx, address)
 }
 
 // series repeats a request on one connection, but uses only half of the remaining requests. first is the first
@@ -244,16 +246,31 @@ func (p *prober) series(what string, exchange func() (*response, error)) (facts 
 	return facts, first
 }
 
-// gzipAndPipelining sends a compressed request and pipelined requests, each kind on a connection of its own.
-func (p *prober) gzipAndPipelining(ctx context.Context, address string, plain int) {
-	if p.Body != nil && p.budget.remaining() > 1 { // the last request is reserved for HTTP/2
-		if c, err := p.openHTTP1(ctx, address); err == nil {
-			r, err := c.exchange(compressed(p.Body), true)
-			accepted := err == nil && r.status == plain
+// codings sends a request in each coding, on a connection of its own, and compares its status with that of a request
+// without a coding.
+func (p *prober) codings(ctx context.Context, address string, plain int) {
+	for _, coding := range []ssp.Coding{ssp.CodingGzip, ssp.CodingZstd} {
+		if p.Body == nil || p.budget.remaining() <= 1 { // the last request is reserved for HTTP/2
+			return
+		}
+		c, err := p.openHTTP1(ctx, address)
+		if err != nil {
+			return
+		}
+		r, err := c.exchange(coding.Compress(p.Body), string(coding))
+		c.Close()
+		accepted := err == nil && r.status == plain
+		if coding == ssp.CodingGzip {
 			p.report.GzipRequest = &accepted
-			c.Close()
+		} else {
+			responds := err == nil && r.coding == string(coding)
+			p.report.ZstdRequest, p.report.ZstdResponse = &accepted, &responds
 		}
 	}
+}
+
+// pipelining sends pipelined requests on a connection of their own.
+func (p *prober) pipelining(ctx context.Context, address string) {
 	if p.Pipelining && p.budget.remaining() > pipelined { // the last request is reserved for HTTP/2
 		if c, err := p.openHTTP1(ctx, address); err == nil {
 			responses, err := c.pipeline(p.Body, pipelined)
@@ -297,7 +314,7 @@ func (p *prober) idle(ctx context.Context, address string) {
 				return
 			}
 			defer c.Close()
-			r, err := c.exchange(p.Body, false)
+			r, err := c.exchange(p.Body, "")
 			p.leaveIdle("idle over HTTP/1.1", facts, r, err, c.idleFor)
 		})
 	}
@@ -362,14 +379,6 @@ func lineOf(err error) string {
 		}
 		return c
 	}, logs.Cut(err.Error()))
-}
-
-func compressed(body []byte) []byte {
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	w.Write(body) //nolint:errcheck // a buffer takes all
-	w.Close()
-	return b.Bytes()
 }
 
 func median(times []time.Duration) time.Duration {

@@ -143,7 +143,7 @@ func TestProbesOfSimulatedSSPs(t *testing.T) {
 			return r.HTTP1 == nil && r.HTTP2 != nil && r.HTTP2.Streams == 9
 		}, "ssps:\n  - name: 127-0-0-1\n    endpoints:\n      - URL\n    protocol: h2c\n    pool:\n      max_streams_per_conn: 9\n"},
 		"VAST without ads, one request a connection": {sspsim.Options{Behaviour: sspsim.Behaviour{Response: vast, Connections: sspsim.Connections{MaxRequests: 1, Announce: true}}}, `{"id":"1"}`, func(r *Report) bool {
-			return r.HTTP1.Served == 1 && r.HTTP1.Closed && slices.Equal(r.NoBids, []NoBid{VAST}) && r.GzipRequest != nil && *r.GzipRequest
+			return r.HTTP1.Served == 1 && r.HTTP1.Closed && slices.Equal(r.NoBids, []NoBid{VAST}) && r.GzipRequest != nil && *r.GzipRequest && *r.ZstdRequest && !*r.ZstdResponse
 		}, "ssps:\n  - name: 127-0-0-1\n    endpoints:\n      - URL\n    pool:\n      max_requests_per_conn: 1\n    no_bid_body: vast\n"},
 		"no content": {sspsim.Options{Behaviour: sspsim.Behaviour{Response: sspsim.Response{NoBid: sspsim.Always}}}, "", func(r *Report) bool {
 			return reflect.DeepEqual(r.NoBids, []NoBid{NoContent}) && r.Fills == 0
@@ -249,7 +249,7 @@ func TestAProbeClaimsNoMoreThanItSaw(t *testing.T) {
 		"a single one":  {1, 1, func(r *Report) bool { return r.HTTP1.IdleOpen == 0 && r.GzipRequest == nil && r.Pipelines == nil }, "idle limit unknown"},
 		"two in all":    {2, 2, func(r *Report) bool { return r.GzipRequest == nil && r.Pipelines == nil }, "still open when idle for 20ms"},
 		"three in all":  {3, 3, func(r *Report) bool { return r.GzipRequest == nil && r.HTTP1.Served == 2 }, "still open when idle for 20ms"},
-		"eight, a gzip": {8, 8, func(r *Report) bool { return *r.GzipRequest && r.HTTP1.Served == 4 }, "still open when idle for 20ms"},
+		"eight, a gzip": {8, 8, func(r *Report) bool { return *r.GzipRequest && *r.ZstdRequest && r.HTTP1.Served == 4 }, "still open when idle for 20ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

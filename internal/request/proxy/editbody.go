@@ -12,8 +12,8 @@ import (
 )
 
 // editBody shortens the addresses in the body if the route's privacy requires that, and checks whether the body can be
-// edited as the SSPs' remove and set require. For both, and for the SSPs' rewrite_tmax, it decodes a gzip body. An empty body needs no
-// edit.
+// edited as the SSPs' remove and set require. For both, and for the SSPs' rewrite_tmax, it decodes a body in gzip
+// or zstd. An empty body needs no edit.
 func (p *Proxy) editBody(r *request) *refusal {
 	rt := r.route
 	mustRead := rt.TruncateIP || rt.EditsBodies()
@@ -21,7 +21,7 @@ func (p *Proxy) editBody(r *request) *refusal {
 		return nil
 	}
 	var undecoded error
-	if r.fields.Codings() == 1 && openrtb.IsGzip(r.fields.ContentEncoding()) {
+	if r.fields.Codings() == 1 && openrtb.CanDecode(r.fields.ContentEncoding()) {
 		var f *refusal
 		if f, undecoded = p.decodeBody(r); f != nil && (mustRead || f.Outcome != exchange.TooLarge) {
 			return f
@@ -65,13 +65,13 @@ func (p *Proxy) editBody(r *request) *refusal {
 	return nil
 }
 
-// decodeBody replaces a gzip body by the decoded body. If openrtb.Gunzipper cannot decode it, the body and its
+// decodeBody replaces a compressed body by the decoded body. If openrtb.Decoder cannot decode it, the body and its
 // Content-Encoding stay unchanged, and err says why.
 func (p *Proxy) decodeBody(r *request) (f *refusal, err error) {
 	limit := r.opts.MaxBodyBytes
-	g := r.gunzipper()
-	defer g.Release()
-	decoded, err := g.Decode(r.body, limit)
+	d := r.decoder()
+	defer d.Release()
+	decoded, err := d.Decode(r.fields.ContentEncoding(), r.body, limit)
 	if f := r.undecoded(err); f != nil {
 		return f, nil
 	}
@@ -91,24 +91,24 @@ func (p *Proxy) decodeBody(r *request) (f *refusal, err error) {
 	return nil, nil
 }
 
-// gunzipper returns a decoder for r's body. The decoder waits for its turns only as long as deadline.min_budget of the
+// decoder returns a decoder for r's body. The decoder waits for its turns only as long as deadline.min_budget of the
 // request's time will be left. The body's own tmax is not known yet, so this time follows from the head.
-func (r *request) gunzipper() *openrtb.Gunzipper {
+func (r *request) decoder() *openrtb.Decoder {
 	o := &r.opts.Deadline
 	budget, stated, _ := r.headBudget() // budget is 0 if setDeadline will refuse the request
 	if !stated {
 		budget = min(budget, o.Default)
 	}
-	g := openrtb.AcquireGunzipper()
-	g.Resources = openrtb.Resources{
+	d := openrtb.AcquireDecoder()
+	d.Resources = openrtb.Resources{
 		Budget: r.ssp.Budget, CPU: r.ssp.CPU, Party: cpushare.PartyOf(r.identity.Client()),
 		Deadline: r.started.Add(budget - o.Reserve - o.MinBudget - r.Waited),
 	}
-	return g
+	return d
 }
 
 // undecoded refuses a request whose body could not be decoded because adbuffer lacks a resource. It returns nil for
-// every other error of openrtb.Gunzipper, since the body itself is the cause.
+// every other error of openrtb.Decoder, since the body itself is the cause.
 func (r *request) undecoded(err error) *refusal {
 	switch {
 	case errors.Is(err, openrtb.ErrNoTurn):

@@ -15,7 +15,7 @@ const (
 	tmaxOff
 	tmaxLonger
 	tmaxEncoding
-	tmaxGzip
+	tmaxCoding
 	tmaxMediaType
 	tmaxBeyond
 	tmaxSyntax
@@ -27,8 +27,8 @@ var ignoredTmaxTexts = [...]struct{ name, text string }{
 	tmaxAbsent:    {"absent", "the body has no member tmax"},
 	tmaxOff:       {"off", "deadline.openrtb_tmax is false"},
 	tmaxLonger:    {"longer", "another limit is shorter"},
-	tmaxEncoding:  {"encoding", "the body has another content coding than gzip"},
-	tmaxGzip:      {"gzip", "the body's gzip cannot be decoded"},
+	tmaxEncoding:  {"encoding", "the body has another content coding than gzip and zstd"},
+	tmaxCoding:    {"undecodable", "the body's gzip or zstd cannot be decoded"},
 	tmaxMediaType: {"media_type", "the body is protobuf"},
 	tmaxBeyond:    {"beyond", "it is not within the first 256 KiB or server.max_body_bytes of the body"},
 	tmaxSyntax:    {"syntax", "the body is not a JSON object"},
@@ -41,7 +41,7 @@ func (i ignoredTmax) String() string { return ignoredTmaxTexts[i].name }
 // text returns the reason as a clause for people, in which "it" is tmax.
 func (i ignoredTmax) text() string { return ignoredTmaxTexts[i].text }
 
-// tmax returns the tmax of r's body, if the body is a JSON object, possibly in gzip. If there is none, why is not 0. For
+// tmax returns the tmax of r's body, if the body is a JSON object, possibly in gzip or zstd. If there is none, why is not 0. For
 // an uncompressed body it also stores the position of tmax, for SSPs whose tmax is rewritten.
 func tmax(r *request) (value time.Duration, why ignoredTmax, f *refusal) {
 	coding := r.fields.ContentEncoding()
@@ -52,19 +52,19 @@ func tmax(r *request) (value time.Duration, why ignoredTmax, f *refusal) {
 			why = tmaxMediaType
 		}
 		return value, why, nil
-	case r.opts.Deadline.OpenRTBTmax && r.fields.Codings() == 1 && openrtb.IsGzip(coding):
+	case r.opts.Deadline.OpenRTBTmax && r.fields.Codings() == 1 && openrtb.CanDecode(coding):
 		return codedTmax(r)
 	}
 	return 0, tmaxEncoding, nil
 }
 
-// codedTmax returns the tmax of a body in gzip. It decodes at most max_body_bytes, which is also the limit for a body
+// codedTmax returns the tmax of a body in gzip or zstd. It decodes at most max_body_bytes, which is also the limit for a body
 // without a coding.
 func codedTmax(r *request) (time.Duration, ignoredTmax, *refusal) {
-	g := r.gunzipper()
-	defer g.Release()
+	d := r.decoder()
+	defer d.Release()
 	limit := min(r.opts.MaxBodyBytes, maxTmaxScan)
-	document, err := g.Decode(r.body, limit)
+	document, err := d.Decode(r.fields.ContentEncoding(), r.body, limit)
 	if f := r.undecoded(err); f != nil {
 		return 0, 0, f
 	}
@@ -72,7 +72,7 @@ func codedTmax(r *request) (time.Duration, ignoredTmax, *refusal) {
 	switch {
 	case why != tmaxAbsent && why != tmaxSyntax:
 	case err != nil:
-		why = tmaxGzip
+		why = tmaxCoding
 	case len(document) > limit:
 		why = tmaxBeyond
 	}

@@ -221,15 +221,15 @@ func (l *leg) plainBody(use openrtb.Resources) (body []byte, ok bool) {
 	switch {
 	case !encoded || len(response.Body) == 0 || syntax.EqualFold(coding, "identity"):
 		return response.Body, true
-	case !openrtb.IsGzip(coding):
+	case !openrtb.CanDecode(coding):
 		return nil, false
 	}
-	g := openrtb.AcquireGunzipper()
-	defer g.Release()
+	d := openrtb.AcquireDecoder()
+	defer d.Release()
 	use.Party = cpushare.PartyNamed(l.target.SSP.Name())
-	g.Resources = use
+	d.Resources = use
 	limit := l.target.SSP.MaxResponseBytes()
-	decoded, err := g.Decode(response.Body, limit)
+	decoded, err := d.Decode(coding, response.Body, limit)
 	switch {
 	case errors.Is(err, openrtb.ErrNoTurn), errors.Is(err, openrtb.ErrNoMemory):
 		l.outcome, l.err = exchange.Overloaded, exchange.Errorf(exchange.Overloaded, exchange.MaybeProcessed, "%v", err)

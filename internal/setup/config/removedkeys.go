@@ -12,6 +12,7 @@ var removedKeys = map[string]string{
 	"admin.flight_recorder":     "removed; /debug/pprof/trace records an execution trace",
 	"admin.tls.groups":          "removed; server.tls.groups applies to both listeners",
 	"admin.tls.min_version":     "removed; server.tls.min_version applies to both listeners",
+	"gzip_request":              "removed; compress: {coding: gzip} takes its place",
 	"log.access.max_per_second": "removed; failures and slow requests get at most 100 lines a second",
 	"max_response_fields":       "removed; a response has at most 256 fields",
 	"metrics":                   "removed; a collector scrapes /metrics",

@@ -235,7 +235,7 @@ type Settings struct {
 	When                   []BodyCondition     `yaml:"when"`                                                // no route asks the SSP unless all conditions hold
 	Remove                 []Removal           `yaml:"remove"`                                              // members of the body that the SSP does not get
 	Set                    []Set               `yaml:"set"`                                                 // members of the body that the SSP gets another value of
-	GzipRequest            ssp.GzipOptions     `yaml:"gzip_request"`
+	Compress               ssp.CompressOptions `yaml:"compress"`
 	QPS                    QPS                 `yaml:"qps"`
 	Retry                  Retry               `yaml:"retry"`
 	Hedge                  ssp.HedgeOptions    `yaml:"hedge"`

@@ -43,8 +43,8 @@ func checkSSP(ssp *SSP, d *Deadline, path string, r *report) {
 			r.add(at(join(path, "source_addresses"), i), a, "must be an address of this machine, without a zone; leave the list empty to let the system choose")
 		}
 	}
-	if i := slices.IndexFunc(ssp.Headers.Set, func(f header.NameValue) bool { return strings.EqualFold(f.Name, "Content-Encoding") }); i >= 0 && ssp.GzipRequest.Enabled {
-		r.add(join(at(join(path, "headers.set"), i), "name"), ssp.Headers.Set[i].Name, "is set by gzip_request; a body cannot have two codings", join(path, "gzip_request.enabled"))
+	if i := slices.IndexFunc(ssp.Headers.Set, func(f header.NameValue) bool { return strings.EqualFold(f.Name, "Content-Encoding") }); i >= 0 && ssp.Compress.Coding != "none" {
+		r.add(join(at(join(path, "headers.set"), i), "name"), ssp.Headers.Set[i].Name, "is set by compress; a body cannot have two codings", join(path, "compress.coding"))
 	}
 }
 

@@ -27,6 +27,7 @@ func TestConstantsNameTheWordsOfTheConfiguration(t *testing.T) {
 		{Route{}, "Privacy", []any{"none", PrivacyTruncateIP}},
 		{Settings{}, "Identity", []any{header.XForwardedFor, header.XDevice, header.Both, header.None}},
 		{Settings{}, "NoBidBody", []any{"none", ssp.NoBidVAST, ssp.NoBidOpenRTB}},
+		{ssp.CompressOptions{}, "Coding", []any{ssp.CodingNone, ssp.CodingGzip, ssp.CodingZstd}},
 		{Settings{}, "Protocol", []any{dial.Auto, dial.HTTP1, dial.HTTP1Pipelined, dial.HTTP2, dial.H2C}},
 		{Pool{}, "PipelineMethods", []any{"idempotent", PipelineAll}},
 		{Retry{}, "Stale", []any{ssp.StaleIdempotent, ssp.StaleAll, ssp.StaleNever}},

@@ -25,7 +25,7 @@ func (s *preparedSSP) sspOptions(common common, f *fleet.Fleet) ssp.Options {
 		QPS:              c.QPS.Options(), Shape: c.QPS.Shape,
 		Breaker: c.Breaker, RetryAfterMax: c.RetryAfterMax, RetryAfterShare: c.RetryAfterShare,
 		RetryMax: c.Retry.Max, RetryStale: c.Retry.Stale, Hedge: c.Hedge,
-		RewriteTmax: c.RewriteTmax, TmaxMargin: c.TmaxMargin, When: BodyConditions(c.When), Edit: editOf(c), MaxBodyBytes: common.maxBodyBytes, Gzip: c.GzipRequest, NoBidBody: c.NoBidBody, MaxResponseBytes: c.MaxResponseBytes,
+		RewriteTmax: c.RewriteTmax, TmaxMargin: c.TmaxMargin, When: BodyConditions(c.When), Edit: editOf(c), MaxBodyBytes: common.maxBodyBytes, Compress: c.Compress, NoBidBody: c.NoBidBody, MaxResponseBytes: c.MaxResponseBytes,
 		PipelineAll: c.Pool.PipelineMethods == config.PipelineAll, Lag: s.lag,
 	}
 	if c.SharesLimit() {

@@ -77,8 +77,9 @@ func TestSingleRequestAllocatesNothing(t *testing.T) {
 		},
 		"tmax and gzip": func(o *Options) {
 			o.RewriteTmax = true
-			o.Gzip = GzipOptions{Enabled: true, MinBytes: 1}
+			o.Compress = CompressOptions{Coding: CodingGzip, MinBytes: 1}
 		},
+		"zstd": func(o *Options) { o.Compress = CompressOptions{Coding: CodingZstd, MinBytes: 1} },
 	} {
 		c := newQuietClient(t, with)
 		r := c.withTmax("300")

@@ -9,11 +9,11 @@ import (
 	"adbuffer/internal/wire/openrtb"
 )
 
-// bodyCopy is a body that rewrite_tmax, remove, set or gzip_request changes. It is at the start of the
+// bodyCopy is a body that rewrite_tmax, remove, set or compress changes. It is at the start of the
 // exchange's Block, since all legs share the original body.
 type bodyCopy struct {
-	n        int // its length; 0 = Request.Body is sent unchanged
-	gzipped  bool
+	n        int    // its length; 0 = Request.Body is sent unchanged
+	coding   Coding // compress has changed the body; "" = it has not
 	made     bool
 	reserved int64 // bytes of the budget and of the SSP's share
 }
@@ -65,8 +65,11 @@ func (s *SSP) makeBody(r *Request, ex *exchange.Exchange, c *bodyCopy) *exchange
 	}
 	if compress {
 		n := len(b)
-		b, c.gzipped = appendGzip(b, plain[:len(plain):len(plain)])
-		if c.gzipped {
+		var shorter bool
+		b, shorter = s.opts.Compress.Coding.Append(b, plain[:len(plain):len(plain)])
+		c.coding = ""
+		if shorter {
+			c.coding = s.opts.Compress.Coding
 			b = b[:copy(b, b[n:])]
 		}
 	}
@@ -103,9 +106,10 @@ func CannotEdit(why openrtb.Reason) string {
 	return "ssps[].remove and set cannot read the body: " + why.Text()
 }
 
-// compresses reports whether gzip_request compresses r's body.
+// compresses reports whether compress applies to r's body.
 func (s *SSP) compresses(r *Request) bool {
-	return s.opts.Gzip.Enabled && len(r.Body) > 0 && len(r.Body) >= s.opts.Gzip.MinBytes && r.Fields.ContentEncoding() == nil
+	o := &s.opts.Compress
+	return (o.Coding == CodingGzip || o.Coding == CodingZstd) && len(r.Body) > 0 && len(r.Body) >= o.MinBytes && r.Fields.ContentEncoding() == nil
 }
 
 // reserveCopy reserves the bytes of so many copies of the body, once for a call.
@@ -117,7 +121,7 @@ func (s *SSP) reserveCopy(r *Request, c *bodyCopy, copies int) *exchange.Error {
 	if growth := s.growth(); growth > 0 {
 		n += int64(len(r.Body) + copies*growth) // the body between removals and sets
 	}
-	if err := exchange.ReserveForRequest(s.buffered, r.Budget, n, "a copy of the body (rewrite_tmax, remove, set, gzip_request)"); err != nil {
+	if err := exchange.ReserveForRequest(s.buffered, r.Budget, n, "a copy of the body (rewrite_tmax, remove, set, compress)"); err != nil {
 		return err
 	}
 	c.reserved = n

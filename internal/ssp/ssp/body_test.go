@@ -28,6 +28,15 @@ func gunzip(t *testing.T, s string) string {
 	return string(b)
 }
 
+// decoded uses other decoders than the product.
+func decoded(t *testing.T, c Coding, s string) string {
+	t.Helper()
+	if c == CodingZstd {
+		return testsupport.ZstdProgram(t, s, "-d")
+	}
+	return gunzip(t, s)
+}
+
 // withTmax is a request whose body has the given tmax.
 func (c *client) withTmax(tmax string) *Request {
 	r := c.request(exchange.POST)
@@ -97,36 +106,40 @@ func TestWhichBodiesAreCompressed(t *testing.T) {
 	for i := range noise {
 		noise[i] = byte(rand.Uint32())
 	}
-	const line = "Content-Encoding: gzip\r\n"
 	for _, c := range []struct {
 		name, body, head string
-		o                GzipOptions
+		o                CompressOptions
 		want             bool
 	}{
-		{"long enough", long[:1024], "", GzipOptions{true, 1024}, true},
-		{"too short", long[:1023], "", GzipOptions{true, 1024}, false},
-		{"not set", long, "", GzipOptions{false, 0}, false},
-		{"all, at 0", long[:200], "", GzipOptions{true, 0}, true},
-		{"no body", "", "", GzipOptions{true, 0}, false},
-		{"in identity", long, "Content-Encoding: identity\r\n", GzipOptions{true, 0}, false},
-		{"compressed already", long, "Content-Encoding: br\r\n", GzipOptions{true, 0}, false},
-		{"not shorter", string(noise), "", GzipOptions{true, 0}, false},
-		{"one byte", "x", "", GzipOptions{true, 0}, false},
+		{"long enough", long[:1024], "", CompressOptions{CodingGzip, 1024}, true},
+		{"too short", long[:1023], "", CompressOptions{CodingGzip, 1024}, false},
+		{"not set", long, "", CompressOptions{CodingNone, 0}, false},
+		{"all, at 0", long[:200], "", CompressOptions{CodingGzip, 0}, true},
+		{"no body", "", "", CompressOptions{CodingGzip, 0}, false},
+		{"in identity", long, "Content-Encoding: identity\r\n", CompressOptions{CodingGzip, 0}, false},
+		{"compressed already", long, "Content-Encoding: br\r\n", CompressOptions{CodingGzip, 0}, false},
+		{"not shorter", string(noise), "", CompressOptions{CodingGzip, 0}, false},
+		{"one byte", "x", "", CompressOptions{CodingGzip, 0}, false},
+		{"long enough for zstd", long[:1024], "", CompressOptions{CodingZstd, 1024}, true},
+		{"too short for zstd", long[:1023], "", CompressOptions{CodingZstd, 1024}, false},
+		{"longer than a block of zstd", strings.Repeat(long, 200), "", CompressOptions{CodingZstd, 0}, true},
+		{"not shorter in zstd", string(noise), "", CompressOptions{CodingZstd, 0}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := &fakePool{}
-			cl := newClient(t, p, func(o *Options) { o.Gzip = c.o })
+			cl := newClient(t, p, func(o *Options) { o.Compress = c.o })
 			cl.head("Host: ads.example\r\nContent-Type: application/json\r\n" + c.head + "\r\n")
 			r := cl.request(exchange.POST)
 			r.Body = []byte(c.body)
 			cl.do(r).want(exchange.Fill)
 			sent := p.requests()[0]
+			line := fmt.Sprintf("Content-Encoding: %s\r\n", c.o.Coding)
 			if got := strings.HasSuffix(sent.head, line); got != c.want || strings.Count(sent.head, "Content-Encoding") > 1 {
 				t.Fatalf("sent %d of %d bytes with fields\n%s", len(sent.body), len(c.body), sent.head)
 			}
 			if c.want {
 				testsupport.True(t, len(sent.body) < len(c.body), "%d bytes became %d", len(c.body), len(sent.body))
-				sent.body = gunzip(t, sent.body)
+				sent.body = decoded(t, c.o.Coding, sent.body)
 			}
 			testsupport.Equal(t, sent.body, c.body, "sent %q")
 			cl.wantIdle()
@@ -136,7 +149,7 @@ func TestWhichBodiesAreCompressed(t *testing.T) {
 
 func TestBodyIsCompressedOncePerLeg(t *testing.T) {
 	p := &fakePool{steps: []step{fail(notProcessed), fail(notSent), fill()}}
-	c := newClient(t, p, func(o *Options) { o.Gzip.Enabled = true })
+	c := newClient(t, p, func(o *Options) { o.Compress.Coding = CodingGzip })
 	r := c.request(exchange.POST)
 	r.Body = bytes.Repeat([]byte("body "), 1000)
 	var first *byte
@@ -184,7 +197,11 @@ func TestBodyCopyIsReservedAsLongAsTheLeg(t *testing.T) {
 
 func TestLegsOfOneRequestDoNotShareABodyCopy(t *testing.T) {
 	p := &fakePool{}
-	c := newClient(t, p, func(o *Options) { o.RewriteTmax = true; o.Gzip = GzipOptions{Enabled: true}; o.Breaker.Enabled = false })
+	c := newClient(t, p, func(o *Options) {
+		o.RewriteTmax = true
+		o.Compress = CompressOptions{Coding: CodingGzip}
+		o.Breaker.Enabled = false
+	})
 	r := c.withTmax("300")
 	r.Body = append(r.Body, strings.Repeat(" ", 500)...)
 	var wg sync.WaitGroup
@@ -206,22 +223,27 @@ func TestLegsOfOneRequestDoNotShareABodyCopy(t *testing.T) {
 	c.wantIdle()
 }
 
-// FuzzGzip checks that appended bytes can be decompressed and follow the bytes before them, or that
+// FuzzCompress checks that appended bytes can be decompressed and follow the bytes before them, or that
 // nothing is appended.
-func FuzzGzip(f *testing.F) {
+func FuzzCompress(f *testing.F) {
 	f.Add([]byte(strings.Repeat("ad ", 300)))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, body []byte) {
-		dst := []byte("head")
-		out, ok := appendGzip(dst, body)
-		testsupport.MustTrue(t, bytes.HasPrefix(out, dst), "%q is gone", dst)
-		packed := out[len(dst):]
-		if !ok {
-			testsupport.MustEqual(t, len(packed), 0, "%d bytes were not read")
-			return
+		for _, coding := range []Coding{CodingGzip, CodingZstd} {
+			dst := []byte("head")
+			out, ok := coding.Append(dst, body)
+			testsupport.MustTrue(t, bytes.HasPrefix(out, dst), "%q is gone", dst)
+			packed := out[len(dst):]
+			if !ok {
+				testsupport.MustEqual(t, len(packed), 0, "%d bytes were not read")
+				continue
+			}
+			testsupport.MustTrue(t, len(packed) < len(body), "%d bytes became %d", len(body), len(packed))
+			d := openrtb.AcquireDecoder()
+			got, err := d.Decode([]byte(coding), packed, len(body))
+			testsupport.MustTrue(t, err == nil && string(got) == string(body), "%q was decompressed as %q: %v", body, got, err)
+			d.Release()
 		}
-		testsupport.MustTrue(t, len(packed) < len(body), "%d bytes became %d", len(body), len(packed))
-		testsupport.MustEqual(t, gunzip(t, string(packed)), string(body), "%[2]q was decompressed as %[1]q", body)
 	})
 }
 
@@ -251,7 +273,10 @@ func TestEachAttemptHasItsBody(t *testing.T) {
 			testsupport.Bubble(t, func(t *testing.T) {
 				p := &fakePool{}
 				c := learnt(t, p, func(o *Options) {
-					o.RewriteTmax, o.Gzip = rewrite, GzipOptions{Enabled: compress}
+					o.RewriteTmax = rewrite
+					if compress {
+						o.Compress = CompressOptions{Coding: CodingGzip}
+					}
 					if remove {
 						o.Edit = edit
 					}
@@ -300,7 +325,7 @@ func TestABodyInIdentityIsNotCompressedBesideRemove(t *testing.T) {
 	p := &fakePool{steps: []step{fill()}}
 	c := newClient(t, p, func(o *Options) {
 		o.Edit = openrtb.NewEdit([]openrtb.Removal{{Path: openrtb.MustParsePath("a")}})
-		o.Gzip = GzipOptions{Enabled: true}
+		o.Compress = CompressOptions{Coding: CodingGzip}
 	})
 	c.head("Host: ads.example\r\nContent-Encoding: identity\r\n\r\n")
 	r := c.request(exchange.POST)
@@ -326,7 +351,7 @@ func TestBodyWithSets(t *testing.T) {
 	}{
 		{`{"device":{},"id":"1"}`, nil, `{"id":"1","source":{"nodes":[{"sid":"1"}]},"tmax":7}`, exchange.Fill, ""},
 		{`{"id":"1"}`, func(o *Options) { o.RewriteTmax = true }, `{"id":"1","source":{"nodes":[{"sid":"1"}]},"tmax":300}`, exchange.Fill, ""},
-		{`{"source":{"nodes":[]}}`, func(o *Options) { o.Gzip.Enabled = true }, `{"source":{"nodes":[{"sid":"1"}]},"tmax":7}`, exchange.Fill, ""},
+		{`{"source":{"nodes":[]}}`, func(o *Options) { o.Compress.Coding = CodingGzip }, `{"source":{"nodes":[{"sid":"1"}]},"tmax":7}`, exchange.Fill, ""},
 		{``, nil, ``, exchange.Fill, ""},
 		{`{"source":{"nodes":{}}}`, nil, "", exchange.Filtered, "ssps[].set cannot change the body: a member on the path of a set is not an object, or the member to append to is not an array"},
 		{`{"source":{},"source":{}}`, nil, "", exchange.Filtered, "ssps[].remove and set cannot read the body: it has the same member twice, on a configured path"},

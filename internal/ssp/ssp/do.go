@@ -272,6 +272,9 @@ func (s *SSP) attempted(r *Request, ex *exchange.Exchange, c *call, pl place, er
 		c.outcome, c.paused = failed.Outcome, false
 	} else {
 		c.outcome = s.classify(r, &ex.Response)
+		if c.body.coding != "" {
+			s.codings[c.body.coding].observe(ex.Response.Status)
+		}
 		c.paused = s.backoff.observe(&ex.Response, c.client, t.Done, s.since(t.Done))
 	}
 	c.excluded = pl.Ended(c.outcome, s.resultOf(ex, c, c.outcome, failed), c.client, t)
@@ -320,8 +323,8 @@ func (s *SSP) write(r *Request, ex *exchange.Exchange, c *call, place place) {
 		policy = s.uncoded
 	}
 	b = policy.AppendRequest(b, r.Fields, r.Identity)
-	if body.gzipped {
-		b = append(b, "Content-Encoding: gzip\r\n"...)
+	if body.coding != "" {
+		b = append(append(append(b, "Content-Encoding: "...), body.coding...), "\r\n"...)
 	}
 	if r.Fields.TakesTrailers() && place.Protocol() == exchange.HTTP2 && !policy.Drops("Te") {
 		b = append(b, "Te: trailers\r\n"...)

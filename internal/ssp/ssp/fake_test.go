@@ -187,9 +187,9 @@ func options(with func(o *Options)) Options {
 		Name: "openx", Scheme: "https", Path: "/bid", Query: "v=2",
 		Policy:     header.NewPolicy(header.PolicyOptions{Identity: header.None}),
 		BlameAfter: 295 * msec, RetryMax: 1, RetryAfterMax: 30 * time.Second, MaxBufferedBytes: 1 << 20,
-		Breaker: BreakerOptions{Enabled: true, Window: 10 * time.Second, MinRequests: 20, FailureRatio: 0.5, MinProbe: 0.1},
-		Hedge:   HedgeOptions{Quantile: 0.95},
-		Gzip:    GzipOptions{MinBytes: 1024},
+		Breaker:  BreakerOptions{Enabled: true, Window: 10 * time.Second, MinRequests: 20, FailureRatio: 0.5, MinProbe: 0.1},
+		Hedge:    HedgeOptions{Quantile: 0.95},
+		Compress: CompressOptions{MinBytes: 1024},
 	}
 	if with != nil {
 		with(&o)

@@ -185,8 +185,10 @@ func hostileBodies(t testing.TB) map[string][]byte {
 		tables.put(1, 1).put(127, 7).put(1, 1).put(117-11, 7).put(0, 1).put(0, 1).put(0, 1).put(1, 1)
 	}
 	return map[string][]byte{
-		"a bomb":  bomb[:min(len(bomb), maxCodedScan)],
-		"tables":  tables.b,
-		"members": bytes.Repeat(empty, maxCodedScan/len(empty)),
+		"a bomb":         bomb[:min(len(bomb), maxCodedScan)],
+		"a bomb of zstd": append([]byte("\x28\xb5\x2f\xfd\x00\x68"), bytes.Repeat([]byte("\x02\x00\x10x"), 500)...), // 500 blocks of 128 KiB in a window of 8 MiB
+		"tables of zstd": testsupport.ZstdOfTables(maxCodedScan),
+		"tables":         tables.b,
+		"members":        bytes.Repeat(empty, maxCodedScan/len(empty)),
 	}
 }

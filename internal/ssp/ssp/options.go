@@ -45,7 +45,7 @@ type Options struct {
 	When            []openrtb.Condition // on the body, without which a route does not ask the SSP
 	Edit            *openrtb.Edit       // of the body; nil = none
 	MaxBodyBytes    int                 // no Edit makes a body longer
-	Gzip            GzipOptions
+	Compress        CompressOptions
 	NoBidBody       NoBidBody
 	// MaxResponseBytes bounds a body that is decoded.
 	MaxResponseBytes int
@@ -108,10 +108,10 @@ type HedgeOptions struct {
 	Quantile float64 `yaml:"quantile" default:"0.95" min:"0.5" max:"0.999"`
 }
 
-// GzipOptions are the settings `gzip_request`.
-type GzipOptions struct {
-	Enabled  bool `yaml:"enabled"`
-	MinBytes int  `yaml:"min_bytes" default:"1024" min:"0" max:"1073741824"` // smaller bodies are not compressed
+// CompressOptions are the settings `compress`.
+type CompressOptions struct {
+	Coding   Coding `yaml:"coding" default:"none" words:"none gzip zstd"`
+	MinBytes int    `yaml:"min_bytes" default:"1024" min:"0" max:"1073741824"` // smaller bodies are not compressed
 }
 
 // RetryStale says which requests are retried when their reused HTTP/1 connection closed before the

@@ -11,8 +11,11 @@ import (
 type Snapshot struct {
 	Outcomes map[string]uint64 `json:"outcomes"`           // only outcomes that occurred, by name
 	Last4xx  int               `json:"last_4xx,omitempty"` // the last status from 400 to 499
-	Sent     uint64            `json:"sent"`               // requests sent, including retries and hedges
-	Retries  map[string]uint64 `json:"retries"`            // retries and hedges by kind, all part of Sent
+	// RefusedCoding is compress.coding if the SSP has refused all requests with this coding.
+	RefusedCoding Coding `json:"refused_coding,omitempty"`
+
+	Sent    uint64            `json:"sent"`    // requests sent, including retries and hedges
+	Retries map[string]uint64 `json:"retries"` // retries and hedges by kind, all part of Sent
 
 	// P50Seconds and P99Seconds are upper bounds of the median and the 99th percentile of request
 	// durations since start. They are 0 before the first request.
@@ -63,7 +66,7 @@ func (s *SSP) HoldsBack(at time.Time) bool {
 func (s *SSP) Snapshot() Snapshot {
 	now := s.since(time.Now())
 	snap := Snapshot{
-		Outcomes: make(map[string]uint64), Last4xx: int(s.stats.codes.last4xx.Load()), Sent: s.stats.sent.Load(), Retries: make(map[string]uint64),
+		Outcomes: make(map[string]uint64), Last4xx: int(s.stats.codes.last4xx.Load()), RefusedCoding: s.refusedCoding(), Sent: s.stats.sent.Load(), Retries: make(map[string]uint64),
 		P50Seconds: s.stats.duration.Quantile(0.5), P99Seconds: s.stats.duration.Quantile(0.99),
 		InFlight: s.inFlight.Now(), ConcurrencyLimit: s.inFlight.Limit(),
 		BufferedBytes: s.buffered.Used(), BufferedBytesLimit: s.buffered.Limit(),

@@ -36,11 +36,12 @@ type learned struct {
 	forgot    atomic.Uint64
 	budget    retryBudget
 	lateAfter quantile // of latencies; an attempt that takes longer is late and is hedged
+	codings   map[Coding]*codingTrial
 }
 
 // newLearned returns an empty learned.
 func newLearned(o *Options, k *counters) *learned {
-	l := new(learned)
+	l := &learned{codings: map[Coding]*codingTrial{CodingGzip: {}, CodingZstd: {}}}
 	l.pause.max.Store(int64(o.RetryAfterMax))
 	l.pause.recent.Init(time.Second, k.now())
 	l.window.Init(o.Breaker.Window, k.now())

@@ -120,7 +120,7 @@ func sweepSetup(program string, refuses bool, up *rig.Route) rig.Setup {
 		name := fmt.Sprintf("s%d", i+1)
 		ssps = append(ssps, name)
 		setup.SSPs = append(setup.SSPs, &rig.SSP{Name: name, URLs: []string{"http://" + up.Addr + "/bid"}, Protocol: "http1",
-			More: []string{"gzip_request: {enabled: true}"}})
+			More: []string{"compress: {coding: gzip}"}})
 	}
 	asks := "mode: parallel-all, ssps: [" + strings.Join(ssps, ", ") + "]}"
 	setup.Config = rig.Config{Deadline: sweepDeadline.String(), Server: []string{fmt.Sprintf("overload: {enabled: %v}", refuses)}, Routes: []string{

@@ -44,7 +44,7 @@ routes:
 	}
 	const body = `{ "regs":{"coppa":1} ,"device":{"ifa":"x" , "ua":"é"},"user" : {"id":1, "eids":[{"source":"s"}] } }`
 	const without = `{ "regs":{"coppa":1} ,"device":{"ua":"é"},"user" : {"id":1 } }`
-	for text, fields := range map[string][]string{body: nil, zipped(body): {"Content-Encoding: gzip"}} {
+	for text, fields := range map[string][]string{body: nil, zipped(body): {"Content-Encoding: gzip"}, testsupport.Zstd(body): {"Content-Encoding: zstd"}} {
 		ab.Post("/all", text, fields...).WantStatus("all", 200)
 		testsupport.Equal(t, string(e2e.LastRequest(t, a).Body), without, "a got %s")
 		last := e2e.LastRequest(t, b)
@@ -85,7 +85,7 @@ routes:
 	ab.Post("/private", zipped(`{"x":"`+strings.Repeat("x", 5000)+`"}`), "Content-Encoding: gzip").WantStatus("a body that is too large when decoded", 413)
 	testsupport.Equal(t, len(a.Requests()), n, "an SSP got a body that could not be read: %v")
 	const private = `{"device":{"ip":"203.0.113.77", "ipv6":"2001:db8:1:2ff::7","geo":{"ip":"203.0.113.77"}},"x":1}`
-	for text, fields := range map[string][]string{private: nil, zipped(private): {"Content-Encoding: gzip"}} {
+	for text, fields := range map[string][]string{private: nil, zipped(private): {"Content-Encoding: gzip"}, testsupport.Zstd(private): {"Content-Encoding: zstd"}} {
 		ab.Post("/private", text, fields...).WantFill("b")
 		if got := string(e2e.LastRequest(t, b).Body); got != `{"device":{"ip":"203.0.113.0", "ipv6":"2001:db8:1:200::","geo":{"ip":"203.0.113.77"}},"x":1}` {
 			t.Errorf("b got %s", got)
