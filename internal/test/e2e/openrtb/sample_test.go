@@ -22,7 +22,7 @@ type sample struct {
 }
 
 // readSamples returns the samples of the specification and of all modules.
-func readSamples(t *testing.T) (all []sample) {
+func readSamples(t testing.TB) (all []sample) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/specification.json")
 	testsupport.NoError(t, err)
@@ -59,7 +59,7 @@ var modules = []struct {
 }
 
 // download returns the folder of a module with this checksum. The module cache keeps it.
-func download(t *testing.T, version, sum string) string {
+func download(t testing.TB, version, sum string) string {
 	t.Helper()
 	cmd := exec.Command("go", "mod", "download", "-json", version)
 	cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), "GONOSUMDB=*", "GOWORK=off", "GOFLAGS=")
