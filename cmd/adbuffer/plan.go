@@ -52,8 +52,9 @@ as were in use at once, and is never smaller than it is now.
 
 With --shape it says instead which share of an SSP's fills qps.shape would keep at limits of 10, 20,
 40, 60 and 80 % of the requests that arrive, and at qps.limit, each with its 95 % interval. That
-needs qps.shape in the configuration, best as a dry run: it drops nothing because of its score, and
-measures exactly. Of the other flags only --ssp, --replicas and --json have an effect.
+needs qps.shape in the configuration, best with dry_run: true. Then no request is dropped because of
+its score, so every fill is counted. Of the other flags only --ssp, --replicas and --json have an
+effect.
 `,
 		Example: `  adbuffer plan --rps 20000 --p50 80ms --p99 250ms --replicas 12
   adbuffer plan --rps 5000 --p50 40ms --p99 180ms --protocol http2 --waiting 1% --json

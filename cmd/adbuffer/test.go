@@ -118,15 +118,15 @@ func (res *tested) failures() string {
 	return strings.Join(lines, "\n")
 }
 
-// runFile runs the tests of res.File whose names match only.
-func (f *testFlags) runFile(res *tested, only *regexp.Regexp) error {
+// runFile runs the tests of res.File whose names match the pattern.
+func (f *testFlags) runFile(res *tested, pattern *regexp.Regexp) error {
 	tests, err := config.LoadTests(res.File)
 	if err != nil {
 		return failed(err)
 	}
 	res.Config = f.config
 	if res.Config == "" && tests.Config != "" {
-		res.Config = beside(res.File, tests.Config)
+		res.Config = relativeTo(res.File, tests.Config)
 	}
 	if res.Config, err = configPath(res.Config); err != nil {
 		return err
@@ -142,7 +142,7 @@ func (f *testFlags) runFile(res *tested, only *regexp.Regexp) error {
 	defer explainer.Close()
 	for i := range tests.Tests {
 		t := &tests.Tests[i]
-		if !only.MatchString(t.Name) {
+		if !pattern.MatchString(t.Name) {
 			continue
 		}
 		res.Tests++
@@ -166,12 +166,12 @@ func (f *testFlags) runFile(res *tested, only *regexp.Regexp) error {
 	return nil
 }
 
-// judged returns what does not hold of a test in file. Line, column and name are not set.
+// judged returns the expectations of a test in file that do not hold. Line, column and name are not set.
 func judged(explainer *app.Explainer, file string, t *config.Test) (failures []testFailure) {
 	q, body := &t.Request, []byte(t.Request.Body)
 	if q.BodyFile != "" {
 		var err error
-		body, err = configfile.Read(beside(file, q.BodyFile), maxTestBody)
+		body, err = configfile.Read(relativeTo(file, q.BodyFile), maxTestBody)
 		if err != nil {
 			return []testFailure{{Key: "request.body_file", Expected: "a body", Got: err.Error()}}
 		}
@@ -201,8 +201,8 @@ func judged(explainer *app.Explainer, file string, t *config.Test) (failures []t
 // maxTestBody bounds the body of a request in a file.
 const maxTestBody = 16 << 20
 
-// beside returns the path of a file that is named in another file.
-func beside(file, name string) string {
+// relativeTo returns the path of a file that is named in another file.
+func relativeTo(file, name string) string {
 	if filepath.IsAbs(name) {
 		return name
 	}

@@ -2,7 +2,7 @@ package shaper
 
 import "math"
 
-// fillsHalfLife is the seconds in which the fills by score halve.
+// fillsHalfLife is the half-life of fillsByScore, in seconds.
 const fillsHalfLife = 1740
 
 // fillsByScore estimates how many fills there were in each bucket of the score, also of requests that were dropped: an
@@ -29,14 +29,16 @@ func (f *fillsByScore) advance(elapsed float64) {
 	}
 }
 
-// maxLossZ is the quantile of a confidence of 99.5 %. The threshold is chosen anew each second, and whatever lowers the
-// bound by chance raises it: with 97.5 %, 10 minutes lost more than max_loss in one of six simulated worlds.
+// maxLossZ is the quantile of a confidence of 99.5 %. The threshold is chosen again each second, so a bound that is too
+// low by chance raises the threshold at once: with 97.5 %, one of six simulated worlds lost more than max_loss in 10
+// minutes.
 const maxLossZ = 2.58
 
-// threshold returns the highest threshold below which, with 99.5 % confidence, at most the share maxLoss of all fills
-// is. weight returns the weight of an explored fill while a share of arrivals passes. Outside a dry run that weight is
-// huge if none pass, so nearly all of the highest bucket passes. Traffic of one score thus loses nothing to max_loss, and
-// saves nothing: dropping a part of it at random would lose the same part of the fills.
+// threshold returns the highest threshold such that, with 99.5 % confidence, the requests below it have at most the
+// share maxLoss of all fills. weight returns the weight of an explored fill while a share of arrivals passes. Outside
+// a dry run that weight is huge if none pass, so nearly all of the highest bucket passes. Traffic of one score thus
+// loses nothing to max_loss, and saves nothing: dropping a part of it at random would lose the same part of the
+// fills.
 func (f *fillsByScore) threshold(maxLoss float64, a *arrivals, weight func(share float64) float64) threshold {
 	var fills float64
 	for _, n := range f.sums {

@@ -15,33 +15,34 @@ import (
 	"adbuffer/internal/wire/syntax"
 )
 
-// Decoder decodes bodies with the content coding gzip (RFC 9110, section 8.4.1.3) or zstd (RFC 8878, RFC 9659). Decoders
-// are reused, since they have tables of tens of kilobytes.
+// Decoder decodes bodies with the content coding gzip (RFC 9110, section 8.4.1.3) or zstd (RFC 8878, RFC 9659).
+// Decoders are reused, since they have tables of tens of kilobytes.
 //
-// The work of a decoder grows with the coded bytes, and not only with the decoded bytes: 256 KiB of empty blocks of gzip,
-// which decode to nothing, take 28 ms. So at every point, a Decoder reads at most twice as many coded bytes as it has
-// decoded, plus 4 KiB (freeCoded); a block of zstd, which has at most 128 KiB, is read to its end. Ordinary data stays
-// within this bound, since the longest code of a byte within a block of gzip has 15 bits, and within a block of zstd 11.
+// The work of a decoder grows with the coded bytes, and not only with the decoded bytes: 256 KiB of empty blocks of
+// gzip, which decode to nothing, take 28 ms. So at every point, a Decoder reads at most twice as many coded bytes as
+// it has decoded, plus 4 KiB (freeCoded); a block of zstd, which has at most 128 KiB, is read to its end. Ordinary
+// data stays within this bound, since the longest code of a byte within a block of gzip has 15 bits, and within a
+// block of zstd 11.
 //
-// This does not bound the work on a body whose blocks have tables of their own: 256 KiB of such blocks take 64 ms in gzip.
-// So the work on a body of more than freeCoded bytes is done in turns of package cpushare.
+// This does not bound the work on a body whose blocks have tables of their own: 256 KiB of such blocks take 64 ms in
+// gzip. So the work on a body of more than freeCoded bytes is done in turns of package cpushare.
 type Decoder struct {
 	// Resources are set before Decode. Release clears them.
 	Resources
 
-	body     []byte
-	read     int          // how many bytes of body the decoder has read
-	part     int          // how many bytes of body the decoder may read, whatever they decode to
-	withheld bool         // the decoder has asked for more bytes than it may read
-	coded    bufio.Reader // reads from codedReader; the decoder of gzip has a fast path for this type
-	gzip     gzip.Reader
-	zstd     bool   // the body's coding is zstd, and not gzip
-	frames   frames // decodes zstd
-	decoded  []byte
-	room     int // how many bytes Budget counts for decoded
-	turn     cpushare.Turn
-	until    time.Time // when turn ends; zero without a turn
-	lacking  error     // ErrNoTurn or ErrNoMemory; nil = no resource is lacking
+	body      []byte
+	read      int          // how many bytes of body the decoder has read
+	allowance int          // how many bytes of body the decoder may read, whatever they decode to
+	withheld  bool         // the decoder has asked for more bytes than it may read
+	coded     bufio.Reader // reads from codedReader; the decoder of gzip has a fast path for this type
+	gzip      gzip.Reader
+	zstd      bool   // the body's coding is zstd, and not gzip
+	frames    frames // decodes zstd
+	decoded   []byte
+	reserved  int // how many bytes Budget counts for decoded
+	turn      cpushare.Turn
+	until     time.Time // when turn ends; zero without a turn
+	lacking   error     // ErrNoTurn or ErrNoMemory; nil = no resource is lacking
 }
 
 // Resources bounds the memory and the CPU of decoding. The zero value sets no bounds.
@@ -61,17 +62,17 @@ const (
 	freeDecoded = 256 << 10
 	// turnTime is how long a turn lasts: about as long as a TLS handshake.
 	turnTime = time.Millisecond
-	// firstRoom is how many bytes are reserved for decoded bytes at the start.
-	firstRoom = 4 << 10
+	// firstReserved is how many bytes are reserved for decoded bytes at the start.
+	firstReserved = 4 << 10
 )
 
 // Errors of Decoder.Decode.
 var (
-	// ErrCoding means that a body does not have its content coding, is truncated, has a wrong checksum, or needs a window or
-	// dictionary that the coding does not allow.
+	// ErrCoding means that a body does not have its content coding, is truncated, has a wrong checksum, or needs a
+	// window or dictionary that the coding does not allow.
 	ErrCoding = errors.New("its content coding is malformed")
 	// ErrSparse means that a body decodes to too few bytes for its length.
-	ErrSparse = errors.New("it decodes to less than half of its bytes, beyond 4 KiB")
+	ErrSparse = errors.New("its compressed form has over 4 KiB more than twice its decoded bytes")
 	// ErrNoTurn means that the deadline passed before decoding got all the turns that it needed.
 	ErrNoTurn = errors.New("adbuffer has too little CPU: a compressed body waited for its turn to be decoded; see server.background_cpu")
 	// ErrNoMemory means that the decoded bytes do not fit into the budget.
@@ -88,7 +89,7 @@ func CanDecode(coding []byte) bool {
 	return syntax.EqualFold(coding, "gzip") || syntax.EqualFold(coding, "x-gzip") || isZstd(coding)
 }
 
-// BeginsAs reports whether body begins as bodies with the content coding do, which a Decoder decodes.
+// BeginsAs reports whether body begins with a magic number of the content coding, for which CanDecode holds.
 func BeginsAs(coding, body []byte) bool {
 	if isZstd(coding) {
 		return bytes.HasPrefix(body, zstdMagic) || len(body) >= 4 && body[0]>>4 == 5 && string(body[1:4]) == "\x2a\x4d\x18" // a skippable frame
@@ -99,30 +100,30 @@ func BeginsAs(coding, body []byte) bool {
 // gzipMagic begins each body in gzip: RFC 1952, section 2.3.1.
 var gzipMagic = []byte("\x1f\x8b")
 
-// AcquireDecoder returns a Decoder.
+// AcquireDecoder returns a Decoder, which the caller must release.
 func AcquireDecoder() *Decoder { return decoders.Get().(*Decoder) }
 
 // Release gives d back, with the memory of the decoded body.
 func (d *Decoder) Release() {
-	d.Budget.Release(int64(d.room + d.frames.ring))
+	d.Budget.Release(int64(d.reserved + d.frames.ring))
 	d.frames.release()
-	d.body, d.room, d.Resources = nil, 0, Resources{}
+	d.body, d.reserved, d.Resources = nil, 0, Resources{}
 	if cap(d.decoded) > maxKeptDecoded {
 		d.decoded = nil
 	}
 	decoders.Put(d)
 }
 
-// Decode returns the decoded body, whose coding CanDecode, but at most limit+1 bytes of it. The result is valid until the
-// next call or Release. After an error, document is what was decoded before the error.
+// Decode returns the decoded body, but at most limit+1 bytes of it. CanDecode must hold for the coding. The result is
+// valid until the next call or Release. After an error, document is what was decoded before the error.
 //
-// The decoder of gzip returns decoded bytes only when its window of 32 KiB is full or its input ends. So Decode ends the input
-// at the point up to which the bytes decoded so far allow reading. If the window then turns out to hold enough bytes,
-// Decode starts again with a longer part of the body. A body of up to freeCoded bytes is decoded once. For a longer
-// body, decoding again costs at most a third of the work; it costs the work of only 20 KiB if the body decodes to at
-// least as many bytes as it has, since the window then holds a small part of the decoded bytes.
+// The decoder of gzip returns decoded bytes only when its window of 32 KiB is full or its input ends. So Decode ends
+// the input at the point up to which the bytes decoded so far allow reading. If the window then turns out to hold
+// enough bytes, Decode starts again with a longer part of the body. A body of up to freeCoded bytes is decoded once.
+// For a longer body, decoding again costs at most a third of the work; it costs the work of only 20 KiB if the body
+// decodes to at least as many bytes as it has, since the window then holds a small part of the decoded bytes.
 func (d *Decoder) Decode(coding, body []byte, limit int) (document []byte, err error) {
-	d.body, d.part, d.lacking, d.zstd = body, freeCoded, nil, isZstd(coding)
+	d.body, d.allowance, d.lacking, d.zstd = body, freeCoded, nil, isZstd(coding)
 	defer d.endTurn()
 	for {
 		err = d.decode(limit)
@@ -134,7 +135,7 @@ func (d *Decoder) Decode(coding, body []byte, limit int) (document []byte, err e
 		case len(document) > limit:
 			return document, nil
 		case d.withheld && d.read < allowed:
-			d.part = max(allowed, 4*d.read)
+			d.allowance = max(allowed, 4*d.read)
 		case d.withheld || err == nil && len(body) > allowed:
 			return document, ErrSparse
 		case err != nil:
@@ -145,8 +146,8 @@ func (d *Decoder) Decode(coding, body []byte, limit int) (document []byte, err e
 	}
 }
 
-// open prepares the decoding of the body from its start. A read from the reader may return at most so many bytes.
-func (d *Decoder) open(limit int) (reader io.Reader, most int, err error) {
+// open prepares the decoding of the body from its start. One call of reader.Read may return at most maxRead bytes.
+func (d *Decoder) open(limit int) (reader io.Reader, maxRead int, err error) {
 	d.read, d.withheld, d.decoded = 0, false, d.decoded[:0]
 	if d.zstd {
 		reader, err = d.frames.open(d, limit)
@@ -163,7 +164,7 @@ func (d *Decoder) decode(limit int) error {
 		return err
 	}
 	for len(d.decoded) <= limit {
-		if len(d.decoded) == d.room {
+		if len(d.decoded) == d.reserved {
 			if err := d.grow(limit + 1); err != nil {
 				return err
 			}
@@ -173,7 +174,7 @@ func (d *Decoder) decode(limit int) error {
 				return err
 			}
 		}
-		n, err := reader.Read(d.decoded[len(d.decoded):min(d.room, limit+1, len(d.decoded)+most)])
+		n, err := reader.Read(d.decoded[len(d.decoded):min(d.reserved, limit+1, len(d.decoded)+most)])
 		d.decoded = d.decoded[:len(d.decoded)+n]
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -187,12 +188,12 @@ func (d *Decoder) decode(limit int) error {
 
 // grow doubles the room for decoded bytes, up to limit.
 func (d *Decoder) grow(limit int) error {
-	room := min(max(firstRoom, 2*d.room), limit)
-	if !d.Budget.Reserve(int64(room - d.room)) {
+	room := min(max(firstReserved, 2*d.reserved), limit)
+	if !d.Budget.Reserve(int64(room - d.reserved)) {
 		d.lacking = ErrNoMemory
 		return d.lacking
 	}
-	d.room = room
+	d.reserved = room
 	if cap(d.decoded) < room {
 		d.decoded = append(make([]byte, 0, room), d.decoded...)
 	}
@@ -226,7 +227,7 @@ func (d *Decoder) endTurn() {
 type codedReader Decoder
 
 func (r *codedReader) Read(p []byte) (int, error) {
-	allowed := max(r.part, 2*len(r.decoded)+freeCoded)
+	allowed := max(r.allowance, 2*len(r.decoded)+freeCoded)
 	if r.zstd && r.read < allowed {
 		allowed = len(r.body) // p is a part of a block at most
 	}
@@ -235,7 +236,7 @@ func (r *codedReader) Read(p []byte) (int, error) {
 		r.withheld = r.read < len(r.body)
 		return 0, io.EOF
 	}
-	if r.read+n > freeCoded || r.part > freeCoded {
+	if r.read+n > freeCoded || r.allowance > freeCoded {
 		if err := (*Decoder)(r).takeTurn(); err != nil {
 			return 0, err
 		}

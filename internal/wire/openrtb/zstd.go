@@ -12,9 +12,10 @@ import (
 
 // frames decodes the frames of a body in zstd for a Decoder.
 //
-// A frame states its window: how far back its blocks refer. The decoder allocates memory for a whole window, of which a
-// body of a few bytes may state 8 MiB. So frames gives the decoder a frame header of its own, with a window that is no
-// larger than what the Decoder may decode, and counts the decoder's memory for it in Decoder.Budget.
+// A frame states its window: how far back its blocks refer. The decoder allocates memory for the whole window, and
+// even a body of a few bytes may state a window of 8 MiB. So frames gives the decoder a frame header of its own, with
+// a window that is no larger than what the Decoder may decode, and counts the decoder's memory for it in
+// Decoder.Budget.
 type frames struct {
 	d      *Decoder
 	zstd   *zstd.Decoder // nil before the first use
@@ -27,12 +28,12 @@ type frames struct {
 const (
 	// maxWindow is the largest window that a frame may state: RFC 9659, section 3.
 	maxWindow = 8 << 20
-	// maxBlock is the size of a block at most: RFC 8878, section 3.1.1.2.4.
+	// maxBlock is the maximum size of a block: RFC 8878, section 3.1.1.2.4.
 	maxBlock = 128 << 10
 	// maxKeptRing bounds the memory for a window that a decoder keeps for the next body.
 	maxKeptRing = 1 << 20
-	// maxUncounted is how many bytes a read may return, since a Decoder does not count bytes as decoded before the end of
-	// the read. It is so small that a body of short blocks stays within the bound of freeCoded.
+	// maxUncounted is how many bytes a read may return, since a Decoder does not count bytes as decoded before the
+	// end of the read. It is so small that a body of short blocks stays within the bound of freeCoded.
 	maxUncounted = freeCoded / 2
 )
 
@@ -64,9 +65,9 @@ func (f *frames) release() {
 	f.ring = 0
 }
 
-// Read gives the decoder the body, but replaces the headers of frames. The decoder reads the first byte of a frame by
-// itself. Otherwise it reads a single byte only where a block repeats that byte; there, zstdMagic can only be that byte with
-// the start of a checksum, and the body then counts as malformed.
+// Read gives the decoder the body, but replaces the headers of frames. The decoder reads a single byte only at the
+// start of a frame, and in a block that repeats one byte. If that byte and the checksum after it happen to begin with
+// zstdMagic, Read takes them for a frame header, and the body counts as malformed.
 func (f *frames) Read(p []byte) (int, error) {
 	d := f.d
 	if len(p) == 1 && len(f.unread) == 0 && bytes.HasPrefix(d.body[d.read:], zstdMagic) {
@@ -113,8 +114,8 @@ func (f *frames) begin() error {
 	return nil
 }
 
-// windowOf returns the smallest window of at least n bytes that a frame can state, and its descriptor: RFC 8878, section
-// 3.1.1.1.2.
+// windowOf returns the smallest window of at least n bytes that a frame can state, and its descriptor: RFC 8878,
+// section 3.1.1.1.2.
 func windowOf(n uint64) (descriptor byte, window int) {
 	const least = 10 // the smallest window has 1<<least bytes
 	base := max(least, bits.Len64(n)-1)
