@@ -358,16 +358,13 @@ func TestNoFrameCostsMuchMoreThanAResponse(t *testing.T) {
 		return b
 	}}
 	usual := responses.measure(t)
-	for range 2 { // a busy machine only lengthens times
-		usual.ns = min(usual.ns, responses.measure(t).ns)
-	}
 	t.Logf("a byte of a response costs %.2f ns, and allocates %.2f", usual.ns, usual.allocated)
 	for _, h := range hostilities {
 		cost := h.measure(t)
-		for try := 1; try < 5 && cost.ns > mostTimes*usual.ns; try++ {
-			cost.ns = min(cost.ns, h.measure(t).ns)
-		}
 		times := cost.ns / usual.ns
+		for try := 1; try < 10 && times > mostTimes; try++ { // another process may have run during one of the two measurements
+			times = min(times, h.measure(t).ns/responses.measure(t).ns)
+		}
 		t.Logf("%-53s %6.2f ns, %5.1f times a response's; allocates %4.2f, writes %4.2f", h.name, cost.ns, times, cost.allocated, cost.written)
 		if times > mostTimes || cost.allocated > mostAllocated || cost.written > mostWritten {
 			t.Errorf("%s: a byte costs %.2f ns, %.1f times that of a response, allocates %.2f and writes %.2f; want at most %d, %d and %v",
