@@ -144,7 +144,10 @@ func failed(conditions []config.BodyCondition, e *proxy.Explanation) (all []stri
 	unreadable := false
 	for i, c := range reload.BodyConditions(conditions) {
 		if c.TCF != nil {
-			if lack := e.Consent.Lack(c.TCF); lack != "" {
+			lack := e.Consent.Lack(c.TCF)
+			if c.Not && lack == "" {
+				all = append(all, bodyCondition(&conditions[i])+", but the vendor may process the request ("+e.Consent.Decide(c.TCF).String()+")")
+			} else if !c.Not && lack != "" {
 				all = append(all, bodyCondition(&conditions[i])+", but "+lack)
 			}
 		} else if e.Unreadable != openrtb.Readable {
@@ -196,6 +199,9 @@ func bodyCondition(c *config.BodyCondition) string {
 	switch {
 	case c.TCF != nil:
 		text := fmt.Sprintf("tcf must allow vendor %d", c.TCF.Vendor)
+		if c.TCF.Denies() {
+			text = fmt.Sprintf("tcf must not allow vendor %d", c.TCF.Vendor)
+		}
 		if len(c.TCF.Purposes) > 0 {
 			text += fmt.Sprintf(", purposes %v with consent", c.TCF.Purposes)
 		}

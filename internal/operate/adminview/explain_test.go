@@ -77,23 +77,26 @@ request   none:
 
 func TestExplainSaysWhatAVendorLacks(t *testing.T) {
 	t.Parallel()
-	yes := true
+	yes, no := true, false
+	vendor := tcf.Requirement{Vendor: 76}
 	conditions := []config.BodyCondition{
-		{TCF: &tcf.Requirement{Vendor: 76}},
+		{TCF: &config.TCF{Requirement: vendor}},
 		{Path: "id", Exists: &yes},
-		{TCF: &tcf.Requirement{Vendor: 76, Purposes: []int{1, 2}, LegitimateInterests: []int{10}}},
+		{TCF: &config.TCF{Requirement: tcf.Requirement{Vendor: 76, Purposes: []int{1, 2}, LegitimateInterests: []int{10}}, Allowed: &yes}},
+		{TCF: &config.TCF{Requirement: vendor, Allowed: &no}},
 	}
 	// Vendors 12 and 76 have consent for purposes 1, 2 and 7; the publisher forbids purpose 2 to vendor 76.
 	consent := tcf.New(true, []byte("CQdjfYAQdjfYAAKABAENAwFgAMIAAAJAAAYgAmQAgAGABMAEyAEAAwAJgAIQACAEwAAA"))
+	const denied = "tcf must not allow vendor 76, but the vendor may process the request "
 	const all = "tcf must allow vendor 76, purposes [1 2] with consent, purposes [10] with legitimate interest, but "
 	for _, tt := range []struct {
 		e    proxy.Explanation
 		want []string
 	}{
-		{proxy.Explanation{Consent: consent, Body: []byte(`{}`)}, []string{"id must exist, but it is missing", all + "a publisher restriction forbids purpose 2"}},
-		{proxy.Explanation{Consent: consent, Unreadable: openrtb.NotObject}, []string{all + "a publisher restriction forbids purpose 2", "the body matches no condition, since it is not a JSON object (not_object)"}},
-		{proxy.Explanation{Consent: tcf.New(false, nil), Body: []byte(`{"id":1}`)}, nil},
-		{proxy.Explanation{Unreadable: openrtb.Encoding}, []string{
+		{proxy.Explanation{Consent: consent, Body: []byte(`{}`)}, []string{"id must exist, but it is missing", all + "a publisher restriction forbids purpose 2", denied + "(allowed)"}},
+		{proxy.Explanation{Consent: consent, Unreadable: openrtb.NotObject}, []string{all + "a publisher restriction forbids purpose 2", denied + "(allowed)", "the body matches no condition, since it is not a JSON object (not_object)"}},
+		{proxy.Explanation{Consent: tcf.New(false, nil), Body: []byte(`{"id":1}`)}, []string{denied + "(not_applicable)"}},
+		{proxy.Explanation{Consent: tcf.OfUnreadable(), Unreadable: openrtb.Encoding}, []string{
 			"tcf must allow vendor 76, but the consent string of TCF 2 for vendor 76 cannot be read", all + "the consent string of TCF 2 for vendor 76 cannot be read",
 			"the body matches no condition, since it is compressed (encoding)",
 		}},

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/logs"
+	"adbuffer/internal/wire/openrtb"
 	"adbuffer/internal/wire/syntax"
 )
 
@@ -65,7 +67,7 @@ func (p *Proxy) report(w *response, r *request, e *end) {
 	rec := &logs.Record{
 		At: e.at, ID: string(r.requestID()), Method: logs.Visible(r.method), Path: logs.Visible(r.path()),
 		Route: r.stats(r.route).name, Client: r.client(), Outcome: e.outcome, BytesIn: len(r.body), Total: e.took, Error: logs.Cut(e.detail),
-		Unreadable: r.search.Unreadable().String(),
+		Unreadable: r.unreadable().String(),
 	}
 	if !r.ssp.Deadline.IsZero() {
 		rec.Deadline, rec.DeadlineFrom, rec.IgnoredTmax = r.ssp.Deadline.Sub(r.started), r.ssp.DeadlineFrom, r.ignoredTmax.String()
@@ -89,6 +91,15 @@ func (p *Proxy) report(w *response, r *request, e *end) {
 		rec.Exchange = e.exchange.Summary()
 	}
 	p.requests.Write(rec, wants)
+}
+
+// unreadable says why conditions, or else edits, could not use the body.
+func (r *request) unreadable() openrtb.Reason {
+	why := cmp.Or(r.search.Unreadable(r.route), r.ssp.Unreadable)
+	if why == openrtb.Readable && len(r.ssp.Misfits) > 0 {
+		why = openrtb.WrongType
+	}
+	return why
 }
 
 // unreadableDetail says what an SSP sent in place of an ad or a no-bid.

@@ -78,18 +78,22 @@ func (p *Proxy) examine(r *request) *refusal {
 		return nil
 	}
 	r.table.Examine(&r.fields, r.body, &r.search)
-	if why := r.search.Unreadable(); why != openrtb.Readable {
+	var f *refusal
+	if r.route == nil {
+		f = r.findRoute()
+		if f == nil {
+			r.Waited, f = r.shed()
+		}
+	}
+	p.countUnreadable(r, r.search.Unreadable(r.route))
+	return f
+}
+
+// countUnreadable counts a body that cannot be used for conditions or edits. Explanations count nothing.
+func (p *Proxy) countUnreadable(r *request, why openrtb.Reason) {
+	if why != openrtb.Readable && !r.search.Explaining {
 		p.unreadable[why].Add(1)
 	}
-	if r.route != nil {
-		return nil
-	}
-	if f := r.findRoute(); f != nil {
-		return f
-	}
-	var f *refusal
-	r.Waited, f = r.shed()
-	return f
 }
 
 // peerTrusted reports whether the peer's identity fields and request id are trusted. A peer on a unix socket

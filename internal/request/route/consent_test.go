@@ -104,9 +104,13 @@ func TestAMirrorWithoutConsentGetsNoCopy(t *testing.T) {
 // not hold. A body decides alone.
 func TestConsentOfRequestsWithoutABody(t *testing.T) {
 	a := newFake(t, "a", silent)
+	asking := func(conditions ...openrtb.Condition) []Target { return []Target{{SSP: a.SSP, When: conditions}} }
 	table := NewTable([]*Route{
-		{Match: Match{Path: "/", OpenRTB: needsConsent(76)}, Targets: []Target{{SSP: a.SSP}}},
-		{Match: Match{Path: "/"}, Targets: []Target{{SSP: a.SSP, When: in(t, "x", "1")}}},
+		{Match: Match{Path: "/", OpenRTB: needsConsent(76)}, Targets: asking()},
+		{Match: Match{Path: "/"}, Targets: asking(append(in(t, "x", "1"), needsConsent(77)...)...)},
+		{Match: Match{Path: "/members", OpenRTB: in(t, "x", "1")}, Targets: asking()},
+		{Match: Match{Path: "/members"}, Targets: asking()},
+		{Match: Match{Path: "/none", OpenRTB: needsConsent(76)}, Targets: asking()},
 	})
 	s := new(Search)
 	for _, tt := range []struct {
@@ -123,6 +127,11 @@ func TestConsentOfRequestsWithoutABody(t *testing.T) {
 		{"gdpr=1&gdpr_consent=x&gdpr_consent=" + granting, "", 1, openrtb.Readable},
 		{"gdpr=1&gdpr_consent=" + granting + "&gdpr_consent=" + granting, "", 0, openrtb.Readable},
 		{"gdpr=0&gdpr=1", "", 1, openrtb.Readable},
+		{"gdpr=%31", "", 1, openrtb.Readable},
+		{"%67dpr=1", "", 1, openrtb.Readable},
+		{"%67dpr=%31&gdpr%5Fconsent=%43" + granting[1:], "", 0, openrtb.Readable},
+		{"gdpr=1&gdpr_consent=" + granting + "&gdpr%5fconsent=x", "", 1, openrtb.Readable},
+		{"gdpr=1&gdpr_consent=%4" + granting, "", 1, openrtb.Readable},
 		{"gdpr=0", `{"regs":{"gdpr":1}}`, 1, openrtb.Readable},
 		{"gdpr=1", `{}`, 0, openrtb.Readable},
 		{"gdpr=0", `[]`, 1, openrtb.NotObject},
@@ -130,9 +139,16 @@ func TestConsentOfRequestsWithoutABody(t *testing.T) {
 		f := lookup(t, "h", "/?"+tt.query)
 		s.Reset()
 		_, _ = table.Find(f, s)
-		testsupport.True(t, s.NeedsBody && s.Unreadable() == openrtb.Readable, "%s %s: the route needs no body", tt.query, tt.body)
+		testsupport.True(t, s.NeedsBody && s.Unreadable(nil) == openrtb.Readable, "%s %s: the route needs no body", tt.query, tt.body)
 		table.Examine(f, []byte(tt.body), s)
 		rt, _ := table.Find(f, s)
-		testsupport.True(t, rt == table.Routes[tt.route] && s.Unreadable() == tt.unreadable, "%s %s: route %d, want %d; %v", tt.query, tt.body, rt.Index, tt.route, s.Unreadable())
+		testsupport.True(t, rt == table.Routes[tt.route] && s.Unreadable(rt) == tt.unreadable, "%s %s: route %d, want %d; %v", tt.query, tt.body, rt.Index, tt.route, s.Unreadable(rt))
+	} // For routes without such conditions, a request without a body is unreadable, as it is if no route is found.
+	for path, want := range map[string]int{"/members": 3, "/none?gdpr=1": -1} {
+		f := lookup(t, "h", path)
+		s.Reset()
+		table.Examine(f, nil, s)
+		rt, _ := table.Find(f, s)
+		testsupport.True(t, (rt == nil) == (want < 0) && (rt == nil || rt.Index == want) && s.Unreadable(rt) == openrtb.NotObject, "%s: route %v, want %d; %v", path, rt, want, s.Unreadable(rt))
 	}
 }

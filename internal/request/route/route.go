@@ -68,12 +68,13 @@ type Route struct {
 	// Index is the route's place in its table.
 	Index int
 
-	conditions []openrtb.Test   // Match.OpenRTB
-	filters    bool             // a target has conditions
-	edits      []*openrtb.Check // of each SSP, also the mirror, for which the body is edited; compiled into edited
-	edited     openrtb.Paths
-	rewrites   bool // at least one SSP gets the remaining time as tmax
-	abandons   bool // a target is secondary
+	conditions  []openrtb.Test   // Match.OpenRTB
+	filters     bool             // a target has conditions
+	asksConsent bool             // a condition of the route, of a target or of the mirror has TCF
+	edits       []*openrtb.Check // of each SSP, also the mirror, for which the body is edited; compiled into edited
+	edited      openrtb.Paths
+	rewrites    bool // at least one SSP gets the remaining time as tmax
+	abandons    bool // a target is secondary
 
 	weights int             // sum of the targets', for Split
 	draw    func(n int) int // a random number from 0 to n-1, for Split
@@ -94,6 +95,7 @@ func NewTable(routes []*Route) *Table {
 		rt.Index = i
 		t.indexParams(rt.Match.Query)
 		rt.conditions = t.compile(rt.Match.OpenRTB)
+		rt.asksConsent = haveTCF(rt.Match.OpenRTB)
 		for i := range rt.Targets {
 			target := &rt.Targets[i]
 			rt.compile(t, target)
@@ -120,9 +122,14 @@ func (rt *Route) compile(t *Table, target *Target) {
 	all := slices.Concat(target.SSP.When(), target.When)
 	target.when = t.compile(all)
 	rt.filters = rt.filters || len(all) > 0
-	if slices.ContainsFunc(all, func(c openrtb.Condition) bool { return c.TCF != nil }) {
+	if haveTCF(all) {
+		rt.asksConsent = true
 		target.SSP.CountDecisions()
 	}
+}
+
+func haveTCF(conditions []openrtb.Condition) bool {
+	return slices.ContainsFunc(conditions, func(c openrtb.Condition) bool { return c.TCF != nil })
 }
 
 // compile adds conditions on bodies to the table.

@@ -2,6 +2,7 @@ package route
 
 import (
 	"bytes"
+	"net/url"
 
 	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/openrtb"
@@ -20,14 +21,15 @@ type Search struct {
 	// route.
 	HeldBack int
 
-	facts    openrtb.Facts
-	examined bool
-	next     int // the index of the next route
+	facts     openrtb.Facts
+	examined  bool
+	fromQuery bool // facts.Consent is that of the query, since there is no body
+	next      int  // the index of the next route
 }
 
 // Reset makes s ready for another request.
 func (s *Search) Reset() {
-	s.NeedsBody, s.Explaining, s.HeldBack, s.examined, s.next, s.facts.Consent = false, false, 0, false, 0, nil
+	s.NeedsBody, s.Explaining, s.HeldBack, s.examined, s.fromQuery, s.next, s.facts.Consent = false, false, 0, false, false, 0, nil
 }
 
 // Facts returns what Examine found, nil before it. They are valid until Reset.
@@ -38,10 +40,10 @@ func (s *Search) Facts() *openrtb.Facts {
 	return &s.facts
 }
 
-// Unreadable returns why Examine could not read the body. A request without a body that conditions with TCF examine by its
-// query is not unreadable.
-func (s *Search) Unreadable() openrtb.Reason {
-	if !s.examined || s.facts.Consent != nil {
+// Unreadable returns why Examine could not read the body of a request for rt, which is nil if no route was found. A request
+// without a body is not unreadable for a route with conditions with TCF, which examine its query.
+func (s *Search) Unreadable(rt *Route) openrtb.Reason {
+	if !s.examined || s.fromQuery && rt != nil && rt.asksConsent {
 		return openrtb.Readable
 	}
 	return s.facts.Reason
@@ -49,14 +51,14 @@ func (s *Search) Unreadable() openrtb.Reason {
 
 // Examine examines a request's body, which has arrived completely, for all conditions of the table.
 func (t *Table) Examine(f *header.RequestFields, body []byte, s *Search) {
-	s.examined = true
+	s.examined, s.fromQuery = true, len(body) == 0 && t.paths.ReadsConsent()
+	if s.fromQuery {
+		s.facts.Consent = consentOfQuery(f.Query)
+	}
 	if why := UnreadableHeader(f); why != openrtb.Readable {
 		t.paths.Refuse(why, &s.facts)
 	} else {
 		t.paths.Scan(body, &s.facts)
-	}
-	if len(body) == 0 && t.paths.ReadsConsent() {
-		s.facts.Consent = consentOfQuery(f.Query)
 	}
 }
 
@@ -66,7 +68,9 @@ func consentOfQuery(query []byte) *tcf.Consent {
 	applies := false
 	var text []byte
 	for param := range bytes.SplitSeq(query, []byte{'&'}) {
-		switch name, value, _ := bytes.Cut(param, []byte{'='}); string(name) {
+		name, value, _ := bytes.Cut(param, []byte{'='})
+		value = unescaped(value)
+		switch string(unescaped(name)) {
 		case "gdpr":
 			applies = applies || string(value) == "1"
 		case "gdpr_consent":
@@ -77,6 +81,18 @@ func consentOfQuery(query []byte) *tcf.Consent {
 		}
 	}
 	return tcf.New(applies, text)
+}
+
+// unescaped returns text without percent-encoding, or text itself if its encoding is malformed.
+func unescaped(text []byte) []byte {
+	if !bytes.ContainsAny(text, "%+") {
+		return text
+	}
+	decoded, err := url.QueryUnescape(string(text))
+	if err != nil {
+		return text
+	}
+	return []byte(decoded)
 }
 
 // Passed returns the routes before found (nil: all routes) that match but for their conditions on the body.

@@ -146,6 +146,8 @@ func statedDefault(path string, k key) string {
 		return "Default 1 for split, 0 for the other modes."
 	case path == "routes[].match.query[].value":
 		return "Default: any value, or no value."
+	case strings.HasSuffix(path, ".tcf.allowed"):
+		return "Default true."
 	case path == "routes[].match.header[].value":
 		return "Default: any value."
 	}

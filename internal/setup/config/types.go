@@ -380,12 +380,21 @@ type Set struct {
 // BodyCondition is a condition on members of an OpenRTB body, or on the user's consent. Either Path and exactly one of
 // In, NotIn and Exists are set, or only TCF.
 type BodyCondition struct {
-	Path   string           `yaml:"path,omitempty" form:"OpenRTB path"`
-	In     []JSONValue      `yaml:"in,omitempty" empty:"must have at least one value" hide:"condition"`
-	NotIn  []JSONValue      `yaml:"not_in,omitempty" empty:"must have at least one value" hide:"condition"`
-	Exists *bool            `yaml:"exists,omitempty"`
-	TCF    *tcf.Requirement `yaml:"tcf,omitempty"`
+	Path   string      `yaml:"path,omitempty" form:"OpenRTB path"`
+	In     []JSONValue `yaml:"in,omitempty" empty:"must have at least one value" hide:"condition"`
+	NotIn  []JSONValue `yaml:"not_in,omitempty" empty:"must have at least one value" hide:"condition"`
+	Exists *bool       `yaml:"exists,omitempty"`
+	TCF    *TCF        `yaml:"tcf,omitempty"`
 }
+
+// TCF is the condition that a vendor may process the request.
+type TCF struct {
+	tcf.Requirement `yaml:",inline"`
+	Allowed         *bool `yaml:"allowed,omitempty"` // false = that the vendor may not; nil = true
+}
+
+// Denies reports whether the condition is that the vendor may not process the request.
+func (t *TCF) Denies() bool { return t.Allowed != nil && !*t.Allowed }
 
 // RouteSSP is an SSP's part in a route. In YAML it is the name alone, or a mapping.
 type RouteSSP struct {

@@ -133,7 +133,7 @@ var another = map[string]string{
 	"server.listen": "127.0.0.1:2", "server.socket_mode": `"0600"`, "server.trusted_proxies": `["192.0.2.0/24"]`, "server.fairness.key": "client_ip", "server.health_path": "/other",
 	"admin.listen": "127.0.0.1:2", "log.level": "debug", "log.format": "console", "tracing.endpoint": "http://127.0.0.1:4318/v1/traces",
 	"fleet.redis.address": "127.0.0.1:2", "ssps[].endpoints": `["https://127.0.0.1:2/bid"]`, "ssps[].health_check.path": "/health", "ssps[].protocol": "http1",
-	"ssps[].pool.pipeline_methods": "all", "ssps[].headers.pass": "[X-Other]", "ssps[].headers.remove": "[X-Other]", "ssps[].remove": "[{path: x}]", "ssps[].set": "[{path: x, value: {y: 1}}]", "ssps[].when": "[{tcf: {vendor: 76, purposes: [1]}}]",
+	"ssps[].pool.pipeline_methods": "all", "ssps[].headers.pass": "[X-Other]", "ssps[].headers.remove": "[X-Other]", "ssps[].remove": "[{path: x}]", "ssps[].set": "[{path: x, value: {y: 1}}]", "ssps[].when": "[{tcf: {vendor: 76, purposes: [1], allowed: false}}]",
 	"ssps[].headers.set": "[{name: X-Other, value: x}]", "ssps[].identity": "both", "ssps[].compress.coding": "zstd", "ssps[].no_bid_body": "vast", "ssps[].qps.scope": "fleet", "ssps[].qps.shape.max_loss": "0.1", "ssps[].qps.shape.keys": "[\"query:slot\"]",
 	"ssps[].retry.stale": "all", "ssps[].source_addresses": "[127.0.0.2]", "routes[].mirror.ssp": `""`, "routes[].match.path": "/other", "routes[].match.query": "[{name: q, value: x}]",
 	"routes[].match.header": "[{name: X-Other}]", "routes[].match.openrtb": "[{path: x, in: [1]}]", "routes[].mode": "single", "routes[].ssps": "[{name: c}]",

@@ -59,7 +59,7 @@ func BodyConditions(cs []config.BodyCondition) []openrtb.Condition {
 	all := make([]openrtb.Condition, len(cs))
 	for i, c := range cs {
 		if c.TCF != nil {
-			all[i].TCF = c.TCF
+			all[i] = openrtb.Condition{TCF: &c.TCF.Requirement, Not: c.TCF.Denies()}
 			continue
 		}
 		all[i] = openrtb.Condition{

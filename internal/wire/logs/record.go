@@ -35,7 +35,7 @@ type Record struct {
 	BytesOut int // of the response's body
 	Total    time.Duration
 	Error    string
-	// Unreadable is the reason why OpenRTB conditions could not examine the body; empty if they could.
+	// Unreadable is the reason why OpenRTB conditions could not examine the body, or edits not change it; empty if they could.
 	Unreadable string
 	// Deadline is how long the request may take; 0 if that was not determined. DeadlineFrom is the field or setting that
 	// it follows from, and IgnoredTmax is the reason why that is not the body's tmax.

@@ -1,12 +1,16 @@
 package openrtb
 
-import "adbuffer/internal/wire/tcf"
+import (
+	"slices"
 
-// consentMembers are what conditions with TCF read: two places in which bodies say that the GDPR applies, and two for
-// the consent string, of which the first is that of OpenRTB 2.6.
+	"adbuffer/internal/wire/tcf"
+)
+
+// consentMembers are what conditions with TCF read: where bodies say that the GDPR applies, and where they have the consent
+// string. The first string that is not empty counts.
 type consentMembers struct {
-	applies [2]Test
-	text    [2]Member
+	applies []Test
+	texts   []Member
 }
 
 // readConsent makes Scan set Facts.Consent.
@@ -14,26 +18,39 @@ func (p *Paths) readConsent() {
 	if p.consent != nil {
 		return
 	}
-	one := Value{other: true, text: "1e0"}
-	p.consent = &consentMembers{
-		applies: [2]Test{
-			p.Condition(&Condition{Path: MustParsePath("regs.gdpr"), Values: []Value{one}}),
-			p.Condition(&Condition{Path: MustParsePath("regs.ext.gdpr"), Values: []Value{one}}),
-		},
-		text: [2]Member{p.Member(MustParsePath("user.consent")), p.Member(MustParsePath("user.ext.consent"))},
+	p.consent = new(consentMembers)
+	for _, request := range []string{"", "openrtb.request.context."} { // of OpenRTB 2 and 3
+		for _, ext := range []string{"", "ext."} {
+			applies := Condition{Path: MustParsePath(request + "regs." + ext + "gdpr"), Values: []Value{{other: true, text: "1e0"}}}
+			p.consent.applies = append(p.consent.applies, p.Condition(&applies))
+			p.consent.texts = append(p.consent.texts, p.Member(MustParsePath(request+"user."+ext+"consent")))
+		}
 	}
 }
 
 // ReadsConsent reports whether Scan sets Facts.Consent.
 func (p *Paths) ReadsConsent() bool { return p.consent != nil }
 
+// setConsent sets f.Consent, unless it is set or no condition needs it. f.Reason says whether body is readable.
+func (p *Paths) setConsent(body []byte, f *Facts) {
+	switch {
+	case p.consent == nil || f.Consent != nil:
+	case f.Reason != Readable:
+		f.Consent = tcf.OfUnreadable()
+	default:
+		f.Consent = p.consent.read(body, f)
+	}
+}
+
 // read returns the consent in body, which Scan has found to be readable.
 func (m *consentMembers) read(body []byte, f *Facts) *tcf.Consent {
-	text := f.consentText(m.text[0], body)
-	if len(text) == 0 {
-		text = f.consentText(m.text[1], body)
+	var text []byte
+	for _, member := range m.texts {
+		if text = f.consentText(member, body); len(text) > 0 {
+			break
+		}
 	}
-	return tcf.New(f.Holds(m.applies[0]) || f.Holds(m.applies[1]), text)
+	return tcf.New(slices.ContainsFunc(m.applies, f.Holds), text)
 }
 
 // consentText returns the content of a string, empty if there is none. Any other value but null is returned as it is,
@@ -57,7 +74,7 @@ func (f *Facts) DecideConsent(tests []Test) (d tcf.Decision, ok bool) {
 			continue
 		}
 		d, ok = f.Consent.Decide(t.tcf), true
-		if !d.Allows() {
+		if d.Allows() != t.want {
 			break
 		}
 	}

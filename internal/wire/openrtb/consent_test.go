@@ -36,6 +36,11 @@ func TestConsentIsReadFromTheBody(t *testing.T) {
 		{`{"regs":{"gdpr":1},"user":{"consent":"` + granting[:40] + `"}}`, tcf.Unreadable},
 		{`{"regs":{"gdpr":1}}`, tcf.NoConsent},
 		{`{"regs":{"gdpr":1},"user":{"consent":null,"ext":{}}}`, tcf.NoConsent},
+		{`{"openrtb":{"request":{"context":{"regs":{"gdpr":1},"user":{"consent":"` + granting + `"}}}}}`, tcf.Allowed},
+		{`{"openrtb":{"request":{"context":{"regs":{"gdpr":1}}}},"user":{"consent":"` + granting + `"}}`, tcf.Allowed},
+		{`{"openrtb":{"request":{"context":{"regs":{"ext":{"gdpr":1}},"user":{"ext":{"consent":"` + granting[:40] + `"}}}}}}`, tcf.Unreadable},
+		{`{"openrtb":{"request":{"context":{"regs":{"gdpr":1},"user":{}}}}}`, tcf.NoConsent},
+		{`{"openrtb":{"request":{"context":{"regs":{"gdpr":0}}}}}`, tcf.NotApplicable},
 		{`{"regs":{"ext":{"gdpr":1}},"user":{"consent":"CQdjfYAQdjfYAAKABAENAwFgAMIAAAJAAAYgAAAAAAAA"}}`, tcf.NoConsent},
 
 		// Not even if the GDPR does not apply, since SSPs may read the body in another way.
@@ -45,12 +50,13 @@ func TestConsentIsReadFromTheBody(t *testing.T) {
 		{``, tcf.Unreadable},
 	} {
 		var p Paths
-		test := p.Condition(&Condition{TCF: needs})
+		test, not := p.Condition(&Condition{TCF: needs}), p.Condition(&Condition{TCF: needs, Not: true})
 		f := AcquireFacts()
 		p.Scan([]byte(tt.body), f)
 		d, ok := f.DecideConsent([]Test{test})
 		testsupport.True(t, ok && d == tt.want, "%s: %v, want %v", tt.body, d, tt.want)
 		testsupport.Equal(t, f.HoldAll([]Test{test}), tt.want.Allows(), "%[3]s: the condition holds: %[1]v", tt.body)
+		testsupport.Equal(t, f.HoldAll([]Test{not}), !tt.want.Allows(), "%[3]s: its negation holds: %[1]v", tt.body)
 		f.Release()
 	}
 }
@@ -65,6 +71,7 @@ func TestTheDecisionOfSeveralConditions(t *testing.T) {
 	member := p.Condition(&Condition{Path: Path{"id"}})
 	_, ok := f.DecideConsent([]Test{member})
 	testsupport.True(t, !ok && !p.ReadsConsent(), "a condition on a member reads the consent")
+	denied := p.Condition(&Condition{TCF: &tcf.Requirement{Vendor: 76}, Not: true})
 	granted, lacking := p.Condition(&Condition{TCF: &tcf.Requirement{Vendor: 76}}), p.Condition(&Condition{TCF: &tcf.Requirement{Vendor: 77}})
 	testsupport.True(t, p.ReadsConsent(), "conditions with TCF do not read the consent")
 	p.Scan([]byte(`{"regs":{"gdpr":1},"user":{"consent":"`+granting+`"}}`), &f)
@@ -74,7 +81,7 @@ func TestTheDecisionOfSeveralConditions(t *testing.T) {
 		holds bool
 	}{
 		{[]Test{granted}, tcf.Allowed, true}, {[]Test{granted, lacking}, tcf.NoConsent, false}, {[]Test{lacking, granted}, tcf.NoConsent, false},
-		{[]Test{member, granted}, tcf.Allowed, false},
+		{[]Test{member, granted}, tcf.Allowed, false}, {[]Test{denied, lacking}, tcf.Allowed, false},
 	} {
 		d, ok := f.DecideConsent(tt.tests)
 		testsupport.True(t, ok && d == tt.want && f.HoldAll(tt.tests) == tt.holds, "%v: %v, the conditions hold: %v", tt.tests, d, f.HoldAll(tt.tests))

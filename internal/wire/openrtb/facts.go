@@ -15,9 +15,9 @@ import (
 type Facts struct {
 	// Reason says why the body is unreadable.
 	Reason Reason
-	// Consent decides conditions with TCF. Unless it is set, Scan sets it to that of the body, if such a condition needs it
-	// and the body is readable. So that a request's consent string is decoded once, a Facts for another part of the request
-	// gets the same Consent before Scan.
+	// Consent decides conditions with TCF; nil if no Scan has read it. Unless it is set, Scan and Refuse set it to that of
+	// the body, if such a condition needs it. So that a request's consent string is decoded once, a Facts for another part
+	// of the request gets the same Consent before Scan.
 	Consent *tcf.Consent
 
 	bits    []uint64 // a bit for each fact
@@ -68,11 +68,11 @@ const maxKeptScratch = 4 << 10
 
 func resized[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }
 
-// Holds reports whether a condition holds. No condition holds for an unreadable body, except that Consent, if it is
-// set, still decides conditions with TCF.
+// Holds reports whether a condition holds. No condition on a member holds for an unreadable body. Consent decides
+// conditions with TCF, also for an unreadable body.
 func (f *Facts) Holds(t Test) bool {
 	if t.tcf != nil {
-		return f.Consent.Decide(t.tcf).Allows()
+		return f.Consent.Decide(t.tcf).Allows() == t.want
 	}
 	return f.Reason == Readable && f.has(t.fact) == t.want
 }

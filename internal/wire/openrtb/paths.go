@@ -65,7 +65,8 @@ type values struct{ strings, others map[string][]int32 }
 // Condition requires a member at Path that equals one of Values. If there are no Values, it requires any member, which
 // may be null. With Not, it requires that there is no such member. A path with "*" may lead to several members.
 //
-// If TCF is not nil, the condition is that a vendor may process the request, and the other fields are not used.
+// If TCF is not nil, the condition is that a vendor may process the request, or with Not that the vendor may not, and Path
+// and Values are not used.
 type Condition struct {
 	Path   Path
 	Values []Value
@@ -73,8 +74,8 @@ type Condition struct {
 	TCF    *tcf.Requirement
 }
 
-// Test is a compiled Condition. It holds if the body's bit for fact equals want, or if tcf, unless it is nil, allows the
-// request.
+// Test is a compiled Condition. It holds if the body's bit for fact equals want. If tcf is not nil, the decision whether the
+// vendor may process the request takes the place of that bit.
 type Test struct {
 	fact int32
 	want bool
@@ -181,7 +182,7 @@ func (n *node) childInAnyCase(name []byte) *node {
 func (p *Paths) Condition(c *Condition) Test {
 	if c.TCF != nil {
 		p.readConsent()
-		return Test{tcf: c.TCF}
+		return Test{tcf: c.TCF, want: !c.Not}
 	}
 	n := p.node(c.Path)
 	if len(c.Values) == 0 {

@@ -8,15 +8,14 @@ func (p *Paths) Scan(body []byte, f *Facts) {
 	s := scanner{body: body, facts: f}
 	s.document(&p.root)
 	f.Reason, f.malformed = s.reason, s.malformed
-	if p.consent != nil && f.Consent == nil && f.Reason == Readable {
-		f.Consent = p.consent.read(body, f)
-	}
+	p.setConsent(body, f)
 }
 
 // Refuse sets f for a body that is unreadable because of its header fields.
 func (p *Paths) Refuse(why Reason, f *Facts) {
 	f.reset(p)
 	f.Reason = why
+	p.setConsent(nil, f)
 }
 
 // scanner examines one body. Its methods return the offset after the text that they examined. They return -1 at an

@@ -42,8 +42,7 @@ func (d Decision) String() string { return names[d] }
 // Allows reports whether the vendor may process the request.
 func (d Decision) Allows() bool { return d <= NotApplicable }
 
-// Consent is what a request says about consent. It does not change, so any number of goroutines may use it. A nil
-// Consent is that of a body that cannot be read.
+// Consent is what a request says about consent. It does not change, so any number of goroutines may use it.
 type Consent struct {
 	decision Decision             // for all requirements; Allowed = metadata decides
 	metadata tcf2.ConsentMetadata // the decoded string
@@ -59,6 +58,9 @@ var (
 // has a few thousand characters.
 const maxText = 8 << 10
 
+// OfUnreadable returns the Consent of a request that cannot be read, which allows nothing.
+func OfUnreadable() *Consent { return unreadable }
+
 // New returns the Consent of a request. applies says whether the GDPR applies, and text is the consent string, empty if
 // the request has none. New keeps no reference to text.
 func New(applies bool, text []byte) *Consent {
@@ -69,6 +71,8 @@ func New(applies bool, text []byte) *Consent {
 	case len(text) == 0:
 		return missing
 	case len(core) > maxText || !bytes.HasPrefix(core, []byte{'C'}): // C stands for version 2
+		return unreadable
+	case bytes.ContainsAny(core, "\r\n"): // which package base64 skips
 		return unreadable
 	}
 	data := make([]byte, base64.RawURLEncoding.DecodedLen(len(core)))
@@ -120,7 +124,7 @@ const (
 // find returns the decision, and the format of what is lacking with the id of the purpose or vendor that it names.
 func (c *Consent) find(r *Requirement) (d Decision, lack string, id int) {
 	switch {
-	case c == nil || c.decision == Unreadable:
+	case c.decision == Unreadable:
 		return Unreadable, "the consent string of TCF 2 for vendor %d cannot be read", r.Vendor
 	case c.decision == NoConsent:
 		return NoConsent, "the GDPR applies, and there is no consent string for vendor %d", r.Vendor

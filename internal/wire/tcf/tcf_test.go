@@ -187,7 +187,9 @@ func TestRequestsWithoutAReadableString(t *testing.T) {
 		{New(false, []byte("?")), NotApplicable},
 		{New(true, nil), NoConsent},
 		{New(true, []byte(core{}.String())), NoConsent},
-		{nil, Unreadable},
+		{OfUnreadable(), Unreadable},
+		{New(true, []byte(text+"\n")), Unreadable},
+		{New(true, []byte(text[:9]+"\r\n"+text[9:])), Unreadable},
 		{New(true, []byte("."+text)), Unreadable},
 		{New(true, []byte("B"+text[1:])), Unreadable}, // version 1
 		{New(true, []byte("D"+text[1:])), Unreadable}, // version 3
