@@ -129,7 +129,7 @@ func (e *Explanation) complete(r *request, f *refusal, hostOf func(ssp string) s
 		e.Requests = append(e.Requests, x)
 	}
 	if !asked {
-		err := route.NoneEligible(&r.ssp)
+		err := r.route.NoneEligible(&r.ssp, r.target)
 		e.Refusal = &refusal{Outcome: err.Outcome, Detail: cmp.Or(err.Text(), "the conditions of no SSP on the body hold; the response is the route's no_ad")}
 	}
 }

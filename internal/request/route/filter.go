@@ -1,6 +1,7 @@
 package route
 
 import (
+	"cmp"
 	"slices"
 
 	"adbuffer/internal/ssp/ssp"
@@ -14,22 +15,26 @@ var errFiltered = &exchange.Error{
 }
 
 // Eligible reports whether t may get r: its conditions on the body hold, and the body can be edited for its SSP.
-func (t *Target) Eligible(r *ssp.Request) bool {
-	return (len(t.when) == 0 || r.Facts.HoldAll(t.when)) && canEdit(t.SSP, r)
+func (t *Target) Eligible(r *ssp.Request) bool { return t.conditionsHold(r) && canEdit(t.SSP, r) }
+
+// eligibleCounted is Eligible, and counts the decision of conditions with TCF.
+func (t *Target) eligibleCounted(r *ssp.Request) bool {
+	return t.conditionsHoldCounted(r) && canEdit(t.SSP, r)
 }
 
-// eligible is Eligible, and counts the decision of conditions with TCF.
-func (t *Target) eligible(r *ssp.Request) bool { return t.admits(r) && canEdit(t.SSP, r) }
+// conditionsHold reports whether the conditions of t on the body hold.
+func (t *Target) conditionsHold(r *ssp.Request) bool {
+	return len(t.when) == 0 || r.Facts.HoldAll(t.when)
+}
 
-// admits reports whether the conditions of t on the body hold, and counts the decision of those with TCF.
-func (t *Target) admits(r *ssp.Request) bool {
-	if len(t.when) == 0 {
-		return true
+// conditionsHoldCounted is conditionsHold, and counts the decision of conditions with TCF.
+func (t *Target) conditionsHoldCounted(r *ssp.Request) bool {
+	if len(t.when) > 0 {
+		if d, ok := r.Facts.DecideConsent(t.when); ok {
+			t.SSP.Decided(d)
+		}
 	}
-	if d, ok := r.Facts.DecideConsent(t.when); ok {
-		t.SSP.Decided(d)
-	}
-	return r.Facts.HoldAll(t.when)
+	return t.conditionsHold(r)
 }
 
 // EditError says why the body cannot be edited for the target's SSP; nil if it can be, or needs no edit.
@@ -37,27 +42,29 @@ func (t *Target) EditError(r *ssp.Request) *exchange.Error {
 	if canEdit(t.SSP, r) {
 		return nil
 	}
-	return noEdit(r)
-}
-
-// noEdit says why the body cannot be edited for at least one SSP; nil if it can be for all.
-func noEdit(r *ssp.Request) *exchange.Error {
-	why := r.Unreadable
-	if len(r.Misfits) > 0 {
-		why = openrtb.WrongType
-	}
-	if why == openrtb.Readable {
-		return nil
-	}
+	why := cmp.Or(r.Unreadable, openrtb.WrongType)
 	return &exchange.Error{Outcome: exchange.BadRequest, Progress: exchange.NotSent, Detail: ssp.CannotEdit(why)}
 }
 
-// NoneEligible is the error of a request for which no SSP is eligible.
-func NoneEligible(r *ssp.Request) *exchange.Error {
-	if err := noEdit(r); err != nil {
-		return err
+// NoneEligible is the error of a request for which no SSP is eligible. It is the client's fault if the conditions of an SSP
+// that might have been asked hold: then the body cannot be edited for that SSP. chosen is the client's choice, or nil.
+func (rt *Route) NoneEligible(r *ssp.Request, chosen *Target) *exchange.Error {
+	for i := range rt.Targets {
+		t := &rt.Targets[i]
+		if rt.mayAsk(t, chosen) && t.conditionsHold(r) {
+			return t.EditError(r)
+		}
 	}
 	return errFiltered
+}
+
+// mayAsk reports whether the route's mode and the client's choice allow that t is asked. Split never draws a target without
+// a weight.
+func (rt *Route) mayAsk(t, chosen *Target) bool {
+	if chosen != nil {
+		return t == chosen
+	}
+	return rt.Mode != Split || t.Weight > 0
 }
 
 // canEdit reports whether the body can be edited for s, or needs no edit.
@@ -66,8 +73,8 @@ func canEdit(s *ssp.SSP, r *ssp.Request) bool {
 }
 
 // noneEligible is the result of a request for which no SSP is eligible. legs holds the SSPs that were skipped.
-func noneEligible(r *ssp.Request, legs *legLog) Result {
-	err := NoneEligible(r)
+func (rt *Route) noneEligible(r *ssp.Request, chosen *Target, legs *legLog) Result {
+	err := rt.NoneEligible(r, chosen)
 	return Result{Outcome: err.Outcome, Err: err, legs: legs}
 }
 
@@ -85,7 +92,7 @@ func (t *Target) skip(legs **legLog) {
 func (rt *Route) first(r *ssp.Request, legs **legLog) *Target {
 	for i := range rt.Targets {
 		t := &rt.Targets[i]
-		if t.eligible(r) {
+		if t.eligibleCounted(r) {
 			return t
 		}
 		t.skip(legs)

@@ -257,7 +257,8 @@ func outcomesOfLegs(res *Result) string {
 }
 
 // A body whose members have the wrong types for the sets of an SSP leaves that SSP out. The edits of the other SSPs, and of
-// the mirror, do not matter.
+// the mirror, do not matter. If no SSP is left, the client is to blame only if an SSP's conditions hold that might have been
+// asked.
 func TestSSPsWhoseSetsDoNotFitAreNotAsked(t *testing.T) {
 	appends := func(path string) func(*ssp.Options) {
 		return func(o *ssp.Options) {
@@ -274,17 +275,34 @@ func TestSSPsWhoseSetsDoNotFitAreNotAsked(t *testing.T) {
 		{`{"x":2,"y":[],"z":3}`, "fill of b: 200 b", "a filtered, b fill", "", `{"x":2,"y":[1],"z":3}`, ""},
 		{`{"x":{},"y":{}}`, "bad_request: ssps[].set cannot change the body", "a filtered, b filtered", "", "", `{"x":{},"y":{},"z":[1]}`},
 		{`{"z":1,"z":2}`, "bad_request: ssps[].remove and set cannot read the body", "a filtered, b filtered", "", "", ""},
+		{`{"z":3,"skip":"ab"}`, "filtered", "a filtered, b filtered", "", "", ""},
+		{`{"y":3,"skip":"a"}`, "bad_request: ssps[].set cannot change the body", "a filtered, b filtered", "", "", `{"y":3,"skip":"a","z":[1]}`},
+		{`{"y":3,"skip":"a","choose":"a"}`, "filtered", "a filtered", "", "", `{"y":3,"skip":"a","choose":"a","z":[1]}`},
+		{`{"x":3,"choose":"a"}`, "bad_request: ssps[].set cannot change the body", "a filtered", "", "", `{"x":3,"choose":"a","z":[1]}`},
+		{`{"y":3,"skip":"a","split":1}`, "filtered", "a filtered", "", "", `{"y":3,"skip":"a","split":1,"z":[1]}`},
 	} {
 		testsupport.Bubble(t, func(t *testing.T) {
 			a, b, m := newFake(t, "a", fills(ms, "a"), appends("x")), newFake(t, "b", fills(ms, "b"), appends("y")), newFake(t, "m", fills(ms, "m"), appends("z"))
 			rt := mirroring(a, m, 1, 1<<20)
-			rt.Targets = []Target{{SSP: a.SSP}, {SSP: b.SSP}}
-			NewTable([]*Route{rt})
-			r := newClient(t, exchange.POST, "", tt.body)
+			notSkipped := func(names ...string) []openrtb.Condition {
+				all := in(t, "skip", names...)
+				all[0].Not = true
+				return all
+			}
+			rt.Targets = []Target{{SSP: a.SSP, Weight: 1, When: notSkipped(`"a"`, `"ab"`)}, {SSP: b.SSP, When: notSkipped(`"ab"`)}} // split never asks b
+			if strings.Contains(tt.body, `"split"`) {
+				rt.Mode = Split
+			}
+			table := NewTable([]*Route{rt})
+			r := examined(t, table, tt.body)
+			var chosen *Target
+			if strings.Contains(tt.body, `"choose"`) {
+				chosen = &rt.Targets[0]
+			}
 			var f openrtb.Facts
 			r.Misfits = rt.ScanEdits(r.Body, &f)
 			r.Unreadable = f.Reason
-			res := rt.Do(&r.Request, nil, newProcess(t))
+			res := rt.Do(&r.Request, chosen, newProcess(t))
 			got := ended(&res)
 			if res.Outcome == exchange.BadRequest {
 				got += ": " + res.Err.Detail

@@ -57,7 +57,7 @@ func (rt *Route) Do(r *ssp.Request, chosen *Target, p *Process) Result {
 	var skipped *legLog
 	t := rt.only(r, chosen, &skipped)
 	if t == nil {
-		return noneEligible(r, skipped)
+		return rt.noneEligible(r, chosen, skipped)
 	}
 	return sendToOne(r, t, skipped)
 }
@@ -66,7 +66,7 @@ func (rt *Route) Do(r *ssp.Request, chosen *Target, p *Process) Result {
 // selects. It returns nil if no target is eligible.
 func (rt *Route) only(r *ssp.Request, chosen *Target, skipped **legLog) *Target {
 	switch {
-	case chosen != nil && chosen.eligible(r):
+	case chosen != nil && chosen.eligibleCounted(r):
 		return chosen
 	case chosen != nil:
 		chosen.skip(skipped)

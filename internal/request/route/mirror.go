@@ -48,7 +48,7 @@ func (m *Mirror) send(r *ssp.Request, p *Process) {
 	if rand.Float64() >= m.Share {
 		return
 	}
-	if !m.target.admits(r) {
+	if !m.target.conditionsHoldCounted(r) {
 		m.SSP.Refused(exchange.Filtered)
 		m.Stats.outcomes[exchange.Filtered].Add(1)
 		return

@@ -19,7 +19,7 @@ func (rt *Route) parallelAll(r *ssp.Request, p *Process) Result {
 	f.request.WantsUncoded = true
 	primaries, secondaries := f.startAll(r)
 	if primaries+secondaries == 0 {
-		return noneEligible(r, f.legLog())
+		return rt.noneEligible(r, nil, f.legLog())
 	}
 	gone, asked := false, false // asked: a primary was asked
 	for primaries > 0 || !asked && secondaries > 0 || len(f.ended) > 0 {

@@ -17,7 +17,7 @@ func (rt *Route) parallelFirst(r *ssp.Request, p *Process) Result {
 	primaries, secondaries := f.startAll(r)
 	asked := primaries + secondaries
 	if asked == 0 {
-		return noneEligible(r, f.legLog())
+		return rt.noneEligible(r, nil, f.legLog())
 	}
 	for range asked {
 		l := <-f.ended

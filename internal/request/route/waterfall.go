@@ -21,7 +21,7 @@ func (rt *Route) waterfall(r *ssp.Request) Result {
 	}()
 	for i := range rt.Targets {
 		t := &rt.Targets[i]
-		if !t.eligible(r) {
+		if !t.eligibleCounted(r) {
 			t.skip(&legs)
 			continue
 		}
@@ -52,7 +52,7 @@ func (rt *Route) waterfall(r *ssp.Request) Result {
 	}
 	ended = true
 	if !asked {
-		return noneEligible(r, legs)
+		return rt.noneEligible(r, nil, legs)
 	}
 	best.legs = legs
 	best.normalizeNoBid()
