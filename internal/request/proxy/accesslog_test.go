@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"adbuffer/internal/request/route"
 	"adbuffer/internal/test/testsupport"
 	"adbuffer/internal/wire/logs"
+	"adbuffer/internal/wire/openrtb"
 )
 
 // lines returns the access log's lines about the request with this id.
@@ -74,6 +76,25 @@ func TestTheAccessLogHasALineForEachRequest(t *testing.T) {
 	wantFields(t, m.line(t, "four"), map[string]any{"method": "HEAD", "status": int64(404), "bytes_out": int64(0)})
 	m.do("PUT", "/fi%0all?x", "X-Request-Id: three")
 	wantFields(t, m.line(t, "three"), map[string]any{"method": "PUT", "path": "/fi%0all", "route": "none", "client": "127.0.0.0", "status": int64(405), "source": "proxy/method_not_allowed"})
+}
+
+// A body that cannot be edited for an SSP is in the log and the metrics. An explanation counts nothing.
+func TestTheAccessLogSaysWhyABodyIsNotEdited(t *testing.T) {
+	a := bids("a", `{}`)
+	a.edit = openrtb.NewEdit(nil, openrtb.Set{Path: openrtb.MustParsePath("x"), How: openrtb.Append, Value: []byte("1")})
+	m := newModeProxy(t, route.Single, trustsLoopback, a, bids("b", `{}`))
+	for body, want := range map[string]any{`{"x":{}}`: "wrong_type", `{"x":[],"x":[]}`: "twice", `{"x":[ ]}`: nil} {
+		before := m.p.Snapshot().Unreadable
+		e := m.p.Explain(fmt.Appendf(nil, "POST /fill HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", len(body), body), netip.MustParseAddr("127.0.0.1"), func(string) string { return "a" })
+		testsupport.True(t, e.Refusal == nil && m.p.Snapshot().Unreadable == before, "%s: an explanation counts as a request (%v)", body, e.Refusal)
+		id := "to-" + strconv.Itoa(len(body))
+		m.do("POST", "/fill", "X-Request-Id: "+id, fmt.Sprint("Content-Length: ", len(body)), "", body)
+		line, counted := m.line(t, id), uint64(0)
+		if want != nil {
+			counted = 1
+		}
+		testsupport.True(t, line["openrtb_unreadable"] == want && m.p.Snapshot().Unreadable == before+counted, "%s: %v and %d more, want %v in %v", body, line["openrtb_unreadable"], m.p.Snapshot().Unreadable-before, want, line)
+	}
 }
 
 func TestTheAccessLogHasEachLeg(t *testing.T) {

@@ -26,6 +26,7 @@ func (p *Proxy) editBody(r *request) *refusal {
 		if f, undecoded = p.decodeBody(r); f != nil && (mustRead || f.Outcome != exchange.TooLarge) {
 			return f
 		}
+		r.ssp.Consent = nil // conditions could not read the body; edits can, if it has been decoded
 	}
 	if !mustRead {
 		return nil
@@ -34,11 +35,6 @@ func (p *Proxy) editBody(r *request) *refusal {
 	defer facts.Release()
 	facts.Consent = r.ssp.Consent
 	why := route.UnreadableHeader(&r.fields)
-	if why == openrtb.Readable && rt.EditsBodies() {
-		r.ssp.Misfits = rt.ScanEdits(r.body, facts)
-		why = facts.Reason
-	}
-	r.ssp.Unreadable, r.ssp.Consent = why, facts.Consent
 	if why == openrtb.Readable && rt.TruncateIP {
 		shortened, changed := openrtb.ShortenAddresses.Apply(r.body[:0], r.body, facts) // in place
 		why = facts.Reason
@@ -46,16 +42,19 @@ func (p *Proxy) editBody(r *request) *refusal {
 			r.body = shortened
 		}
 	}
-	if len(r.ssp.Misfits) > 0 {
-		p.unreadable[openrtb.WrongType].Add(1)
+	cannotShorten := rt.TruncateIP && why != openrtb.Readable
+	if why == openrtb.Readable && rt.EditsBodies() { // the body that the SSPs' edits get, since its conditions may see addresses
+		r.ssp.Misfits = rt.ScanEdits(r.body, facts)
+		why = facts.Reason
 	}
-	if why == openrtb.Readable {
-		return nil
+	r.ssp.Unreadable, r.ssp.Consent = why, facts.Consent
+	if len(r.ssp.Misfits) > 0 {
+		p.countUnreadable(r, openrtb.WrongType)
 	}
 	if examined := r.search.Facts(); examined == nil || examined.Reason == openrtb.Readable {
-		p.unreadable[why].Add(1)
+		p.countUnreadable(r, why)
 	}
-	if rt.TruncateIP {
+	if cannotShorten {
 		detail := "privacy: truncate_ip cannot read the body: " + why.Text()
 		if undecoded != nil {
 			detail += ", and " + undecoded.Error()

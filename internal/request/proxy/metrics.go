@@ -27,7 +27,7 @@ var (
 	descNoConn      = descs.LimitRefused("max_connections")
 	descNoFlight    = descs.LimitRefused("max_in_flight")
 	descNoBytes     = descs.LimitRefused("max_buffered_bytes")
-	descUnreadable  = descs.New("adbuffer_openrtb_unreadable_total", "Bodies that matched no condition on OpenRTB because they could not be read unambiguously, by reason.", "reason")
+	descUnreadable  = descs.New("adbuffer_openrtb_unreadable_total", "Bodies that matched no condition on OpenRTB, or that remove and set could not change, because they could not be read unambiguously, or (wrong_type) because set found no object or array where it needs one.", "reason")
 	descShed        = descs.New("adbuffer_overload_refused_total", "Requests that got 503 or the response without an ad because adbuffer had too little CPU (server.overload), by the route's priority.", "priority")
 	descWouldShed   = descs.New("adbuffer_overload_dry_run_total", "Requests that would have been refused because adbuffer had too little CPU, without server.overload.dry_run, by the route's priority.", "priority")
 	descLag         = descs.New("adbuffer_overload_lag_seconds", "How long a goroutine that is ready waits for its turn: the least of the last 100 ms, in seconds. Above server.overload.target adbuffer is overloaded.")

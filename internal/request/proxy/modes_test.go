@@ -31,6 +31,7 @@ import (
 	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/logs"
+	"adbuffer/internal/wire/openrtb"
 	"adbuffer/internal/wire/socket"
 )
 
@@ -46,6 +47,7 @@ type bidder struct {
 	share   int64  // its MaxBufferedBytes
 	most    int    // bytes of its responses' bodies; 0 = 1 MiB
 	removed bool   // its pool is closed
+	edit    *openrtb.Edit
 }
 
 func bids(name, body string) bidder {
@@ -147,7 +149,7 @@ func newModeProxy(t testing.TB, mode route.Mode, change func(*proxy.Options, *ro
 			cancel()
 			server.Close()
 		})
-		o := ssp.Options{Name: b.name, MaxBufferedBytes: b.share, Scheme: "http", Path: "/bid", Policy: header.NewPolicy(header.PolicyOptions{Pass: []string{"Set-Cookie"}, RequestID: "X-Request-Id"})}
+		o := ssp.Options{Name: b.name, MaxBufferedBytes: b.share, Scheme: "http", Path: "/bid", Edit: b.edit, MaxBodyBytes: 1 << 18, Policy: header.NewPolicy(header.PolicyOptions{Pass: []string{"Set-Cookie"}, RequestID: "X-Request-Id"})}
 		rt.Targets = append(rt.Targets, route.Target{SSP: ssp.New(o, pl), Weight: 1})
 	}
 	o := proxy.Options{

@@ -28,6 +28,7 @@ ssps:
       - {path: source.schain, default: {ver: "1.0", complete: 1, nodes: []}}
       - {path: source.schain.nodes, append: {asi: exchange.example, sid: "12", hp: 1}}
       - {path: device.ifa, value: [], when: [{path: device.ifa, exists: true}]}
+      - {path: source.net, append: 1, when: [{path: device.ip, in: [198.51.100.0]}]}
   - {name: mirror, endpoints: [%q], set: [{path: mirrored, value: true}]}
 routes: [{name: r, match: {path: /bid}, ssps: [a], privacy: truncate_ip, mirror: {ssp: mirror, share: 1}}]
 `, a.URL(), mirror.URL())
@@ -55,7 +56,9 @@ routes: [{name: r, match: {path: /bid}, ssps: [a], privacy: truncate_ip, mirror:
 	n := len(a.Requests())
 	for text, want := range map[string]string{
 		`{"source":1}`: "ssps[].set cannot change the body", `{"source":{"schain":{"nodes":{}}}}`: "ssps[].set cannot change the body",
-		`{"source":{},"s\u006furce":{}}`: "privacy: truncate_ip cannot read the body",
+		`{"source":{},"s\u006furce":{}}`:                      "ssps[].remove and set cannot read the body",
+		`{"device":{},"d\u0065vice":{}}`:                      "privacy: truncate_ip cannot read the body",
+		`{"device":{"ip":"198.51.100.7"},"source":{"net":1}}`: "ssps[].set cannot change the body", // the condition sees the shortened address
 	} {
 		if e := e2e.ErrorOf(ab.Post("/bid", text).WantStatus(text, 400)); !strings.HasPrefix(e.Detail, want) {
 			t.Errorf("%s: %+v", text, e)
@@ -65,7 +68,7 @@ routes: [{name: r, match: {path: /bid}, ssps: [a], privacy: truncate_ip, mirror:
 		t.Errorf("a body that is too long with set: %+v", e)
 	}
 	testsupport.Equal(t, len(a.Requests()), n, "an SSP got a body that could not be set: %v")
-	ab.WantMetric(2, "adbuffer_openrtb_unreadable_total", "reason=wrong_type")
+	ab.WantMetric(3, "adbuffer_openrtb_unreadable_total", "reason=wrong_type")
 	explain := func(body string, args ...string) string {
 		out, stderr, code := e2e.Run(t, nil, append([]string{"explain", "--config", e2e.WriteConfig(t, config), "--data", body, "/bid"}, args...)...)
 		testsupport.MustEqual(t, code, 0, "%d %s", stderr)
