@@ -26,7 +26,8 @@ const maxItems = 1000
 type decoder struct {
 	*report
 	*variables
-	isTests bool // the document is a Tests, in which ${ has no meaning and each key has a value
+	isTests    bool // the document is a Tests, in which ${ has no meaning and each key has a value
+	isVariable bool // the node is the text of a variable, in which ${ has no meaning
 }
 
 // value decodes node as type t. A node that is nil or null stands for an absent key. ok is false if

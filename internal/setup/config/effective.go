@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"reflect"
+	"regexp"
 	"strconv"
 	"time"
 
@@ -30,7 +31,9 @@ func (c *Config) encode(hide bool) []byte {
 	var buf bytes.Buffer
 	encoder := yaml.NewEncoder(&buf)
 	encoder.SetIndent(2)
-	err := encoder.Encode(nodeOf(reflect.ValueOf(c).Elem(), hide))
+	root := nodeOf(reflect.ValueOf(c).Elem(), hide)
+	escapeReferences(root)
+	err := encoder.Encode(root)
 	if err == nil {
 		err = encoder.Close()
 	}
@@ -39,6 +42,16 @@ func (c *Config) encode(hide bool) []byte {
 	}
 	return buf.Bytes()
 }
+
+// escapeReferences doubles the dollar signs in front of braces, so that Parse expands no variables.
+func escapeReferences(node *yaml.Node) {
+	node.Value = dollars.ReplaceAllString(node.Value, "$1$1{")
+	for _, below := range node.Content {
+		escapeReferences(below)
+	}
+}
+
+var dollars = regexp.MustCompile(`(\$+)\{`)
 
 // Hash returns 12 hexadecimal digits that are the same for equal configs. The content of files does not
 // change them.

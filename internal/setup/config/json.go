@@ -39,13 +39,50 @@ func (d decoder) json(node *yaml.Node, path string) (any, bool) {
 // else a JSON string.
 func (d decoder) appendText(b []byte, text string) ([]byte, error) {
 	if !strings.HasPrefix(text, "{") && !strings.HasPrefix(text, "[") {
-		return append(b, jsonValueOfText(text)...), nil
+		value, err := jsonValueOfText(text)
+		return append(b, value...), err
 	}
-	var document yaml.Node
-	if yaml.Unmarshal([]byte(text), &document) != nil {
+	if !json.Valid([]byte(text)) {
 		return nil, errNotJSON
 	}
-	return d.appendJSON(b, document.Content[0], 0)
+	d.isVariable = true
+	return d.appendJSON(b, jsonNode(text), 0)
+}
+
+// jsonNode returns valid JSON as YAML, with all strings in quotes.
+func jsonNode(text string) *yaml.Node {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	root := new(yaml.Node)
+	open := []*yaml.Node{root} // the containers around the next token
+	for {
+		token, err := d.Token()
+		if err != nil { // the end
+			return root.Content[0]
+		}
+		var node *yaml.Node
+		switch token {
+		case json.Delim('}'), json.Delim(']'):
+			open = open[:len(open)-1]
+			continue
+		case json.Delim('{'):
+			node = &yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle}
+		case json.Delim('['):
+			node = &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
+		case nil:
+			node = scalar("!!null", "null")
+		default:
+			node = scalar("", fmt.Sprint(token)) // a number or boolean
+			if s, ok := token.(string); ok {
+				node = quoted(s)
+			}
+		}
+		last := open[len(open)-1]
+		last.Content = append(last.Content, node)
+		if node.Kind != yaml.ScalarNode {
+			open = append(open, node)
+		}
+	}
 }
 
 func (d decoder) appendJSON(b []byte, node *yaml.Node, depth int) ([]byte, error) {
@@ -83,12 +120,16 @@ func (d decoder) appendJSON(b []byte, node *yaml.Node, depth int) ([]byte, error
 }
 
 func (d decoder) appendScalar(b []byte, node *yaml.Node) ([]byte, error) {
-	if strings.Contains(node.Value, "${") {
+	if strings.Contains(node.Value, "${") && !d.isVariable {
 		text, err := d.env.Expand(node.Value)
 		if node.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0 {
 			return append(b, jsonText(text)...), err
 		}
-		return append(b, jsonValueOfText(text)...), err
+		if err != nil {
+			return nil, err
+		}
+		value, err := jsonValueOfText(text)
+		return append(b, value...), err
 	}
 	if node.ShortTag() == "!!null" {
 		return append(b, "null"...), nil
@@ -119,11 +160,7 @@ func (v JSON) node(path string, hide bool) *yaml.Node {
 	if hide && NamesSecret(path) {
 		return quoted(Hidden)
 	}
-	var document yaml.Node
-	if err := yaml.Unmarshal([]byte(v), &document); err != nil { // JSON is YAML
-		panic("BUG: a value is not JSON: " + err.Error())
-	}
-	root := document.Content[0]
+	root := jsonNode(string(v))
 	if hide {
 		hideMembers(root)
 	}

@@ -18,12 +18,16 @@ type JSONValue string
 var (
 	errNotJSONValue   = errors.New("must be text, true, false, or a number of at most 64 bytes")
 	errAmbiguousValue = errors.New("must be in quotes if it is text, or a number in decimal digits without leading zeros: YAML reads 0123 as 83, and 1_000 as 1000")
+	errHugeValue      = errors.New("must be in quotes if it is text, or a number below 1.8e308: YAML reads a larger one as text")
 )
 
 // jsonValueOf returns the value of a YAML scalar. A number keeps its digits.
 func jsonValueOf(node *yaml.Node) (JSONValue, error) {
 	switch node.ShortTag() {
 	case "!!str":
+		if node.Style == 0 && isHuge(node.Value) {
+			return "", errHugeValue
+		}
 		return jsonText(node.Value), nil
 	case "!!bool":
 		return JSONValue(strings.ToLower(node.Value)), nil
@@ -48,11 +52,20 @@ func jsonValueOf(node *yaml.Node) (JSONValue, error) {
 
 // jsonValueOfText returns the value of a variable's text: a number or boolean if the text is one, or
 // else a JSON string.
-func jsonValueOfText(text string) JSONValue {
-	if _, err := openrtb.ParseValue([]byte(text)); err == nil {
-		return JSONValue(text)
+func jsonValueOfText(text string) (JSONValue, error) {
+	if isHuge(text) {
+		return "", errHugeValue
 	}
-	return jsonText(text)
+	if _, err := openrtb.ParseValue([]byte(text)); err == nil {
+		return JSONValue(text), nil
+	}
+	return jsonText(text), nil
+}
+
+// isHuge reports whether text is a number that float64 cannot hold.
+func isHuge(text string) bool {
+	_, err := strconv.ParseFloat(text, 64)
+	return errors.Is(err, strconv.ErrRange)
 }
 
 func jsonText(text string) JSONValue {

@@ -30,6 +30,8 @@ routes:
 		testsupport.NoError(t, err)
 		testsupport.Equal(t, cfg.Routes[0].Match.OpenRTB[0].In[0], want, "the variable %[2]s is the value %[1]s", variable)
 	}
+	_, _, err := Parse([]byte(file), Env{"ADBUFFER_ROUTES_R_MATCH_OPENRTB_0_IN_0": "-1e400"})
+	testsupport.True(t, err != nil && strings.Contains(err.Error(), "a number below 1.8e308"), "a number that YAML cannot hold: %v", err)
 }
 
 // A value to set is any JSON, whatever notation of YAML it has.
@@ -48,15 +50,19 @@ ssps:
           name: "x ${NONE:-y}"
       - {path: ext, value: {key: s3cret, list: [{api_token: [s3cret]}], partner: shown}}
       - {path: user.token, value: {a: s3cret}}
+      - {path: y, value: "\u0080\uFFFE"}
+      - {path: z, value: {"\u0085": " \u0085\u2028 \u0000 1"}}
+      - {path: macro, value: 1}
 routes: [{name: r, match: {path: /}, mode: split, ssps: [a, b]}]
 `
-	cfg, _, err := Parse([]byte(file), Env{"SELLER": "12\"34", "HP": "1", "ADBUFFER_SSP_DEFAULTS_SET_2_DEFAULT": `{"z": [1, 2.0], "y":"1"}`, "ADBUFFER_SSP_DEFAULTS_SET_3_DEFAULT": "word"})
+	cfg, _, err := Parse([]byte(file), Env{"SELLER": "12\"34", "HP": "1", "ADBUFFER_SSP_DEFAULTS_SET_2_DEFAULT": `{"z": [1, 2.0], "y":"1"}`, "ADBUFFER_SSP_DEFAULTS_SET_3_DEFAULT": "word", "ADBUFFER_SSPS_B_SET_5_VALUE": `{"p": "${AUCTION_PRICE}", "\u0085": [null, true]}`})
 	testsupport.NoError(t, err)
 	const v = `{"b":1.50,"a":["yes","no",null,null,"é\n\"",{},[]],"":1e3,"7":true}`
 	value := func(s string) *JSON { return (*JSON)(&s) }
 	for i, want := range [][]Set{
 		{{Path: "x", Value: value(v)}, {Path: "a.b", Append: value(v)}, {Path: "c", Default: value(`{"z":[1,2.0],"y":"1"}`)}, {Path: "d", Default: value(`"word"`)}},
-		{{Path: "source.schain.nodes", Append: value(`{"sid":"12\"34","hp":1,"name":"x y"}`)}, {Path: "ext", Value: value(`{"key":"s3cret","list":[{"api_token":["s3cret"]}],"partner":"shown"}`)}, {Path: "user.token", Value: value(`{"a":"s3cret"}`)}},
+		{{Path: "source.schain.nodes", Append: value(`{"sid":"12\"34","hp":1,"name":"x y"}`)}, {Path: "ext", Value: value(`{"key":"s3cret","list":[{"api_token":["s3cret"]}],"partner":"shown"}`)}, {Path: "user.token", Value: value(`{"a":"s3cret"}`)},
+			{Path: "y", Value: value("\"\u0080\ufffe\"")}, {Path: "z", Value: value("{\"\u0085\":\" \u0085\\u2028 \\u0000 1\"}")}, {Path: "macro", Value: value("{\"p\":\"${AUCTION_PRICE}\",\"\u0085\":[null,true]}")}},
 	} {
 		testsupport.Equal(t, cmp.Diff(want, cfg.SSPs[i].Set), "", "values (-want +got):\n%s")
 	}

@@ -28,7 +28,7 @@ func parseScalar(text string, t reflect.Type) (any, error) {
 	switch {
 	case t == durationType || isText(t):
 	case t == jsonValueType:
-		return jsonValueOfText(text), nil
+		return jsonValueOfText(text)
 	case t.Kind() == reflect.Int:
 		n, err := strconv.Atoi(text)
 		if err != nil {

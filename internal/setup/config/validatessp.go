@@ -32,6 +32,9 @@ func checkSSP(ssp *SSP, d *Deadline, path string, r *report) {
 	for i, removal := range ssp.Remove {
 		checkConditions(removal.When, join(at(join(path, "remove"), i), "when"), r)
 	}
+	if n := len(ssp.Set); n > maxSets {
+		r.add(join(path, "set"), n, fmt.Sprintf("must not be more than %d", maxSets))
+	}
 	for i, set := range ssp.Set {
 		checkSet(set, at(join(path, "set"), i), r)
 	}
@@ -47,6 +50,9 @@ func checkSSP(ssp *SSP, d *Deadline, path string, r *report) {
 		r.add(join(at(join(path, "headers.set"), i), "name"), ssp.Headers.Set[i].Name, "is set by compress; a body cannot have two codings", join(path, "compress.coding"))
 	}
 }
+
+// maxSets bounds the time and memory that building an edit takes, which grow with the square of the number of sets.
+const maxSets = 100
 
 func checkSet(s Set, path string, r *report) {
 	checkConditions(s.When, join(path, "when"), r)
