@@ -56,7 +56,7 @@ func (s *SSP) makeBody(r *Request, ex *exchange.Exchange, c *bodyCopy) *exchange
 	} else if rewrite {
 		b = append(b, r.Body...)
 	}
-	if rewrite && start < end {
+	if rewrite && start < end && (b[start] == '-' || b[start] >= '0' && b[start] <= '9') { // not a string or null
 		var digits [maxTmaxDigits]byte
 		b = slices.Replace(b, start, end, strconv.AppendInt(digits[:0], remaining(ex, s.opts.TmaxMargin), 10)...)
 	}

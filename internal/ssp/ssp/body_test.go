@@ -351,6 +351,8 @@ func TestBodyWithSets(t *testing.T) {
 	}{
 		{`{"device":{},"id":"1"}`, nil, `{"id":"1","source":{"nodes":[{"sid":"1"}]},"tmax":7}`, exchange.Fill, ""},
 		{`{"id":"1"}`, func(o *Options) { o.RewriteTmax = true }, `{"id":"1","source":{"nodes":[{"sid":"1"}]},"tmax":300}`, exchange.Fill, ""},
+		{`{"tmax":"1s"}`, func(o *Options) { o.RewriteTmax = true }, `{"tmax":"1s","source":{"nodes":[{"sid":"1"}]}}`, exchange.Fill, ""},
+		{`{"tmax":-1}`, func(o *Options) { o.RewriteTmax = true }, `{"tmax":300,"source":{"nodes":[{"sid":"1"}]}}`, exchange.Fill, ""},
 		{`{"source":{"nodes":[]}}`, func(o *Options) { o.Compress.Coding = CodingGzip }, `{"source":{"nodes":[{"sid":"1"}]},"tmax":7}`, exchange.Fill, ""},
 		{``, nil, ``, exchange.Fill, ""},
 		{`{"source":{"nodes":{}}}`, nil, "", exchange.Filtered, "ssps[].set cannot change the body: a member on the path of a set is not an object, or the member to append to is not an array"},

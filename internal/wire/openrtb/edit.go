@@ -95,7 +95,7 @@ func (e *Edit) Apply(dst, body []byte, f *Facts) (edited []byte, changed bool) {
 	}
 	if slices.ContainsFunc(f.states, state.isChanged) {
 		end := len(dst)
-		dst = e.appendObject(dst, source{text: text, rule: inBody}, span{0, len(text)}, e.paths.root.parts, f)
+		dst = e.appendObject(dst, source{text: text, rule: clientsBody}, span{0, len(text)}, e.paths.root.parts, f)
 		dst, changed = dst[:start+copy(dst[start:], dst[end:])], true
 	}
 	return dst, changed

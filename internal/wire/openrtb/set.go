@@ -40,28 +40,28 @@ type part struct {
 
 // rule is a Set, compiled.
 type rule struct {
-	way   []*part // the parts from below the root to the member at Set.Path
-	below []*part // the parts below that member
-	spans []span  // the values of parts within Set.Value, by part.index
+	path   []*part        // the parts from below the root to the member at Set.Path
+	values map[*part]span // the values, in Set.Value, of the parts below that member; empty if there is no such value
 }
 
 // state is what a part has become after the rules so far.
 type state struct {
-	kind  byte  // the first byte of the value; 0 = there is no such member
-	rule  int32 // the rule whose value the part has, or inText or madeHere
-	since int32 // the rules from this one on append to the value
-	below bool  // elements are appended to the value, or a part below it has changed
+	kind          byte  // the first byte of the value; 0 = there is no such member
+	rule          int32 // the rule whose value the part has, or ruleOfParent or noRule
+	firstAppend   int32 // the first rule that may append to the value
+	changedWithin bool  // elements are appended to the value, or a part below it has changed
 }
 
+// Numbers in place of a rule's, for values that are not the value of a Set.
 const (
-	inText   = -1 // the value is in the text that has the parent's value
-	madeHere = -2 // the value is an object or array that consists of parts and new elements
-	inBody   = -3 // the value is in the body
+	ruleOfParent = -1 // the value is within the text of the parent's value
+	noRule       = -2 // the value is a new object or array, which consists of parts and appended elements
+	clientsBody  = -3 // the text is the body
 )
 
-func (s state) isChanged() bool { return s.rule != inText || s.below }
+func (s state) isChanged() bool { return s.rule != ruleOfParent || s.changedWithin }
 
-// source is a text, and the rule that it is the value of, or inBody or madeHere.
+// source is a text, and the rule that it is the value of, or clientsBody or noRule.
 type source struct {
 	text []byte
 	rule int32
@@ -79,7 +79,7 @@ func (e *Edit) addParts() {
 				n.part = &part{path: set.Path[:depth+1], index: len(e.parts), parent: above.part, node: n, label: append(syntax.AppendJSONString(nil, []byte(name)), ':')}
 				e.parts, above.parts = append(e.parts, n.part), append(above.parts, n.part)
 			}
-			r.way = append(r.way, n.part)
+			r.path = append(r.path, n.part)
 			e.growth += len(n.part.label) + len(`,{}`)
 		}
 		if set.How == Append {
@@ -95,13 +95,13 @@ func (e *Edit) readValues() {
 		r, set, f := &e.rules[i], &e.sets[i], new(Facts)
 		f.reset(&e.paths)
 		s := scanner{body: set.Value, facts: f}
-		if s.value(0, 0, r.way[len(r.way)-1].node, false) != len(set.Value) {
+		if s.value(0, 0, r.path[len(r.path)-1].node, false) != len(set.Value) {
 			panic("BUG: the value of a set is not JSON: " + string(set.Value))
 		}
-		r.spans = make([]span, len(e.parts))
+		r.values = make(map[*part]span)
 		for _, p := range e.parts {
 			if len(p.path) > len(set.Path) && slices.Equal(p.path[:len(set.Path)], set.Path) {
-				r.below, r.spans[p.index] = append(r.below, p), f.members[e.compiled.members[p.index].index]
+				r.values[p] = f.members[e.compiled.members[p.index].index]
 			}
 		}
 	}
@@ -136,7 +136,7 @@ func (e *Edit) plan(c *compiled, body []byte, f *Facts) bool {
 	f.states = resized(f.states, len(e.parts))
 	for i, p := range e.parts {
 		s := &f.states[i]
-		*s = state{rule: inText}
+		*s = state{rule: ruleOfParent}
 		if !e.isRemoved(p, c, f) {
 			s.kind = kindOf(f.Value(c.members[i], body))
 		}
@@ -164,8 +164,8 @@ func (e *Edit) isRemoved(p *part, c *compiled, f *Facts) bool {
 // apply applies a rule. It returns false if a part has a value of the wrong type.
 func (e *Edit) apply(i int, states []state) bool {
 	set, r := &e.sets[i], &e.rules[i]
-	last := len(r.way) - 1
-	parents, target := r.way[:last], &states[r.way[last].index]
+	last := len(r.path) - 1
+	parents, target := r.path[:last], &states[r.path[last].index]
 	for _, p := range parents {
 		if kind := states[p.index].kind; kind != 0 && kind != '{' {
 			return false
@@ -180,32 +180,31 @@ func (e *Edit) apply(i int, states []state) bool {
 	for _, p := range parents {
 		s := &states[p.index]
 		if s.kind == 0 {
-			*s = state{kind: '{', rule: madeHere}
+			*s = state{kind: '{', rule: noRule}
 		}
-		s.below = true
+		s.changedWithin = true
 	}
 	switch {
 	case set.How != Append:
-		*target = state{kind: set.Value[0], rule: int32(i), since: int32(i) + 1}
-		for _, p := range r.below {
-			value := r.spans[p.index]
-			states[p.index] = state{kind: kindOf(set.Value[value.start:value.end]), rule: inText, since: int32(i) + 1}
+		*target = state{kind: set.Value[0], rule: int32(i), firstAppend: int32(i) + 1}
+		for p, value := range r.values {
+			states[p.index] = state{kind: kindOf(set.Value[value.start:value.end]), rule: ruleOfParent, firstAppend: int32(i) + 1}
 		}
 		return true
 	case target.kind == 0:
-		*target = state{kind: '[', rule: madeHere, since: int32(i)}
+		*target = state{kind: '[', rule: noRule, firstAppend: int32(i)}
 	}
-	target.below = true
+	target.changedWithin = true
 	return true
 }
 
 // spanOf returns where the value of p is in the text of a source. The span is empty if the text has no such value.
 func (e *Edit) spanOf(p *part, in source, f *Facts) span {
 	switch {
-	case in.rule == inBody:
+	case in.rule == clientsBody:
 		return f.members[e.compiled.members[p.index].index]
 	case in.rule >= 0:
-		return e.rules[in.rule].spans[p.index]
+		return e.rules[in.rule].values[p]
 	}
 	return span{}
 }
@@ -250,17 +249,17 @@ func (e *Edit) appendPart(out []byte, p *part, in source, old span, f *Facts) []
 	s := f.states[p.index]
 	if s.rule >= 0 {
 		in.text = e.sets[s.rule].Value
-	} else if s.rule == madeHere {
+	} else if s.rule == noRule {
 		in.text = emptyArray
 		if s.kind == '{' {
 			in.text = emptyObject
 		}
 	}
-	if s.rule != inText {
+	if s.rule != ruleOfParent {
 		in.rule, old = s.rule, span{0, len(in.text)}
 	}
 	switch {
-	case !s.below:
+	case !s.changedWithin:
 		return append(out, in.text[old.start:old.end]...)
 	case s.kind == '{':
 		return e.appendObject(out, in, old, p.node.parts, f)
@@ -269,7 +268,7 @@ func (e *Edit) appendPart(out []byte, p *part, in source, old span, f *Facts) []
 	out = append(out, in.text[old.start:last]...)
 	isFirst := in.text[last-1] == '['
 	for _, i := range p.appends {
-		if i < s.since || !f.HoldAll(e.compiled.sets[i]) {
+		if i < s.firstAppend || !f.HoldAll(e.compiled.sets[i]) {
 			continue
 		}
 		if !isFirst {
