@@ -39,6 +39,9 @@ func (s *Shaper) forecast(w *Window) (all []Kept) {
 	teaching := s.threshold.share // of the requests, without explored ones
 	if s.settings.DryRun {
 		teaching = 1
+		if s.settings.Limits && s.settings.Limit > 0 {
+			teaching = min(1, s.settings.Limit/rate)
+		}
 	}
 	for i := range all {
 		k := &all[i]

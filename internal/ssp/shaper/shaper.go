@@ -25,6 +25,7 @@ type Settings struct {
 	Explore float64 // share of what is sent that is drawn at random from what would be dropped
 	MaxLoss float64 // above 0: also drop below the limit, up to this share of the fills
 	DryRun  bool    // all pass; the report says what would have been dropped
+	Limits  bool    // in a dry run: Limit is in force, so that requests over it are dropped without regard to their scores
 	Keys    int     // how many values a segment has, 1 to MaxKeys
 }
 

@@ -1,11 +1,9 @@
 package ssp
 
 import (
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"adbuffer/internal/ssp/shaper"
@@ -21,7 +19,6 @@ type shape struct {
 	paths   openrtb.Paths // of the keys that are members of the body
 	scans   bool          // paths is not empty
 	enforce bool          // drop requests; false = only learn and report
-	share   atomic.Uint64 // math.Float64bits of the share of the fleet's limit that the shaper knows
 }
 
 // shapeKey is one of ShapeOptions.Keys.
@@ -57,7 +54,7 @@ func newShape(o *Options, was *shape, now time.Time) *shape {
 		p.keys = append(p.keys, k)
 	}
 	settings := shaper.Settings{
-		Limit: o.QPS.Limit, Burst: o.QPS.BurstInForce(), Explore: o.Shape.Explore, MaxLoss: o.Shape.MaxLoss, DryRun: !p.enforce, Keys: len(p.keys),
+		Limit: o.QPS.Limit, Burst: o.QPS.BurstInForce(), Explore: o.Shape.Explore, MaxLoss: o.Shape.MaxLoss, DryRun: !p.enforce, Limits: !o.QPS.DryRun, Keys: len(p.keys),
 	}
 	if was != nil && slices.EqualFunc(p.keys, was.keys, func(a, b shapeKey) bool { return FoldShapeKey(a.name) == FoldShapeKey(b.name) }) {
 		p.Shaper = was.Shaper
@@ -66,9 +63,7 @@ func newShape(o *Options, was *shape, now time.Time) *shape {
 		p.Shaper = shaper.New(settings, rand.Uint64(), now)
 	}
 	if f := o.QPS.Fleet; f != nil {
-		share := f.Share() // in the settings, 0 would be no limit
-		p.share.Store(math.Float64bits(share))
-		p.SetLimit(share)
+		p.SetLimit(f.Share()) // in the settings, 0 would be no limit
 	}
 	return p
 }
@@ -81,9 +76,7 @@ var errShaped = &exchange.Error{
 // decide scores r, and returns errShaped if r is dropped. tokens are those left in the bucket of q.
 func (p *shape) decide(r *Request, q *qps, c *call, now time.Duration) *exchange.Error {
 	if f := q.opts.Fleet; f != nil {
-		if share := math.Float64bits(f.Share()); p.share.Swap(share) != share {
-			p.SetLimit(math.Float64frombits(share))
-		}
+		p.SetLimit(f.Share())
 	}
 	p.read(r, &c.segment, nil)
 	c.decision, c.scored = p.Decide(&c.segment, q.left(now), c.start), true
