@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -199,10 +200,10 @@ func valuesOf(q *exchange.Request) map[string][]string {
 // maxJudgedBody bounds a body that is decoded to be judged.
 const maxJudgedBody = 64 << 20
 
-// documentOf returns the JSON of a body with these content codings, nil without a body.
+// documentOf returns the JSON of a body with these content codings.
 func documentOf(body []byte, codings []string) (document any, err error) {
 	if len(body) == 0 {
-		return nil, nil
+		return nil, errors.New("no body")
 	}
 	switch coding := strings.Join(codings, ", "); {
 	case coding == "" || coding == "identity":
@@ -223,6 +224,9 @@ func documentOf(body []byte, codings []string) (document any, err error) {
 	d.UseNumber()
 	if err = d.Decode(&document); err != nil {
 		return nil, errors.New("a body that is no JSON: " + err.Error())
+	}
+	if _, err = d.Token(); err != io.EOF { //nolint:errorlint // the decoder wraps nothing
+		return nil, errors.New("a body that is no JSON: bytes follow the document")
 	}
 	return document, nil
 }

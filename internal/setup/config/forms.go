@@ -35,7 +35,7 @@ var forms = map[string]form{
 	"method":            must(func(s string) bool { return tokenRule(s) == "" }, "be a method, for example POST"),
 	"name":              must(isName, "be 1 to 64 of a-z, 0-9, _ and -"),
 	"OpenRTB path":      openRTBPathRule,
-	"outcome":           must(exchange.IsOutcome, "be the word with which explain and the log name an error, such as no_route"),
+	"outcome":           must(exchange.IsRefusal, "be the word with which explain and the log name an error, such as no_route"),
 	"origin":            must(isOrigin, `be an origin as browsers send it, such as https://www.example.com: in lower case, without a path and without the scheme's own port; or null; or "*" for all`),
 	"passed field":      fieldAnd(forwardedFieldRule, header.CheckPass),
 	"path":              pathRule,

@@ -32,6 +32,7 @@ func TestErrorsOfAFileOfTests(t *testing.T) {
 		{head + "    expect: {sent: {x: {headers: {a b: c}}}}", "line 4, column 40: tests[0].expect.sent.x.headers.\"a b\": must be a header field name: letters, digits and !#$%&'*+-.^_`|~"},
 		{head + "    expect: {sent: [x]}", "line 4, column 20: tests[0].expect.sent: must be a mapping of keys to values, not a list"},
 		{head + "    expect: {deadline: 245}", `line 4, column 24: tests[0].expect.deadline: 245: must be a duration with a unit, for example "80ms"`},
+		{head + "    expect: {error: fill}", "line 4, column 21: tests[0].expect.error: fill: must be the word with which explain and the log name an error, such as no_route"},
 		{head + "    expect: {error: lost}", "line 4, column 21: tests[0].expect.error: lost: must be the word with which explain and the log name an error, such as no_route"},
 		{head + "    expect: {route: x}\n  - {name: a, request: {url: /b}, expect: {route: x}}", "line 5, column 12: tests[1].name: a: must be unique; tests[0].name has it too"},
 		{"tests: [{name: a, request: {url: b, method: A B, client: x}, expect: {route: x}}]",

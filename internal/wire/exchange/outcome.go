@@ -203,6 +203,13 @@ func IsOutcome(name string) bool {
 	return slices.ContainsFunc(rows[:], func(r Row) bool { return r.name == name })
 }
 
+// IsRefusal reports whether a request can end with an outcome of this name before any SSP is asked.
+func IsRefusal(name string) bool {
+	return slices.ContainsFunc([]Outcome{BadRequest, MethodNotAllowed, NoRoute, UnknownSSP, Loop, TooLarge, Deadline, Filtered, Overloaded, Draining}, func(o Outcome) bool {
+		return o.String() == name
+	})
+}
+
 // HasResponse reports whether the outcome classifies an SSP's response.
 func (o Outcome) HasResponse() bool { return rows[o].Status == FromSSP }
 
