@@ -25,29 +25,33 @@ func (r *request) sampled(e *end) *sample.Request {
 	mem = r.fields.AppendMasked(mem)
 	q.Target, q.Fields = mem[:n:n], mem[n:]
 	// A request whose time has begun has been read to its end, and only a POST has a body.
-	q.HasBody = (!r.started.IsZero() || r.ssp.Method != exchange.POST) && len(r.body) <= sample.MaxBody
-	if q.HasBody {
+	if (!r.started.IsZero() || r.ssp.Method != exchange.POST) && len(r.body) <= r.sample.MaxBody() {
 		q.BodyBytes = len(r.body)
-		q.Body = shortened(r)
+		q.Body, q.HasBody = shortened(r)
 	}
 	q.Asked = asked(e)
 	return q
 }
 
-// shortened returns a copy of r's body. If the body is readable, the addresses of the device are shortened.
-func shortened(r *request) []byte {
+// shortened returns a copy of r's body, in which the addresses of the device are shortened. It returns false if the body
+// has a coding or is unreadable, so that addresses in it cannot be found.
+func shortened(r *request) ([]byte, bool) {
 	if len(r.body) == 0 {
-		return nil
+		return nil, true
 	}
-	if r.fields.ContentEncoding() == nil {
-		facts := openrtb.AcquireFacts()
-		defer facts.Release()
-		body, changed := openrtb.ShortenAddresses.Apply(make([]byte, 0, len(r.body)), r.body, facts)
-		if changed {
-			return body
-		}
+	if r.fields.ContentEncoding() != nil {
+		return nil, false
 	}
-	return slices.Clone(r.body)
+	facts := openrtb.AcquireFacts()
+	defer facts.Release()
+	body, changed := openrtb.ShortenAddresses.Apply(make([]byte, 0, len(r.body)), r.body, facts)
+	switch {
+	case facts.Reason != openrtb.Readable:
+		return nil, false
+	case changed:
+		return body, true
+	}
+	return slices.Clone(r.body), true
 }
 
 // asked returns the SSPs that got the request, or were to get it.

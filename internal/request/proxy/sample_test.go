@@ -55,7 +55,9 @@ func TestTheSampleHasRequestsWithoutSecretsAndTheirOutcomes(t *testing.T) {
 	send("/fill?pub=1&api_key=s3cret", "Cookie: s3cret\r\nAuthorization: s3cret\r\nX-Key: s3cret\r\nX-Forwarded-For: 203.0.113.9\r\n", `{"device":{"ip":"203.0.113.9"}}`)
 	send("/fill/b", "", strings.Repeat("y", 70_000))
 	send("/nowhere", "", "0123456789")
-	all := m.kept(3)
+	send("/fill", "Content-Encoding: gzip\r\n", "203.0.113.9")
+	send("/fill", "", `{"device":{"ip":"203.0.113.9"}`)
+	all := m.kept(5)
 	q := all[0]
 	testsupport.Equal(t, string(q.Target), "/fill?pub=1&api_key=xxxxxx", "the target is %q")
 	testsupport.Equal(t, string(q.Fields), "Host: x\r\nX-Request-Id: id-1\r\nCookie: xxxxxx\r\nAuthorization: xxxxxx\r\nX-Key: xxxxxx\r\nX-Forwarded-For: xxxxxxxxxxx\r\n\r\n", "the fields are %q")
@@ -67,12 +69,15 @@ func TestTheSampleHasRequestsWithoutSecretsAndTheirOutcomes(t *testing.T) {
 	testsupport.True(t, b.SSP == "b" && b.Outcome == exchange.Fill && b.ResponseBytes == 3 && b.Hold >= 2*time.Millisecond, "the second SSP: %+v", b)
 	testsupport.True(t, !all[1].HasBody && all[1].Body == nil && all[1].BodyBytes == 70_000 && len(all[1].Asked) == 1, "a large body: %+v", all[1])
 	testsupport.True(t, !all[2].HasBody && all[2].BodyBytes == 10 && all[2].Route == "none" && all[2].Asked == nil, "a body that was not read: %+v", all[2])
+	for i, n := range map[int]int{3: 11, 4: 30} { // addresses in these bodies cannot be found
+		testsupport.True(t, !all[i].HasBody && all[i].Body == nil && all[i].BodyBytes == n, "a coded or unreadable body: %+v", all[i])
+	}
 	_, bytes := m.p.Sample().Held()
 	testsupport.True(t, m.p.Snapshot().BufferedBytes >= bytes && bytes > 1000, "%d buffered bytes, the sample holds %d", m.p.Snapshot().BufferedBytes, bytes)
 
 	m.options.MaxUploads++ // any other setting
 	m.p.Reload(m.options, route.NewTable([]*route.Route{m.route}))
-	m.kept(3)
+	m.kept(5)
 	m.options.Sample.Requests--
 	m.p.Reload(m.options, route.NewTable([]*route.Route{m.route}))
 	requests, _ := m.p.Sample().Held()

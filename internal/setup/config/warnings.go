@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"adbuffer/internal/request/route"
+	"adbuffer/internal/wire/sample"
 	"adbuffer/internal/wire/syntax"
 )
 
@@ -115,6 +116,9 @@ func (w *warner) server(cfg *Config) {
 	if need, limit := cfg.Server.MaxBodyBytes+response, w.machine.maxBufferedBytes(cfg).Value; need > limit {
 		w.add("server.max_buffered_bytes", "%d bytes is less than one request and its response may hold, %d bytes; adbuffer would refuse the largest as overloaded",
 			limit, need)
+	}
+	if s := cfg.Admin.Sample; s.Requests > 0 && s.MaxBody() < sample.MaxBody && (w.isSet("admin.sample.max_bytes") || w.isSet("admin.sample.max_age")) {
+		w.add("admin.sample.max_bytes", "a minute of admin.sample.max_age has so small a part of %d bytes that bodies over %d bytes are not kept; with more, bodies of up to %d bytes are", s.MaxBytes, s.MaxBody(), sample.MaxBody)
 	}
 	if s, limit := cfg.Admin.Sample, w.machine.maxBufferedBytes(cfg).Value; s.Requests > 0 && s.MaxBytes > limit/2 {
 		w.add("admin.sample.max_bytes", "%d bytes are more than half of server.max_buffered_bytes, of which %d are in force; the sample would leave too little for requests and responses", s.MaxBytes, limit)

@@ -48,6 +48,8 @@ func TestWarnings(t *testing.T) {
 			"server.max_connections: 99616 are in force on this machine, not 100000: the process may open 100000 files (ulimit -n), which must also be enough for up to 256 connections to SSPs (the sum of pool.max_conns, and one for each endpoint with a health_check) and 128 other files; raise ulimit -n, or lower server.max_connections or pool.max_conns"}},
 		"a sample that leaves too little": {"server: {max_buffered_bytes: 67108862}\nadmin: {sample: {requests: 1}}\n" + ssp + route, []string{
 			"admin.sample.max_bytes: 33554432 bytes are more than half of server.max_buffered_bytes, of which 67108862 are in force; the sample would leave too little for requests and responses"}},
+		"a sample that keeps only short bodies": {"server: {max_buffered_bytes: 67108864}\nadmin: {sample: {requests: 10000, max_bytes: 1048576}}\n" + ssp + route, []string{
+			"admin.sample.max_bytes: a minute of admin.sample.max_age has so small a part of 1048576 bytes that bodies over 1092 bytes are not kept; with more, bodies of up to 65536 bytes are"}},
 		"a sample of half": {"server: {max_buffered_bytes: 67108864}\nadmin: {sample: {requests: 1}}\n" + ssp + route, nil},
 		"one exchange does not fit": {"server: {max_buffered_bytes: 1000000}\n" + ssp + route, []string{
 			"server.max_buffered_bytes: 1000000 bytes is less than one request and its response may hold, 1310720 bytes; adbuffer would refuse the largest as overloaded",

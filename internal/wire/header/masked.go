@@ -7,12 +7,44 @@ import (
 )
 
 // NamesSecret reports whether a header field or query parameter of this name is likely to hold a secret.
-// In doubt it returns true.
+// In doubt it returns true, but names such as keywords, author, design and passback hold none.
 func NamesSecret(name string) bool {
-	name = strings.ToLower(name)
-	return slices.ContainsFunc([]string{"auth", "cookie", "key", "token", "secret", "pass", "sig", "credential", "session"}, func(part string) bool {
-		return strings.Contains(name, part)
-	})
+	has := func(parts []string, name string, holds func(name, part string) bool) bool {
+		return slices.ContainsFunc(parts, func(part string) bool { return holds(name, part) })
+	}
+	if has(secretParts, strings.ToLower(name), strings.Contains) {
+		return true
+	}
+	for word := range strings.FieldsFuncSeq(splitCase(name), func(r rune) bool { return r < 'a' || r > 'z' }) {
+		if has(secretEnds, word, strings.HasSuffix) || slices.Contains(secretWords, word) {
+			return true
+		}
+	}
+	return false
+}
+
+var (
+	// secretParts are parts of names that hold secrets wherever they stand.
+	secretParts = []string{"authen", "authori", "cookie", "credential", "passw", "passphrase", "passcode", "secret", "session", "signature", "token"}
+	// secretEnds are the ends of such words in names: apikey, oauth, userpass.
+	secretEnds  = []string{"auth", "key", "keys", "pass"}
+	secretWords = []string{"sig", "sign", "signed"}
+)
+
+// splitCase returns name in lower case, with a space before each upper-case letter that follows a lower-case one.
+func splitCase(name string) string {
+	var b strings.Builder
+	for i := range len(name) {
+		c := name[i]
+		if 'A' <= c && c <= 'Z' {
+			if i > 0 && 'a' <= name[i-1] && name[i-1] <= 'z' {
+				b.WriteByte(' ')
+			}
+			c |= 0x20
+		}
+		b.WriteByte(c)
+	}
+	return b.String()
 }
 
 // AppendMasked appends the fields of f to dst as lines, with an empty line at the end. Each byte of the values of

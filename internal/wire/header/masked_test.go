@@ -22,6 +22,18 @@ func TestMaskedFieldsKeepTheirLengths(t *testing.T) {
 	testsupport.Equal(t, string(f.AppendMasked(nil)), strings.Replace(want, "Content-Encoding: gzip\r\n", "", 1), "with a decoded body the masked fields are %q")
 }
 
+func TestNamesThatSuggestASecret(t *testing.T) {
+	for _, name := range []string{
+		"Authorization", "X-Auth", "oauth2", "authToken", "WWW-Authenticate", "Cookie", "key", "API_KEY", "apikey", "s3Keys", "x.key.id", "APIKey",
+		"token", "x-accesstoken", "clientSecret", "pass", "userPass", "password1", "sig", "x_sig", "urlSig", "sign", "X-Amz-Signature", "credentials", "sessionid",
+	} {
+		testsupport.True(t, NamesSecret(name), "%s names no secret", name)
+	}
+	for _, name := range []string{"keywords", "site.keywords", "author", "design", "passback", "signal", "User-Agent", "assign", ""} {
+		testsupport.True(t, !NamesSecret(name), "%s names a secret", name)
+	}
+}
+
 func TestMaskedTarget(t *testing.T) {
 	for _, row := range [][2]string{
 		{"/a", "/a"},

@@ -20,8 +20,12 @@ type Limits struct {
 	MaxBytes int           `yaml:"max_bytes" default:"33554432" min:"1048576" max:"1073741824"` // memory of the kept requests
 }
 
-// MaxBody is the length of the longest body that is kept.
-const MaxBody = 64 << 10
+// MaxBody is the length of the longest body that is kept. A body is also at most a bodiesPerMinute-th of the bytes of a
+// minute, since a request that is too large for its minute would be lost, and small requests would stand for it.
+const (
+	MaxBody         = 64 << 10
+	bodiesPerMinute = 16
+)
 
 // Request is a kept request. It never changes.
 type Request struct {
@@ -36,7 +40,7 @@ type Request struct {
 	// known.
 	Body      []byte
 	BodyBytes int
-	HasBody   bool // false: the body was not read to its end, or is longer than MaxBody
+	HasBody   bool // false: the body was not read to its end, is too long, or may hold addresses that cannot be shortened
 	Route     string
 	Outcome   exchange.Outcome
 	Asked     []Asked
@@ -66,6 +70,7 @@ type Sample struct {
 	minutes int           // how many minutes are kept
 	room    int           // how many requests of a minute are kept
 	bytes   int64         // how many bytes the requests of a minute may hold
+	maxBody int
 	maxAge  time.Duration
 	budget  *exchange.Budget // counts the bytes that are held
 
@@ -92,11 +97,19 @@ func New(o Limits, budget *exchange.Budget) *Sample {
 	if o.Requests == 0 {
 		return nil
 	}
-	s := &Sample{maxAge: o.MaxAge, budget: budget, minutes: min(int(o.MaxAge/time.Minute), o.Requests)}
+	s := &Sample{maxAge: o.MaxAge, budget: budget, minutes: o.minutes()}
 	s.length = o.MaxAge / time.Duration(s.minutes)
-	s.room, s.bytes = o.Requests/s.minutes, int64(o.MaxBytes/s.minutes)
+	s.room, s.bytes, s.maxBody = o.Requests/s.minutes, int64(o.MaxBytes/s.minutes), o.MaxBody()
 	return s
 }
+
+func (o *Limits) minutes() int { return min(int(o.MaxAge/time.Minute), o.Requests) }
+
+// MaxBody returns the length of the longest body that a sample with these limits keeps. There must be Requests.
+func (o *Limits) MaxBody() int { return min(MaxBody, o.MaxBytes/o.minutes()/bodiesPerMinute) }
+
+// MaxBody returns the length of the longest body that s keeps.
+func (s *Sample) MaxBody() int { return s.maxBody }
 
 // Draw counts a request that ended at now, and decides whether it is kept: then the caller passes the result, which is
 // not nil, to Keep. It allocates only at the begin of a minute.

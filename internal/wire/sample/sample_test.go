@@ -166,3 +166,18 @@ func TestDrawingAllocatesNothing(t *testing.T) {
 	got := testing.AllocsPerRun(1000, func() { s.Draw(now) })
 	testsupport.Equal(t, got, 0, "%v allocations for each request")
 }
+
+// A body is at most a sixteenth of a minute's bytes, and at most 64 KiB.
+func TestTheLongestBodyFollowsFromTheBytesOfAMinute(t *testing.T) {
+	for _, c := range []struct {
+		limits Limits
+		want   int
+	}{
+		{Limits{10_000, time.Hour, 33_554_432}, 34_952},
+		{Limits{10_000, time.Hour, 1 << 20}, 1092},
+		{Limits{10_000, 5 * time.Minute, 33_554_432}, 65_536},
+		{Limits{1, time.Hour, 1 << 20}, 65_536},
+	} {
+		testsupport.Equal(t, New(c.limits, exchange.NewBudget(1<<20)).MaxBody(), c.want, "the longest body has %d bytes")
+	}
+}
