@@ -28,7 +28,7 @@ type checkFlags struct {
 	maxChange                        string
 }
 
-func newCheck(stdout *os.File) *cobra.Command {
+func newCheck(stdout, stderr *os.File) *cobra.Command {
 	var f checkFlags
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
@@ -68,8 +68,9 @@ through the file: matching, conditions, edits and deadlines, as for real request
 what each route and SSP gets now and would get then, with the 95 % interval that follows from the
 number of sampled requests; what would be filtered, edited, over qps.limit, or have less time; how
 many places each pool needs in its busiest minute; and the requests that would end differently,
-with ids of examples. The exit status is also 1 if nothing is sampled, if a pool would be full, or if a route or an SSP
-would get more or fewer requests than --max-change allows. No SSP gets a request.
+with ids of examples. The exit status is also 1 if nothing is sampled or can be judged, if a pool
+would be full, or if a route or an SSP would get more or fewer requests than --max-change allows.
+With --json, traffic.exceeded has the reasons. No SSP gets a request.
 
 With --admin, check also warns of spare endpoints (those with a higher priority number)
 that could not carry the load of the last minute if all endpoints with lower numbers failed.`,
@@ -89,7 +90,7 @@ that could not carry the load of the last minute if all endpoints with lower num
 				}
 				f.file = args[0]
 			}
-			return f.run(cmd.Context(), stdout)
+			return f.run(cmd.Context(), stdout, stderr)
 		},
 	}
 	addConfigFlag(cmd, &f.file)
@@ -103,7 +104,7 @@ that could not carry the load of the last minute if all endpoints with lower num
 	return cmd
 }
 
-func (f *checkFlags) run(ctx context.Context, stdout *os.File) error {
+func (f *checkFlags) run(ctx context.Context, stdout, stderr *os.File) error {
 	path, err := configPath(f.file)
 	if err != nil {
 		return err
@@ -129,12 +130,15 @@ func (f *checkFlags) run(ctx context.Context, stdout *os.File) error {
 	if client == nil || unasked != nil {
 		cfg, res.Check = checkHere(path, text)
 	}
+	if res.Traffic != nil {
+		res.Traffic.Exceeded = append([]string{}, res.Traffic.Excess(limit)...)
+	}
 	if f.asJSON {
 		err = printJSON(stdout, res)
 	} else {
 		err = f.print(stdout, path, cfg, res.Check)
 	}
-	if err == nil && res.Traffic != nil && f.judge(stdout, res.Traffic, limit) {
+	if err == nil && res.Traffic != nil && f.judge(stdout, stderr, res.Traffic) {
 		err = errPrinted
 	}
 	if err == nil && unasked == nil && (!res.Valid || res.Against != nil && res.Against.Verdict == reload.NeedsRestart) {
@@ -161,19 +165,20 @@ func (f *checkFlags) limit(client *admin.Client) (float64, error) {
 	return limit / 100, nil
 }
 
-// judge prints the report unless --json or --quiet is set, and reports whether it exceeds limit.
-func (f *checkFlags) judge(stdout *os.File, r *replay.Report, limit float64) bool {
-	excess := r.Excess(limit)
-	if f.asJSON {
-		return len(excess) > 0
-	}
-	if !f.quiet {
+// judge prints what the report says, and reports whether the change exceeds what it may. With --json the report is
+// printed already, and with --quiet not at all.
+func (f *checkFlags) judge(stdout, stderr *os.File, r *replay.Report) (exceeds bool) {
+	reasons := stdout
+	switch {
+	case f.asJSON:
+		reasons = stderr
+	case !f.quiet:
 		r.Write(stdout)
 	}
-	for _, text := range excess {
-		fmt.Fprintf(stdout, "# traffic: %s\n", text)
+	for _, text := range r.Exceeded {
+		fmt.Fprintf(reasons, "# traffic: %s\n", text)
 	}
-	return len(excess) > 0
+	return len(r.Exceeded) > 0
 }
 
 // dryRun returns what the running adbuffer says about text, the content of the file at path.

@@ -47,7 +47,7 @@ keep-alive connections, which it pools per SSP, within a deadline.`,
 	root.SetErr(stderr)
 	root.SetVersionTemplate(versionLine())
 	root.SetUsageTemplate(root.UsageTemplate() + exitCodes)
-	root.AddCommand(newServe(stderr), newCheck(stdout), newDemo(stdout, stderr), newPlan(stdout), newHealth(stdout), newSim(stdout), newSSP(stdout), newExplain(stdout), newTest(stdout), newTail(stdout), newBundle(stdout), newReload(stdout), newProbe(stdout), newVersion(stdout))
+	root.AddCommand(newServe(stderr), newCheck(stdout, stderr), newDemo(stdout, stderr), newPlan(stdout), newHealth(stdout), newSim(stdout), newSSP(stdout), newExplain(stdout), newTest(stdout), newTail(stdout), newBundle(stdout), newReload(stdout), newProbe(stdout), newVersion(stdout))
 	return root
 }
 

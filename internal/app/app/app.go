@@ -86,7 +86,7 @@ type Process struct {
 // New builds the service from cfg and opens its listeners, so that a configuration that cannot work fails
 // here. Call Run to serve, or else Close, which releases what New opened.
 func New(cfg *config.Config, log *zap.Logger, process Process) (*App, error) {
-	a, err := newApp(cfg, log, process)
+	a, err := newApp(cfg, log, process, newVia())
 	if err != nil {
 		return nil, err
 	}
@@ -102,9 +102,9 @@ func New(cfg *config.Config, log *zap.Logger, process Process) (*App, error) {
 	return a, nil
 }
 
-// newApp makes every part of an App except its listeners.
-func newApp(cfg *config.Config, log *zap.Logger, process Process) (*App, error) {
-	a := &App{log: log, configuredLevel: cfg.Log.Level, peers: logs.NewLimiter(log), process: process, started: time.Now(), via: newVia(), accepting: make(chan struct{})}
+// newApp makes every part of an App except its listeners. via is its name in Via.
+func newApp(cfg *config.Config, log *zap.Logger, process Process, via string) (*App, error) {
+	a := &App{log: log, configuredLevel: cfg.Log.Level, peers: logs.NewLimiter(log), process: process, started: time.Now(), via: via, accepting: make(chan struct{})}
 	a.alive, a.die = context.WithCancel(context.Background())
 	a.requests = logs.NewRequestLog(log, a.peers)
 	if err := a.build(cfg); err != nil {

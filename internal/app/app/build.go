@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"time"
@@ -123,7 +124,7 @@ func (a *App) Reload(cfg *config.Config) (*reload.Report, error) {
 
 // dryRun returns the response to a dry run: what a reload of document, with the variables of this process,
 // would do and, if traffic is true, what it would do to the sampled traffic.
-func (a *App) dryRun(document []byte, traffic bool) (status int, report any) {
+func (a *App) dryRun(ctx context.Context, document []byte, traffic bool) (status int, report any) {
 	env := config.OSEnv()
 	cfg, warnings, err := config.Parse(document, env)
 	var d *reload.Difference
@@ -134,7 +135,7 @@ func (a *App) dryRun(document []byte, traffic bool) (status int, report any) {
 	check := replay.Check{Check: reload.NewCheck(cfg, warnings, err)}
 	check.Against = d
 	if traffic && err == nil {
-		check.Traffic = a.replay(cfg)
+		check.Traffic = a.replay(ctx, cfg)
 	}
 	check.Hide(env.Referenced(document))
 	if err != nil || d.Verdict == reload.NeedsRestart {

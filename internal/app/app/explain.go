@@ -15,7 +15,9 @@ import (
 type Explainer struct{ app *App }
 
 // NewExplainer returns an Explainer for cfg. Call Close when it is not needed any more.
-func NewExplainer(cfg *config.Config) (*Explainer, error) {
+func NewExplainer(cfg *config.Config) (*Explainer, error) { return newExplainer(cfg, newVia()) }
+
+func newExplainer(cfg *config.Config, via string) (*Explainer, error) {
 	quiet := *cfg
 	quiet.Tracing, quiet.Fleet = config.Tracing{}, config.Fleet{}
 	quiet.SSPs = slices.Clone(cfg.SSPs)
@@ -24,7 +26,7 @@ func NewExplainer(cfg *config.Config) (*Explainer, error) {
 		quiet.SSPs[i].HealthCheck.Path = ""
 		quiet.SSPs[i].QPS.Scope = config.ScopeInstance
 	}
-	a, err := newApp(&quiet, zap.NewNop(), Process{})
+	a, err := newApp(&quiet, zap.NewNop(), Process{}, via)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,11 +20,13 @@ import (
 
 // mixed is the configuration of the known mix: three routes, five SSPs, two limits.
 const mixed = `
+server: {request_id: {to_ssp: true}}
+deadline: {openrtb_tmax: true}
 ssps:
   - {name: display, endpoints: ["http://127.0.0.1:1/"], qps: {limit: 1000}, pool: {max_conns: 40}}
   - {name: america, endpoints: ["http://127.0.0.1:2/"], remove: [{path: device.ifa}]}
   - {name: video, endpoints: ["http://127.0.0.1:3/"], qps: {limit: 1000}}
-  - {name: native, endpoints: ["http://127.0.0.1:4/"]}
+  - {name: native, endpoints: ["http://127.0.0.1:4/"], compress: {coding: gzip}}
   - {name: backup, endpoints: ["http://127.0.0.1:5/"]}
 routes:
   - {name: auction, match: {path: /auction}, mode: parallel-all, ssps: [display, {name: america, when: [{path: device.geo.country, in: [USA]}]}]}
@@ -40,9 +43,9 @@ const (
 // 30 % /split, 10 % /fall, of which the SSP native fills 40 %. Display holds a place for 100 ms on average.
 func drawn(seed uint64, perMinute int, begin time.Time) (all []sample.Stratum) {
 	r := rand.New(rand.NewPCG(seed, 40))
-	fields := []byte("Host: ads.example\r\nContent-Type: application/json\r\nUser-Agent: phone\r\n\r\n")
+	fields := []byte("Host: ads.example\r\nVia: 1.1 proxy\r\nX-Via: a\r\nX-Adbuffer-Timeout-Ms: 1500\r\nContent-Type: application/json\r\nUser-Agent: phone\r\n\r\n")
 	body := func(country string) []byte {
-		return fmt.Appendf(nil, `{"id":"1","tmax":200,"device":{"ifa":"1","geo":{"country":%q}},"pad":%q}`, country, strings.Repeat("x", 2000))
+		return fmt.Appendf(nil, `{"id":"1","tmax":2000,"device":{"ifa":"1","geo":{"country":%q}},"pad":%q}`, country, strings.Repeat("x", 2000))
 	}
 	usa, germany := body("USA"), body("DEU")
 	fill := func(share float64) exchange.Outcome {
@@ -62,7 +65,7 @@ func drawn(seed uint64, perMinute int, begin time.Time) (all []sample.Stratum) {
 			}
 			switch kind := r.Float64(); {
 			case kind < 0.6:
-				q.Method, q.Target, q.Body = "POST", []byte("/auction"), germany
+				q.Method, q.Target, q.Body, q.Route = "POST", []byte("/auction"), germany, "auction"
 				if r.Float64() < 0.5 {
 					q.Body = usa
 					asked("america", fill(0.5))
@@ -70,14 +73,14 @@ func drawn(seed uint64, perMinute int, begin time.Time) (all []sample.Stratum) {
 				q.BodyBytes = len(q.Body)
 				asked("display", fill(0.5))
 			case kind < 0.9:
-				q.Target = []byte("/split?pub=1")
+				q.Target, q.Route = []byte("/split?pub=1"), "split"
 				if r.Float64() < 0.25 {
 					asked("display", fill(0.5))
 				} else {
 					asked("video", fill(0.5))
 				}
 			default:
-				q.Target = []byte("/fall")
+				q.Target, q.Route = []byte("/fall"), "fall"
 				native := fill(0.4)
 				asked("native", native)
 				if native != exchange.Fill {
@@ -94,18 +97,22 @@ func drawn(seed uint64, perMinute int, begin time.Time) (all []sample.Stratum) {
 // sideOf builds the side of a replay for the mix, with the pairs of replaced applied.
 func sideOf(t testing.TB, replaced ...string) replay.Side {
 	t.Helper()
-	text := strings.NewReplacer(replaced...).Replace(mixed)
+	return sideOfText(t, strings.NewReplacer(replaced...).Replace(mixed))
+}
+
+func sideOfText(t testing.TB, text string) replay.Side {
+	t.Helper()
 	cfg, _, err := config.Parse([]byte(text), nil)
 	testsupport.MustTrue(t, err == nil, "%v in\n%s", err, text)
-	e, err := NewExplainer(cfg)
+	e, err := newExplainer(unshaped(cfg), "adbuffer-test")
 	testsupport.NoError(t, err)
 	t.Cleanup(e.Close)
-	return replay.Side{Proxy: e.app.proxy, Version: e.app.versions.Current()}
+	return e.side(cfg)
 }
 
 func replayed(t testing.TB, now, then replay.Side, strata []sample.Stratum) *replay.Report {
 	t.Helper()
-	rep, err := replay.Run(&replay.Input{
+	rep, err := replay.Run(t.Context(), &replay.Input{
 		Now: now, Then: then, Strata: strata, At: strata[0].From.Add(mixMinutes * time.Minute),
 		Protocol: func(string) exchange.Protocol { return exchange.HTTP1 },
 	})
@@ -132,8 +139,8 @@ var changedFiles = []struct {
 		map[string]float64{"all": 100, "auction": 0, "split": 0, "fall": 0, "display": 0, "backup": 100},
 		[]string{"route all instead of auction", "display is not asked"}, []string{"route all", "route auction", "route fall", "route split", "ssp america", "ssp backup", "ssp display", "ssp native", "ssp video"}},
 	{"a condition", []string{"in: [USA]", "in: [USA, DEU]"}, map[string]float64{"auction": 60, "display": 67.5, "america": 60}, []string{"america is asked"}, []string{"ssp america"}},
-	{"a limit and a pool", []string{"limit: 1000}, pool: {max_conns: 40}", "limit: 50}, pool: {max_conns: 7}"}, map[string]float64{"display": 67.5, "video": 22.5},
-		[]string{"/s over qps.limit", "needs 7 of 7 places: raise pool.max_conns to 13"}, []string{"ssp display: needs 7 of 7 places"}},
+	{"a limit and a pool", []string{"limit: 1000}, pool: {max_conns: 40}", "limit: 50}, pool: {max_conns: 4}"}, map[string]float64{"display": 67.5, "video": 22.5},
+		[]string{"/s over qps.limit", "needs 8 of 4 places (±", "raise pool.max_conns to 14"}, []string{"ssp display: needs 8 of 4 places"}},
 	{"a removed SSP", []string{", {name: video, weight: 3}", ""}, map[string]float64{"split": 30, "display": 90, "video": 0}, []string{"video is not asked"}, []string{"ssp display", "ssp video"}},
 	{"a shorter deadline", []string{"pool: {max_conns: 40}", "timeouts: {request: 50ms}, pool: {max_conns: 40}"}, map[string]float64{"display": 67.5, "america": 30},
 		[]string{"display has less time", "/s with less time"}, nil},
@@ -174,7 +181,7 @@ func TestRatesOfAReplayHoldTheTruth(t *testing.T) {
 
 func TestAReplayNamesWhatChanges(t *testing.T) {
 	now := sideOf(t)
-	empty, err := replay.Run(&replay.Input{Now: now, Then: now, At: time.Now()})
+	empty, err := replay.Run(t.Context(), &replay.Input{Now: now, Then: now, At: time.Now()})
 	testsupport.NoError(t, err)
 	testsupport.True(t, len(empty.Excess(-1)) == 1 && written(empty) == "", "without a sample the report is %q, with the errors %q", written(empty), empty.Excess(-1))
 	strata := drawn(1, 40, time.Now())
@@ -190,6 +197,7 @@ func TestAReplayNamesWhatChanges(t *testing.T) {
 			testsupport.True(t, strings.HasPrefix(excess[i], want), "%s: too large is %q, want %q", change.name, excess[i], want)
 		}
 		testsupport.True(t, rep.Requests == 400 && rep.Undecided == 0, "%s: %d requests, %v undecided", change.name, rep.Requests, rep.Undecided)
+		testsupport.True(t, change.replaced != nil || len(rep.Different) == 0, "nothing changes, but %+v", rep.Different)
 		for _, d := range rep.Different {
 			testsupport.True(t, len(d.IDs) == 3, "%s: %s has the examples %v", change.name, d.What, d.IDs)
 		}
@@ -208,5 +216,95 @@ func TestPlacesOfAReplayFollowFromTheHoldTimes(t *testing.T) {
 				testsupport.Between(t, float64(s.Pool.Needs), want*0.9, want*1.1+1, changedFiles[i].name+": needs %v places, want %v", want)
 			}
 		}
+	}
+}
+
+const twoSSPs = `
+deadline: {openrtb_tmax: false}
+ssps:
+  - {name: s, endpoints: ["http://127.0.0.1:1/"]}
+  - {name: u, endpoints: ["http://127.0.0.1:2/"]}
+routes:
+  - {name: r, match: {path: /a}, ssps: [s]}
+`
+
+// Reports of 100 requests a second, of which 100 are sampled. A mark of a text is where it changes: §s and §u at the SSPs,
+// §m in the match of the route, §r before its SSPs.
+func TestReportsOfReplays(t *testing.T) {
+	get := sample.Request{Method: "GET", Target: []byte("/a"), HasBody: true, Fields: []byte("Host: x\r\n\r\n")}
+	large := sample.Request{Method: "POST", Target: []byte("/a"), BodyBytes: 70_000, Fields: []byte("Host: x\r\nContent-Type: application/json\r\n\r\n")}
+	large.Asked = []sample.Asked{{SSP: "s", Outcome: exchange.Fill, Hold: 100 * time.Millisecond}}
+	small := large
+	small.Body, small.BodyBytes, small.HasBody = []byte(`{"a":1}`), 7, true
+	masked := get
+	masked.Route, masked.Fields = "r", []byte("Host: x\r\nX-Api-Key: xxx\r\n\r\n")
+	limited := small
+	limited.Asked = []sample.Asked{{SSP: "s", Outcome: exchange.QPSLimit}, {SSP: "u", Outcome: exchange.Fill}}
+	s, u, sspsOf, path := `127.0.0.1:1/"]`, `127.0.0.1:2/"]`, "ssps: [s]", "path: /a"
+	const bodies = "the sample lacks their bodies"
+	for _, c := range []struct {
+		name      string
+		q         *sample.Request
+		both      []string // replaced in both configurations
+		then      []string // replaced in the other one
+		undecided bool
+		says      string
+		lacks     string
+		excess    string
+	}{
+		{name: "conditions without bodies", q: &large, then: []string{sspsOf, "ssps: [{name: s, when: [{path: device.ifa, exists: true}]}]"}, undecided: true, excess: bodies},
+		{name: "edits without bodies", q: &large, then: []string{s, s + ", remove: [{path: device.ifa}]"}, undecided: true, excess: bodies},
+		{name: "tmax without bodies", q: &large, then: []string{"openrtb_tmax: false", "openrtb_tmax: true"}, undecided: true, excess: bodies},
+		{name: "truncate_ip without bodies", q: &large, then: []string{sspsOf, sspsOf + ", privacy: truncate_ip"}, undecided: true, excess: bodies},
+		{name: "merge without bodies", q: &large, then: []string{sspsOf, "mode: parallel-all, merge: openrtb, ssps: [s, u]"}, undecided: true, excess: bodies},
+		{name: "the second of a holdback's routes without bodies", q: &large, both: []string{path + "}", path + ", holdback: 0.1}", "ssps: [s]}\n",
+			"ssps: [s]}\n  - {name: later, match: {path: /a, openrtb: [{path: device.ifa, exists: true}]}, ssps: [u]}\n"}, undecided: true, excess: bodies},
+		{name: "bodies that decide nothing", q: &large, says: "route r   100     100"},
+		{name: "a masked value decides", q: &masked, both: []string{path, "path: /a, header: [{name: X-Api-Key, value: abc}]"}, undecided: true, excess: "masks a value"},
+		{name: "a shared limit", q: &get, then: []string{"\nssps:", "\nfleet: {redis: {address: \"127.0.0.1:1\"}, expected_replicas: 10}\nssps:", s, s + ", qps: {limit: 200, scope: fleet}"}, says: "80/s over qps.limit"},
+		{name: "another holdback", q: &get, both: []string{"ssps: [s]}\n", "ssps: [s]}\n  - {name: later, match: {path: /a}, ssps: [u]}\n", path + "}", path + ", holdback: 0.45}"},
+			then: []string{"0.45", "0.55"}, says: "\n10/s: route later instead of r", lacks: "100/s: "},
+		{name: "a mirror with conditions", q: &small, then: []string{sspsOf, sspsOf + ", mirror: {ssp: u, share: 0.5}", u, u + ", when: [{path: device.ifa, exists: true}]"}, says: "50/s filtered"},
+		{name: "a mirror", q: &small, then: []string{sspsOf, sspsOf + ", mirror: {ssp: u, share: 0.5}"}, says: "ssp u     0       50"},
+		{name: "compression is no edit", q: &small, both: []string{s, s + ", compress: {coding: gzip, min_bytes: 1}"}, says: "route r   100     100", lacks: "edited"},
+		{name: "an SSP at its limit did not respond", q: &limited, both: []string{sspsOf, "mode: waterfall, ssps: [s, u]"}, says: "ssp u     100     100"},
+		{name: "unmeasured", q: &get, says: "no sampled request held one of its places"},
+	} {
+		strata := make([]sample.Stratum, mixMinutes)
+		begin := time.Now()
+		for i := range strata {
+			strata[i] = sample.Stratum{From: begin.Add(time.Duration(i) * time.Minute), Length: time.Minute, Seen: 6000, Requests: slices.Repeat([]*sample.Request{c.q}, 10)}
+		}
+		now := strings.NewReplacer(c.both...).Replace(twoSSPs)
+		rep := replayed(t, sideOfText(t, now), sideOfText(t, strings.NewReplacer(c.then...).Replace(now)), strata)
+		text, excess := written(rep), strings.Join(rep.Excess(-1), "; ")
+		testsupport.True(t, strings.Contains(text, c.says) && (c.lacks == "" || !strings.Contains(text, c.lacks)), "%s: the report wants %q and lacks %q:\n%s", c.name, c.says, c.lacks, text)
+		testsupport.True(t, strings.Contains(excess, c.excess) && (excess == "") == (c.excess == ""), "%s: too large is %q, want %q", c.name, excess, c.excess)
+		testsupport.True(t, (rep.Undecided == 100) == c.undecided && rep.Rate == 100, "%s: %v/s of %v/s are undecided", c.name, rep.Undecided, rep.Rate)
+	}
+}
+
+// An SSP that gets 30 of 100 requests a second is below its limit of 33, however the sample falls.
+func TestNoiseOfASampleIsNoLoad(t *testing.T) {
+	two := twoSSPs + "  - {name: q, match: {path: /b}, ssps: [u]}\n"
+	now := sideOfText(t, two)
+	then := sideOfText(t, strings.Replace(two, `127.0.0.1:2/"]`, `127.0.0.1:2/"], qps: {limit: 33}, pool: {max_conns: 4}`, 1))
+	for seed := range uint64(5) {
+		r := rand.New(rand.NewPCG(seed, 50))
+		strata := make([]sample.Stratum, mixMinutes)
+		begin := time.Now()
+		for i := range strata {
+			strata[i] = sample.Stratum{From: begin.Add(time.Duration(i) * time.Minute), Length: time.Minute, Seen: 6000}
+			for range 17 {
+				q := &sample.Request{Method: "GET", Target: []byte("/a"), HasBody: true, Fields: []byte("Host: x\r\n\r\n")}
+				if r.Float64() < 0.3 {
+					q.Target = []byte("/b")
+					q.Asked = []sample.Asked{{SSP: "u", Outcome: exchange.NoBid, Hold: time.Duration(r.ExpFloat64() * 100 * float64(time.Millisecond))}}
+				}
+				strata[i].Requests = append(strata[i].Requests, q)
+			}
+		}
+		rep := replayed(t, now, then, strata)
+		testsupport.True(t, rep.SSPs[1].OverLimit == 0 && len(rep.Excess(-1)) == 0, "seed %d: %q\n%s", seed, rep.Excess(-1), written(rep))
 	}
 }

@@ -64,7 +64,7 @@ type Options struct {
 	Reload func() (status int, report any)
 	// DryRun returns in the same form what a reload of document would do and, if traffic is true, what it would do to the
 	// sampled traffic. It changes nothing.
-	DryRun func(document []byte, traffic bool) (status int, report any)
+	DryRun func(ctx context.Context, document []byte, traffic bool) (status int, report any)
 	Log    *zap.Logger
 }
 

@@ -59,6 +59,6 @@ func (s *Server) dryRun(r *http.Request, traffic bool) (status int, report any, 
 	case len(document) == 0:
 		return 0, nil, badRequest("send the configuration as the body: dry_run=1 does not read the file of --config")
 	}
-	status, report = s.opts.DryRun(document, traffic)
+	status, report = s.opts.DryRun(r.Context(), document, traffic)
 	return status, report, nil
 }

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -11,7 +12,7 @@ import (
 
 func reloading(asked *int) func(*Options) {
 	return func(o *Options) {
-		o.DryRun = func(document []byte, traffic bool) (int, any) {
+		o.DryRun = func(_ context.Context, document []byte, traffic bool) (int, any) {
 			return http.StatusOK, map[string]any{"bytes": len(document), "traffic": traffic}
 		}
 		o.Reload = func() (int, any) {

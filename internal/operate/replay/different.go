@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"adbuffer/internal/request/proxy"
 	"adbuffer/internal/wire/sample"
@@ -19,14 +18,14 @@ type Difference struct {
 }
 
 // different collects the differences, by their text.
-type different struct{ all map[string]*Difference }
+type different struct{ texts map[string]*Difference }
 
 func (d *different) add(q *sample.Request, weight float64, format string, args ...any) {
 	what := fmt.Sprintf(format, args...)
-	one := d.all[what]
+	one := d.texts[what]
 	if one == nil {
 		one = &Difference{What: what, IDs: []string{}}
-		d.all[what] = one
+		d.texts[what] = one
 	}
 	one.weight += weight
 	if len(one.IDs) < examples && q.ID != "" {
@@ -65,7 +64,7 @@ func (d *different) compare(q *sample.Request, weight float64, now, then *proxy.
 			if string(x.Request.Body) != string(before.Request.Body) {
 				d.add(q, weight, "%s gets another body", name)
 			}
-			if !sameHead(x, before) {
+			if string(x.Request.Target) != string(before.Request.Target) || string(x.Request.Fields) != string(before.Request.Fields) {
 				d.add(q, weight, "%s gets another target or other fields", name)
 			}
 		}
@@ -75,20 +74,6 @@ func (d *different) compare(q *sample.Request, weight float64, now, then *proxy.
 			d.add(q, weight, "%s is not asked", name)
 		}
 	}
-}
-
-// sameHead ignores Via, whose name differs between the two proxies, but has the same length.
-func sameHead(a, b *proxy.ExplainedRequest) bool {
-	return string(a.Request.Target) == string(b.Request.Target) && withoutVia(a.Request.Fields) == withoutVia(b.Request.Fields)
-}
-
-func withoutVia(fields []byte) string {
-	before, after, ok := strings.Cut(string(fields), "Via: ")
-	if !ok {
-		return before
-	}
-	_, after, _ = strings.Cut(after, "\r\n")
-	return before + after
 }
 
 func refusalOf(e *proxy.Explanation) string {
@@ -101,7 +86,7 @@ func refusalOf(e *proxy.Explanation) string {
 // rates returns the differences, the commonest first.
 func (d *different) rates(seconds float64) []Difference {
 	all := []Difference{}
-	for _, one := range d.all {
+	for _, one := range d.texts {
 		one.Rate = one.weight / seconds
 		all = append(all, *one)
 	}

@@ -3,13 +3,16 @@
 package replay
 
 import (
+	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
 	"adbuffer/internal/operate/advice"
 	"adbuffer/internal/request/proxy"
 	"adbuffer/internal/request/route"
+	"adbuffer/internal/setup/config"
 	"adbuffer/internal/setup/reload"
 	"adbuffer/internal/ssp/pool"
 	"adbuffer/internal/wire/cpushare"
@@ -21,6 +24,7 @@ import (
 type Side struct {
 	Proxy   *proxy.Proxy
 	Version *reload.Version
+	Config  *config.Config // as the operator wrote it; that of Version opens no connection, so that it shares no limits
 }
 
 // Input is what a replay reads.
@@ -28,6 +32,7 @@ type Input struct {
 	Now, Then Side
 	Strata    []sample.Stratum
 	At        time.Time // when Strata were read
+	Since     time.Time // when the configuration in force came into force
 	// Protocol returns the protocol that the pool of the SSP speaks now, Unknown if there is no such SSP.
 	Protocol func(ssp string) exchange.Protocol
 	CPU      *cpushare.Share
@@ -56,10 +61,20 @@ type replay struct {
 	measured map[string]*measured
 	sides    [2]tally // now, then
 	different
-	judged, total, squares float64 // weights: of the judged requests, of all, and the sum of their squares
-	undecided              float64
-	requests               int
+	judged    []weights // of each stratum
+	all       weights   // of the judged requests
+	total     float64   // weight of all requests
+	undecided float64   // weight
+	requests  int
 }
+
+// weights sums up the weights of requests.
+type weights struct{ sum, squares float64 }
+
+func (w *weights) add(weight float64) { w.sum, w.squares = w.sum+weight, w.squares+weight*weight }
+
+// requests returns how many requests of equal weight tell as much as those of w.
+func (w *weights) requests() float64 { return w.sum * w.sum / w.squares }
 
 // tally sums up what a configuration does with the requests.
 type tally struct {
@@ -73,12 +88,16 @@ type sspTally struct {
 	minutes                                   []minute
 }
 
-// minute is what an SSP gets in one stratum.
-type minute struct{ asked, held float64 } // weights, and seconds
+// minute is what an SSP gets in one stratum: the weight of the requests, and the weighted seconds for which they hold
+// places.
+type minute struct {
+	asked float64
+	held  weights
+}
 
-// Run judges the sampled requests.
-func Run(in *Input) (*Report, error) {
-	r := &replay{Input: in, measured: make(map[string]*measured), different: different{all: make(map[string]*Difference)}}
+// Run judges the sampled requests. It ends early if ctx is done.
+func Run(ctx context.Context, in *Input) (*Report, error) {
+	r := &replay{Input: in, measured: make(map[string]*measured), different: different{texts: make(map[string]*Difference)}, judged: make([]weights, len(in.Strata))}
 	for i := range r.sides {
 		r.sides[i] = tally{make(map[string]float64), make(map[string]*sspTally)}
 	}
@@ -99,6 +118,9 @@ func Run(in *Input) (*Report, error) {
 			r.judge(i, q, weightOf(s))
 			if time.Since(begun) < slice {
 				continue
+			}
+			if err := ctx.Err(); err != nil {
+				return nil, err
 			}
 			turn.Release()
 			time.Sleep(time.Microsecond) // lets requests that are ready run
@@ -143,36 +165,58 @@ func (r *replay) measure() {
 
 // judge judges q, a request of stratum i, with both configurations.
 func (r *replay) judge(i int, q *sample.Request, weight float64) {
-	r.requests++
 	var ways [2][]way
 	for side := range r.sides {
 		s := r.side(side)
 		s.Proxy.Replay(q, s.host, func(probability float64, e *proxy.Explanation) {
 			ways[side] = append(ways[side], way{probability, e})
 		})
-		if ways[side][0].Undecided {
-			r.undecided += weight
-			return
-		}
 	}
-	r.judged, r.squares = r.judged+weight, r.squares+weight*weight
+	if !r.decided(i, q, &ways) {
+		r.undecided += weight
+		return
+	}
+	r.requests++
+	r.all.add(weight)
+	r.judged[i].add(weight)
 	budgets := make(map[string]time.Duration)
 	for side := range r.sides {
 		for _, w := range ways[side] {
 			r.add(side, i, q, weight*w.probability, w.Explanation, budgets)
 		}
 	}
-	r.compare(q, weight, likeliest(ways[0]), likeliest(ways[1]))
+	// The same chance decides on both sides, so that equal probabilities make no difference.
+	for a, b := ways[0], ways[1]; len(a) > 0 && len(b) > 0; {
+		both := min(a[0].probability, b[0].probability)
+		if both > 1e-9 {
+			r.compare(q, weight*both, a[0].Explanation, b[0].Explanation)
+		}
+		a[0].probability -= both
+		b[0].probability -= both
+		if a[0].probability <= 0 {
+			a = a[1:]
+		} else {
+			b = b[1:]
+		}
+	}
+}
+
+// decided reports whether the sample has all of q, a request of stratum i, that its ways depend on. If the configuration
+// in force finds another route than adbuffer did, a value that the sample masks decides the route.
+func (r *replay) decided(i int, q *sample.Request, ways *[2][]way) bool {
+	for _, side := range ways {
+		if slices.ContainsFunc(side, func(w way) bool { return w.Undecided }) {
+			return false
+		}
+	}
+	return q.Route == "" || r.Strata[i].From.Before(r.Since) ||
+		slices.ContainsFunc(ways[0], func(w way) bool { return routeOf(w.Explanation) == q.Route })
 }
 
 // way is one of the ways that a request may take by chance.
 type way struct {
 	probability float64
 	*proxy.Explanation
-}
-
-func likeliest(ways []way) *proxy.Explanation {
-	return slices.MaxFunc(ways, func(a, b way) int { return int(1e6 * (a.probability - b.probability)) }).Explanation
 }
 
 func (r *replay) side(i int) *Side {
@@ -193,32 +237,34 @@ func (r *replay) add(side, i int, q *sample.Request, weight float64, e *proxy.Ex
 	}
 	shares := r.shares(q, e)
 	for j := range e.Requests {
-		x := &e.Requests[j]
-		name, w := x.Target.SSP.Name(), weight*shares[j]
-		s := t.ssp(name, len(r.Strata))
-		if x.Filtered {
-			s.filtered += weight
-			continue
-		}
-		s.asked += w
-		s.bytes += w * float64(x.Request.HeadBytes()+len(x.Request.Body)+q.BodyBytes-len(q.Body))
-		if x.Edited {
-			s.edited += w
-		}
-		if side == 0 {
-			budgets[name] = x.Budget
-		} else if before, ok := budgets[name]; ok && x.Budget < before {
-			s.shortened += w
-		}
-		m := &s.minutes[i]
-		m.asked, m.held = m.asked+w, m.held+w*r.hold(name, q, x.Budget)
+		r.addRequest(side, i, q, weight, shares[j], &e.Requests[j], budgets)
 	}
-	if m := e.Route.Mirror; m != nil && e.Refusal == nil {
-		s := t.ssp(m.SSP.Name(), len(r.Strata))
-		s.asked += weight * m.Share
-		s.minutes[i].asked += weight * m.Share
-		s.minutes[i].held += weight * m.Share * r.hold(m.SSP.Name(), q, e.Budget)
+	if e.Mirror != nil {
+		r.addRequest(side, i, q, weight*e.Route.Mirror.Share, 1, e.Mirror, budgets)
 	}
+}
+
+// addRequest adds x, which an SSP gets with the probability share.
+func (r *replay) addRequest(side, i int, q *sample.Request, weight, share float64, x *proxy.ExplainedRequest, budgets map[string]time.Duration) {
+	name, w := x.Target.SSP.Name(), weight*share
+	s := r.sides[side].ssp(name, len(r.Strata))
+	if x.Filtered {
+		s.filtered += weight
+		return
+	}
+	s.asked += w
+	s.bytes += w * float64(x.Request.HeadBytes()+len(x.Request.Body)+q.BodyBytes-len(q.Body))
+	if x.Edited {
+		s.edited += w
+	}
+	if side == 0 {
+		budgets[name] = x.Budget
+	} else if before, ok := budgets[name]; ok && x.Budget < before {
+		s.shortened += w
+	}
+	m := &s.minutes[i]
+	m.asked += w
+	m.held.add(w * r.hold(name, q, x.Budget))
 }
 
 func (t *tally) ssp(name string, strata int) *sspTally {
@@ -284,9 +330,9 @@ func (r *replay) shares(q *sample.Request, e *proxy.Explanation) []float64 {
 	return all
 }
 
-// fillRate returns the probability that an SSP fills q: whether it did or, if it was not asked, its share of fills.
+// fillRate returns the probability that an SSP fills q: whether it did or, if it did not respond, its share of fills.
 func (r *replay) fillRate(q *sample.Request, ssp string) float64 {
-	if a := askedOf(q, ssp); a != nil {
+	if a := askedOf(q, ssp); a != nil && a.Outcome.HasResponse() {
 		if a.Outcome == exchange.Fill {
 			return 1
 		}
@@ -305,36 +351,59 @@ func routeOf(e *proxy.Explanation) string {
 	return e.Route.Name
 }
 
-// poolOf says whether the pool of a part of the new configuration has enough places for what t has in its busiest minute.
-func (r *replay) poolOf(p *reload.Part, t *sspTally) *advice.Fit {
-	m := r.measured[p.Config.Name]
-	if m == nil || m.holds == 0 || t.asked == 0 {
-		return nil
+// average is what t gets per second of a stratum: the rate of the stratum, with the shares of the minutes around it.
+type average struct {
+	rate, low float64 // requests, and the lower bound of their 95 % interval
+	load      float64 // places in use
+	margin    float64 // share of load: the half of its 95 % interval
+}
+
+// average returns false for a stratum that says too little.
+func (r *replay) average(i int, t *sspTally) (a average, ok bool) {
+	length := r.Strata[i].Length.Seconds()
+	if length == 0 || length < 10 && len(r.Strata) > 1 {
+		return a, false // a minute that has just begun
 	}
-	var load, rate float64
+	var seen, asked float64
+	var judged, held weights
+	for j := max(0, i-window/2); j <= min(len(r.Strata)-1, i+window/2); j++ {
+		if s := &r.Strata[j]; len(s.Requests) > 0 {
+			m := &t.minutes[j]
+			seen, asked = seen+float64(s.Seen), asked+m.asked
+			held.sum, held.squares = held.sum+m.held.sum, held.squares+m.held.squares
+			judged.sum, judged.squares = judged.sum+r.judged[j].sum, judged.squares+r.judged[j].squares
+		}
+	}
+	if asked == 0 {
+		return a, false
+	}
+	perSecond := float64(r.Strata[i].Seen) / length
+	low, _ := wilson(min(1, asked/seen), judged.requests())
+	a = average{rate: perSecond * asked / seen, low: perSecond * low, load: perSecond * held.sum / seen}
+	if held.sum > 0 {
+		a.margin = z95 * math.Sqrt(held.squares) / held.sum
+	}
+	return a, true
+}
+
+// poolOf says whether the pool of a part of the new configuration has enough places for what t has in its busiest minute,
+// and within which share of the needed places the truth is. The pool is full only if it is so within this margin.
+func (r *replay) poolOf(p *reload.Part, t *sspTally) (fit *advice.Fit, margin float64) {
+	var busiest average
+	low := math.Inf(-1)
 	for i := range r.Strata {
-		lengths, seen := r.Strata[i].Length.Seconds(), float64(r.Strata[i].Seen)
-		if lengths < 10 && len(r.Strata) > 1 {
-			continue // a minute that has just begun says little
-		}
-		var asked, held, weight float64
-		for j := max(0, i-window/2); j <= min(len(r.Strata)-1, i+window/2); j++ {
-			if s := &r.Strata[j]; len(s.Requests) > 0 {
-				asked, held, weight = asked+t.minutes[j].asked, held+t.minutes[j].held, weight+float64(s.Seen)
-			}
-		}
-		if weight == 0 || lengths == 0 {
-			continue
-		}
-		if l := seen / lengths * held / weight; l > load {
-			load, rate = l, seen/lengths*asked/weight
+		if a, ok := r.average(i, t); ok && a.load > 0 && a.load*(1-a.margin) > low {
+			busiest, low = a, a.load*(1-a.margin)
 		}
 	}
-	if load == 0 {
-		return nil
+	if busiest.load == 0 {
+		return nil, 0
 	}
 	o := p.SSP.Pool().Options()
-	return advice.FitOf(rate, time.Duration(load/rate*float64(time.Second)), r.protocolOf(p.Config.Name, &o), &o)
+	hold := time.Duration(busiest.load / busiest.rate * float64(time.Second))
+	fit = advice.FitOf(busiest.rate, hold, r.protocolOf(p.Config.Name, &o), &o)
+	fit.Full = int(math.Ceil(low)) >= fit.Places
+	return fit, busiest.margin
 }
 
 // protocolOf returns the protocol that a pool with these options would speak, as far as it is known.
@@ -345,19 +414,22 @@ func (r *replay) protocolOf(ssp string, o *pool.Options) exchange.Protocol {
 	return r.Protocol(ssp)
 }
 
-// overLimit returns how many requests a second are over the SSP's qps limit, which the replicas share.
-func (r *replay) overLimit(p *reload.Part, t *sspTally, replicas int, seconds float64) float64 {
-	limit := p.Config.QPS.Limit
+// overLimit returns how many requests a second are over the SSP's qps limit, which the replicas may share. It counts only
+// the minutes in which the whole 95 % interval is over the limit.
+func (r *replay) overLimit(ssp string, t *sspTally, seconds float64) float64 {
+	cfg := r.Then.Config
+	i := slices.IndexFunc(cfg.SSPs, func(s config.SSP) bool { return s.Name == ssp })
+	limit := cfg.SSPs[i].QPS.Limit
 	if limit <= 0 {
 		return 0
 	}
-	if p.Config.SharesLimit() {
-		limit /= float64(max(1, replicas))
+	if cfg.SSPs[i].SharesLimit() {
+		limit /= float64(max(1, cfg.Fleet.ExpectedReplicas))
 	}
 	over := 0.0
 	for i := range r.Strata {
-		if length := r.Strata[i].Length.Seconds(); length > 0 {
-			over += max(0, t.minutes[i].asked-limit*length)
+		if a, ok := r.average(i, t); ok && a.low > limit {
+			over += (a.rate - limit) * r.Strata[i].Length.Seconds()
 		}
 	}
 	return over / seconds

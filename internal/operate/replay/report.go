@@ -24,13 +24,14 @@ type Report struct {
 	Requests int     `json:"requests"` // how many sampled requests were judged
 	Seconds  float64 `json:"seconds"`  // the time from which they are
 	Rate     float64 `json:"rate"`     // of all requests that they stand for
-	// Undecided is the rate of requests that were not judged, since their bodies were not kept, or since none of their
-	// minute was kept.
+	// Undecided is the rate of requests that were not judged, since the sample lacks their bodies, masks a value that
+	// decides their route, or has no request of their minute.
 	Undecided float64      `json:"undecided"`
 	Routes    []Route      `json:"routes"`
 	SSPs      []SSP        `json:"ssps"`
 	Different []Difference `json:"different"`
-	Error     string       `json:"error,omitempty"` // why no request was judged
+	Exceeded  []string     `json:"exceeded,omitzero"` // the result of Excess with the limit of --max-change
+	Error     string       `json:"error,omitempty"`   // why no request was judged
 }
 
 // Failed returns the report of a replay that failed.
@@ -55,14 +56,15 @@ type Route struct {
 type SSP struct {
 	SSP string `json:"ssp"`
 	Change
-	Filtered      float64     `json:"filtered"`       // its conditions do not hold
-	OverLimit     float64     `json:"over_qps_limit"` // more than its qps limit allows in the minute
-	BytesPerSec   float64     `json:"bytes_per_second"`
-	BytesNow      float64     `json:"bytes_per_second_now"`
-	Edited        float64     `json:"edited"`    // its body is not the client's
-	Shortened     float64     `json:"shortened"` // it has less time than now
-	Pool          *advice.Fit `json:"pool,omitempty"`
-	NothingToHold bool        `json:"unmeasured,omitempty"` // no sampled request held one of its places, so that Pool is unknown
+	Filtered    float64     `json:"filtered"`       // its conditions do not hold
+	OverLimit   float64     `json:"over_qps_limit"` // more than its qps limit allows in a minute, beyond the 95 % interval
+	BytesPerSec float64     `json:"bytes_per_second"`
+	BytesNow    float64     `json:"bytes_per_second_now"`
+	Edited      float64     `json:"edited"`    // its body is not the client's
+	Shortened   float64     `json:"shortened"` // it has less time than now
+	Pool        *advice.Fit `json:"pool,omitempty"`
+	PoolMargin  float64     `json:"pool_margin,omitempty"` // share of Pool.Needs, with 95 % confidence
+	Unmeasured  bool        `json:"unmeasured,omitempty"`  // no sampled request held one of its places, so that Pool is unknown
 }
 
 func (r *replay) report() *Report {
@@ -70,25 +72,28 @@ func (r *replay) report() *Report {
 	if len(r.Strata) > 0 {
 		rep.Seconds = r.At.Sub(r.Strata[0].From).Seconds()
 	}
-	if rep.Seconds <= 0 || r.judged == 0 {
+	if rep.Seconds <= 0 {
 		return rep
 	}
 	rep.Rate, rep.Undecided = r.total/rep.Seconds, r.undecided/rep.Seconds
+	if r.requests == 0 {
+		return rep
+	}
 	now, then := &r.sides[0], &r.sides[1]
 	for _, name := range names(now.routes, then.routes) {
 		rep.Routes = append(rep.Routes, Route{name, r.change(now.routes[name], then.routes[name], rep.Seconds)})
 	}
-	replicas := r.Then.Version.Config.Fleet.ExpectedReplicas
 	for _, name := range names(now.ssps, then.ssps) {
 		a, b := now.ssp(name, len(r.Strata)), then.ssp(name, len(r.Strata))
 		s := SSP{
 			SSP: name, Change: r.change(a.asked, b.asked, rep.Seconds), Filtered: b.filtered / rep.Seconds,
-			BytesPerSec: b.bytes / rep.Seconds, BytesNow: a.bytes / rep.Seconds, Edited: b.edited / rep.Seconds, Shortened: b.shortened / rep.Seconds,
+			BytesPerSec: b.bytes / rep.Seconds, BytesNow: a.bytes / rep.Seconds,
+			Edited: b.edited / rep.Seconds, Shortened: b.shortened / rep.Seconds,
 		}
 		if p := r.Then.Version.Part(name); p != nil {
-			s.OverLimit = r.overLimit(p, b, replicas, rep.Seconds)
-			s.Pool = r.poolOf(p, b)
-			s.NothingToHold = s.Pool == nil && b.asked > 0
+			s.OverLimit = r.overLimit(name, b, rep.Seconds)
+			s.Pool, s.PoolMargin = r.poolOf(p, b)
+			s.Unmeasured = s.Pool == nil && b.asked > 0
 		}
 		rep.SSPs = append(rep.SSPs, s)
 	}
@@ -114,13 +119,18 @@ const z95 = 1.96
 // drawn independently with their weights, and of the number of all requests, as if they came at random.
 func (r *replay) change(now, then, seconds float64) Change {
 	c := Change{Now: now / seconds, Then: then / seconds}
-	n := r.judged * r.judged / r.squares
-	p := min(then/r.judged, 1)
+	judged := r.all.sum
+	p := min(then/judged, 1)
+	low, high := wilson(p, r.all.requests())
+	c.Margin = math.Hypot(max(high-p, p-low)*judged, z95*then/math.Sqrt(judged)) / seconds
+	return c
+}
+
+// wilson returns Wilson's 95 % interval for a share of which n requests have shown p.
+func wilson(p, n float64) (low, high float64) {
 	center, half := p+z95*z95/(2*n), z95*math.Sqrt(p*(1-p)/n+z95*z95/(4*n*n))
 	scale := 1 + z95*z95/n
-	share := max((center+half)/scale-p, p-(center-half)/scale)
-	c.Margin = math.Hypot(share*r.judged, z95*then/math.Sqrt(r.judged)) / seconds
-	return c
+	return (center - half) / scale, (center + half) / scale
 }
 
 // relative returns by which share a rate would change; +Inf if it is 0 now.
@@ -131,12 +141,14 @@ func (c *Change) relative() float64 {
 	return c.Then/c.Now - 1
 }
 
-// Excess returns why the change must not be made: no request was judged, or the pools that would be full, and if limit is not negative each route and
-// SSP whose rate would change by a larger share than limit.
+// Excess returns why the change must not be made: no request was judged, or the pools that would be full and, if limit is
+// not negative, each route and SSP whose rate would change by a larger share than limit.
 func (r *Report) Excess(limit float64) (all []string) {
 	switch {
 	case r.Error != "":
 		return []string{r.Error}
+	case r.Requests == 0 && r.Undecided > 0:
+		return []string{"no sampled request could be judged: " + whyUndecided}
 	case r.Requests == 0:
 		return []string{"no request is sampled: set admin.sample.requests in the running adbuffer, and wait for traffic"}
 	}
@@ -158,6 +170,8 @@ func (r *Report) Excess(limit float64) (all []string) {
 	return all
 }
 
+const whyUndecided = "the sample lacks their bodies, masks a value that decides their route, or has no request of their minute"
+
 // Write prints the report for people.
 func (r *Report) Write(w io.Writer) {
 	if r.Requests == 0 {
@@ -165,7 +179,7 @@ func (r *Report) Write(w io.Writer) {
 	}
 	fmt.Fprintf(w, "# traffic: %d sampled requests stand for %s/s of the last %.0f s\n", r.Requests, rate(r.Rate), r.Seconds)
 	if r.Undecided > 0 {
-		fmt.Fprintf(w, "# traffic: %s/s are not judged, since the sample has not their bodies\n", rate(r.Undecided))
+		fmt.Fprintf(w, "# traffic: %s/s are not judged: %s\n", rate(r.Undecided), whyUndecided)
 	}
 	t := tabwriter.NewWriter(w, 0, 8, 3, ' ', 0)
 	fmt.Fprintln(t, "TRAFFIC\tNOW/S\tTHEN/S\t95 %\tNOTES")
@@ -200,7 +214,9 @@ func (s *SSP) notes() (all []string) {
 	for _, n := range []struct {
 		rate float64
 		what string
-	}{{s.Filtered, "filtered"}, {s.OverLimit, "over qps.limit"}, {s.Edited, "with an edited body"}, {s.Shortened, "with less time"}} {
+	}{
+		{s.Filtered, "filtered"}, {s.OverLimit, "over qps.limit"}, {s.Edited, "with an edited body"}, {s.Shortened, "with less time"},
+	} {
 		if n.rate > 0 {
 			all = append(all, rate(n.rate)+"/s "+n.what)
 		}
@@ -209,10 +225,10 @@ func (s *SSP) notes() (all []string) {
 		all = append(all, fmt.Sprintf("%s → %s bytes/s sent", rate(s.BytesNow), rate(s.BytesPerSec)))
 	}
 	switch p := s.Pool; {
-	case s.NothingToHold:
-		all = append(all, "had no traffic, so that its places are unknown")
+	case s.Unmeasured:
+		all = append(all, "no sampled request held one of its places, so that the places it needs are unknown")
 	case p != nil:
-		all = append(all, strings.TrimSuffix(fmt.Sprintf("needs %d of %d places: %s", p.Needs, p.Places, p.Advice), ": "))
+		all = append(all, strings.TrimSuffix(fmt.Sprintf("needs %d of %d places (±%.2g %%): %s", p.Needs, p.Places, 100*s.PoolMargin, p.Advice), ": "))
 	}
 	return all
 }

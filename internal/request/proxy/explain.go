@@ -39,6 +39,7 @@ type Explanation struct {
 	// Refusal is adbuffer's response if no SSP would get the request, and nil otherwise.
 	Refusal  *http1.Refusal
 	Requests []ExplainedRequest // one for each SSP that may get the request, in the route's order
+	Mirror   *ExplainedRequest  // to the route's mirror; nil without a mirror, or if the request is refused
 }
 
 // ExplainedRequest is the request that an SSP would get.
@@ -54,7 +55,7 @@ type ExplainedRequest struct {
 	// Filtered says that the SSP is not asked, since its conditions on the body do not hold, or since the body cannot be
 	// edited for it: then Err says why.
 	Filtered bool
-	// Edited says that Request has another body than the client's.
+	// Edited says that Request has another body than the client's, before it is compressed.
 	Edited bool
 	// Shaping is what qps.shape knows of the request; nil without it.
 	Shaping *ssp.Shaping
@@ -116,22 +117,34 @@ func (e *Explanation) complete(r *request, f *refusal, hostOf func(ssp string) s
 		if r.target == nil && r.route.Mode == route.Split && t.Weight == 0 {
 			continue // split never chooses a target with weight 0
 		}
-		if !t.Eligible(&r.ssp) {
-			e.Requests = append(e.Requests, ExplainedRequest{Target: t, Filtered: true, Err: t.EditError(&r.ssp)})
-			continue
-		}
-		asked = true
-		q, err := t.SSP.Preview(&r.ssp, hostOf(t.SSP.Name()), t.Timeout)
-		x := ExplainedRequest{Target: t, Query: bytes.Clone(r.ssp.Query), Request: q, Err: err, Dropped: t.SSP.Policy().Dropped(r.ssp.Fields, r.ssp.Identity)}
-		x.Budget, x.BudgetFrom = t.SSP.Limit(&r.ssp, t.Timeout)
-		x.Edited = err == nil && !bytes.Equal(q.Body, r.ssp.Body)
-		x.Shaping = t.SSP.Shaping(&r.ssp)
+		x := r.explainTarget(t, hostOf)
+		asked = asked || !x.Filtered
 		e.Requests = append(e.Requests, x)
 	}
 	if !asked {
 		err := r.route.NoneEligible(&r.ssp, r.target)
 		e.Refusal = &refusal{Outcome: err.Outcome, Detail: cmp.Or(err.Text(), "the conditions of no SSP on the body hold; the response is the route's no_ad")}
 	}
+	if m := r.route.Mirror; m != nil && asked {
+		x := r.explainTarget(m.Target(), hostOf)
+		e.Mirror = &x
+	}
+}
+
+// explainTarget returns the request that the SSP of t would get.
+func (r *request) explainTarget(t *route.Target, hostOf func(ssp string) string) ExplainedRequest {
+	if !t.Eligible(&r.ssp) {
+		return ExplainedRequest{Target: t, Filtered: true, Err: t.EditError(&r.ssp)}
+	}
+	q, err := t.SSP.Preview(&r.ssp, hostOf(t.SSP.Name()), t.Timeout)
+	x := ExplainedRequest{
+		Target: t, Query: bytes.Clone(r.ssp.Query), Request: q, Err: err, Dropped: t.SSP.Policy().Dropped(r.ssp.Fields, r.ssp.Identity),
+		Shaping: t.SSP.Shaping(&r.ssp),
+	}
+	x.Budget, x.BudgetFrom = t.SSP.Limit(&r.ssp, t.Timeout)
+	changes := t.SSP.Edit() != nil || t.SSP.RewritesTmax()
+	x.Edited = err == nil && changes && !bytes.Equal(q.Body, r.ssp.Body)
+	return x
 }
 
 // untilFirstAttempt runs the steps of handle that come before the first attempt.

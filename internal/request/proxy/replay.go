@@ -27,15 +27,25 @@ func (p *Proxy) replay(q *sample.Request, passed int, hostOf func(ssp string) st
 	defer p.releaseRequest(r)
 	r.search.Explaining, r.search.HeldBack = true, passed
 	f := p.readSampled(r, q)
-	if f == nil && !q.HasBody && (r.search.NeedsBody || r.route.Filters()) {
+	if f == nil && !q.HasBody && r.dependsOnBody() {
 		e.Undecided = true
 		return e
 	}
 	if f == nil {
 		f = p.prepare(r)
 	}
+	if q.ID != "" && r.opts.RequestIDField != "" {
+		r.fields.KeepRequestID(q.ID)
+	}
 	e.complete(r, f, hostOf)
 	return e
+}
+
+// dependsOnBody reports whether the body decides where r goes, how much time r has, or what SSPs get beside a copy of the
+// body.
+func (r *request) dependsOnBody() bool {
+	return r.search.NeedsBody || r.route.Filters() || r.route.EditsBodies() || r.route.RewritesTmax() || r.route.TruncateIP ||
+		r.route.MergeOpenRTB || r.opts.Deadline.OpenRTBTmax
 }
 
 // readSampled reads q as if a client sent it, and finds its route.

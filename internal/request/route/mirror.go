@@ -43,6 +43,9 @@ type mirrored struct {
 
 var mirroredPool = sync.Pool{New: func() any { return new(mirrored) }}
 
+// Target returns the mirror's SSP with its conditions.
+func (m *Mirror) Target() *Target { return &m.target }
+
 // send sends a copy of r if the share selects r and no limit prevents it.
 func (m *Mirror) send(r *ssp.Request, p *Process) {
 	if rand.Float64() >= m.Share {
