@@ -1,4 +1,4 @@
-// Package replay says what another configuration would do to the traffic that is there. It takes the sampled requests
+// Package replay predicts what another configuration would do with the present traffic. It runs each sampled request
 // through the code of the request path, with the configuration in force and with the other one, and sends nothing.
 package replay
 
@@ -39,13 +39,13 @@ type Input struct {
 }
 
 const (
-	// slice is how long requests are judged before the requests of clients get their turn.
+	// slice is how long a replay judges sampled requests before it lets the requests of clients go first.
 	slice = 250 * time.Microsecond
 	// patience is how long a replay waits for CPU.
 	patience = 5 * time.Second
-	// window is how many minutes have their requests in common where a single minute has too few of them.
+	// window is the number of minutes over which load is averaged, since one minute may have few sampled requests.
 	window = 5
-	// examples is how many ids of requests a difference has.
+	// examples is how many requests a difference names by their ids.
 	examples = 3
 )
 

@@ -141,8 +141,8 @@ func (c *Change) relative() float64 {
 	return c.Then/c.Now - 1
 }
 
-// Excess returns why the change must not be made: no request was judged, or the pools that would be full and, if limit is
-// not negative, each route and SSP whose rate would change by a larger share than limit.
+// Excess returns the reasons to reject the change: that no request was judged, or each pool that would be full and, unless
+// limit is negative, each route and SSP whose rate would change by a larger share than limit.
 func (r *Report) Excess(limit float64) (all []string) {
 	switch {
 	case r.Error != "":

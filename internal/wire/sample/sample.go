@@ -46,7 +46,7 @@ type Request struct {
 	Asked     []Asked
 }
 
-// Asked is an SSP that got a kept request, or would have got it but for its limits.
+// Asked is an SSP's part in a kept request: Outcome says how the SSP responded, or why it got no request.
 type Asked struct {
 	SSP           string
 	Outcome       exchange.Outcome
@@ -112,7 +112,7 @@ func (o *Limits) MaxBody() int { return min(MaxBody, o.MaxBytes/o.minutes()/bodi
 func (s *Sample) MaxBody() int { return s.maxBody }
 
 // Draw counts a request that ended at now, and decides whether it is kept: then the caller passes the result, which is
-// not nil, to Keep. It allocates only at the begin of a minute.
+// not nil, to Keep. It allocates only at the start of a minute.
 func (s *Sample) Draw(now time.Time) *Minute {
 	m := s.current.Load()
 	if m == nil || now.Sub(m.from) >= s.length {
@@ -163,8 +163,8 @@ func (s *Sample) Keep(m *Minute, q *Request) {
 	}
 	m.requests = append(m.requests, q)
 	m.bytes += q.cost()
-	// A random part of a random sample is a random sample, too. The minute must not grow again: its later requests would
-	// be more likely to be kept than its earlier ones.
+	// Removing requests at random keeps the sample uniform. m.room must not rise again: later requests would then be more
+	// likely to be kept than earlier ones.
 	for m.bytes > s.bytes {
 		m.removeOne()
 		m.room.Store(int64(len(m.requests)))
