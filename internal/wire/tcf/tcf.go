@@ -123,12 +123,12 @@ const (
 
 // find returns the decision, and the format of what is lacking with the id of the purpose or vendor that it names.
 func (c *Consent) find(r *Requirement) (d Decision, lack string, id int) {
-	switch {
-	case c.decision == Unreadable:
+	switch c.decision {
+	case Unreadable:
 		return Unreadable, "the consent string of TCF 2 for vendor %d cannot be read", r.Vendor
-	case c.decision == NoConsent:
+	case NoConsent:
 		return NoConsent, "the GDPR applies, and there is no consent string for vendor %d", r.Vendor
-	case c.decision == NotApplicable:
+	case NotApplicable:
 		return NotApplicable, "", 0
 	}
 	vendor, m := uint16(r.Vendor), &c.metadata
