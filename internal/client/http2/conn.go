@@ -137,7 +137,7 @@ type Conn struct {
 	flood    http2codec.Flood
 	drain    drain
 	alarm    alarm.Alarm // see watchLocked
-	idleAt   time.Time   // when the connection became idle; zero while it is not
+	idleAt   time.Time   // since when no request is open; zero while one is
 }
 
 // New returns a connection that reads and writes rw. Serve runs it.
@@ -175,7 +175,7 @@ func (c *Conn) Use(rw io.ReadWriter, owner Owner) {
 	c.rw, c.owner = rw, owner
 }
 
-// Idle returns the time since which the connection has been idle, or zero if it is not idle.
+// Idle returns the time since which no request is open, or zero if one is.
 func (c *Conn) Idle() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -193,13 +193,17 @@ func (c *Conn) WaitUntil(midRecord bool) (by time.Time, unfinished bool) {
 		return by, unfinished
 	}
 	c.in.partBy = time.Time{}
-	if !c.isIdleLocked() || c.drain.announced { // silentLocked would not park it
+	if len(c.streams.open) > 0 || c.running > 0 || c.drain.announced { // silentLocked would not park it
 		return by, unfinished
 	}
 	if c.idleAt.IsZero() {
 		c.idleAt = now
 	}
-	return c.idleAt.Add(c.opts.ParkAfter), unfinished // PINGs do not change idleAt
+	// PINGs do not change idleAt. Their ACKs may still be written: if that lasts longer, the Read must not poll.
+	if parkAt := c.idleAt.Add(c.opts.ParkAfter); parkAt.After(now) || c.isIdleLocked() {
+		return parkAt, unfinished
+	}
+	return by, unfinished
 }
 
 // silentLocked is called when a Read has timed out. It returns ErrIdle if the connection is idle, and errDone if the
