@@ -222,13 +222,49 @@ func documentOf(body []byte, codings []string) (document any, err error) {
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
-	if err = d.Decode(&document); err != nil {
-		return nil, errors.New("a body that is no JSON: " + err.Error())
+	if document, err = decodeValue(d); err != nil {
+		return nil, errors.New("a body that cannot be judged: " + err.Error())
 	}
 	if _, err = d.Token(); err != io.EOF { //nolint:errorlint // the decoder wraps nothing
-		return nil, errors.New("a body that is no JSON: bytes follow the document")
+		return nil, errors.New("a body that cannot be judged: bytes follow the document")
 	}
 	return document, nil
+}
+
+// decodeValue decodes the next value. Unlike d.Decode, it returns an error if an object has two members of one name, of
+// which readers may take either.
+func decodeValue(d *json.Decoder) (any, error) {
+	token, err := d.Token()
+	switch token {
+	case json.Delim('{'):
+		object := map[string]any{}
+		for err == nil && d.More() {
+			var name json.Token
+			if name, err = d.Token(); err != nil {
+				break
+			}
+			if _, twice := object[name.(string)]; twice {
+				return nil, fmt.Errorf("the member %s is there twice", name)
+			}
+			object[name.(string)], err = decodeValue(d)
+		}
+		if err == nil {
+			_, err = d.Token() // the closing brace
+		}
+		return object, err
+	case json.Delim('['):
+		array := []any{}
+		for err == nil && d.More() {
+			var element any
+			element, err = decodeValue(d)
+			array = append(array, element)
+		}
+		if err == nil {
+			_, err = d.Token() // the closing bracket
+		}
+		return array, err
+	}
+	return token, err
 }
 
 // membersAt returns the values at path below v. In an array, the name "*" is every element, and a number the element

@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -164,7 +163,7 @@ func (r *Report) Excess(limit float64) (all []string) {
 		s := &r.SSPs[i]
 		check("ssp", s.SSP, &s.Change)
 		if s.Pool != nil && s.Pool.Full {
-			all = append(all, fmt.Sprintf("ssp %s: needs %d of %d places", s.SSP, s.Pool.Needs, s.Pool.Places))
+			all = append(all, fmt.Sprintf("ssp %s: needs %d of %d places: %s", s.SSP, s.Pool.Needs, s.Pool.Places, s.Pool.Advice))
 		}
 	}
 	return all
@@ -237,7 +236,7 @@ func (s *SSP) notes() (all []string) {
 func rate(v float64) string {
 	digits := 0
 	if v < 100 && v != 0 {
-		digits = cmp.Or(max(0, 1-int(math.Floor(math.Log10(v)))), 0)
+		digits = max(0, 1-int(math.Floor(math.Log10(v))))
 	}
 	return fmt.Sprintf("%.*f", min(digits, 3), v)
 }

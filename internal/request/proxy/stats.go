@@ -8,7 +8,7 @@ import (
 	"adbuffer/internal/wire/logs"
 )
 
-// An origin names the party that decided that a response has no ad. It is a label of adbuffer_no_ad_total.
+// origin is the party that decided that a response has no ad: the label origin of adbuffer_no_ad_total.
 type origin uint8
 
 const (

@@ -432,8 +432,8 @@ var (
 	segments20000 = [3]int{40, 25, 20}
 )
 
-// settled returns which percentage of the oracle's fills a limit of requests a second keeps at a rate of arrivals, in the
-// given minutes after minutes of learning.
+// settled returns the fills under a limit, in percent of those of an oracle with the same limit. It counts the minutes
+// that follow the minutes of learning. limit and rate are requests a second.
 func settled(w *world, limit, rate, learning, minutes float64, c *coverages) float64 {
 	r := newRun(w, Settings{Limit: limit}, rate, c)
 	r.minutes(learning)

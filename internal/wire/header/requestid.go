@@ -56,7 +56,7 @@ func (f *RequestFields) SetRequestID(peerTrusted bool, now time.Time) {
 	f.id.n = len(AppendUUIDv7(f.id.text[:0], now))
 }
 
-// KeepRequestID sets the request's id to the one that it got earlier.
+// KeepRequestID sets the request's id, for a request that is handled a second time.
 func (f *RequestFields) KeepRequestID(id string) { f.id.n = copy(f.id.text[:], id) }
 
 // RequestID returns the request's id, empty before SetRequestID. It is valid as long as f is not
