@@ -2,6 +2,8 @@ package app
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -94,30 +96,49 @@ func drawn(seed uint64, perMinute int, begin time.Time) (all []sample.Stratum) {
 	return all
 }
 
+// side is a side of a replay with the configuration that it was made of.
+type side struct {
+	replay.Side
+	config *config.Config
+}
+
 // sideOf builds the side of a replay for the mix, with the pairs of replaced applied.
-func sideOf(t testing.TB, replaced ...string) replay.Side {
+func sideOf(t testing.TB, replaced ...string) side {
 	t.Helper()
 	return sideOfText(t, strings.NewReplacer(replaced...).Replace(mixed))
 }
 
-func sideOfText(t testing.TB, text string) replay.Side {
+func sideOfText(t testing.TB, text string) side {
 	t.Helper()
 	cfg, _, err := config.Parse([]byte(text), nil)
 	testsupport.MustTrue(t, err == nil, "%v in\n%s", err, text)
 	e, err := newExplainer(unshaped(cfg), "adbuffer-test")
 	testsupport.NoError(t, err)
 	t.Cleanup(e.Close)
-	return e.side(cfg)
+	return side{e.side(), cfg}
 }
 
-func replayed(t testing.TB, now, then replay.Side, strata []sample.Stratum) *replay.Report {
-	t.Helper()
-	rep, err := replay.Run(t.Context(), &replay.Input{
-		Now: now, Then: then, Strata: strata, At: strata[0].From.Add(mixMinutes * time.Minute),
+func input(now, then side, strata []sample.Stratum) *replay.Input {
+	return &replay.Input{
+		Now: now.Side, Then: then.Side, Config: then.config, Strata: strata, At: strata[0].From.Add(mixMinutes * time.Minute),
 		Protocol: func(string) exchange.Protocol { return exchange.HTTP1 },
-	})
+	}
+}
+
+func replayed(t testing.TB, now, then side, strata []sample.Stratum) *replay.Report {
+	t.Helper()
+	rep, err := replay.Run(t.Context(), input(now, then, strata))
 	testsupport.NoError(t, err)
 	return rep
+}
+
+// strataOf returns ten minutes of 100 requests a second, of each of which ten are kept: q.
+func strataOf(q *sample.Request) []sample.Stratum {
+	all, begin := make([]sample.Stratum, mixMinutes), time.Now()
+	for i := range all {
+		all[i] = sample.Stratum{From: begin.Add(time.Duration(i) * time.Minute), Length: time.Minute, Seen: 6000, Requests: slices.Repeat([]*sample.Request{q}, 10)}
+	}
+	return all
 }
 
 func written(rep *replay.Report) string {
@@ -181,7 +202,7 @@ func TestRatesOfAReplayHoldTheTruth(t *testing.T) {
 
 func TestAReplayNamesWhatChanges(t *testing.T) {
 	now := sideOf(t)
-	empty, err := replay.Run(t.Context(), &replay.Input{Now: now, Then: now, At: time.Now()})
+	empty, err := replay.Run(t.Context(), &replay.Input{Now: now.Side, Then: now.Side, Config: now.config, At: time.Now()})
 	testsupport.NoError(t, err)
 	testsupport.True(t, len(empty.Excess(-1)) == 1 && written(empty) == "", "without a sample the report is %q, with the errors %q", written(empty), empty.Excess(-1))
 	strata := drawn(1, 40, time.Now())
@@ -238,6 +259,9 @@ func TestReportsOfReplays(t *testing.T) {
 	small.Body, small.BodyBytes, small.HasBody = []byte(`{"a":1}`), 7, true
 	masked := get
 	masked.Route, masked.Fields = "r", []byte("Host: x\r\nX-Api-Key: xxx\r\n\r\n")
+	old, keyed, token, short := get, get, get, small
+	old.Route, keyed.Fields, token.Target = "removed", masked.Fields, []byte("/a?token=xxx")
+	short.Asked = []sample.Asked{{SSP: "s", Outcome: exchange.Fill, Hold: 200 * time.Microsecond}}
 	limited := small
 	limited.Asked = []sample.Asked{{SSP: "s", Outcome: exchange.QPSLimit}, {SSP: "u", Outcome: exchange.Fill}}
 	s, u, sspsOf, path := `127.0.0.1:1/"]`, `127.0.0.1:2/"]`, "ssps: [s]", "path: /a"
@@ -245,8 +269,9 @@ func TestReportsOfReplays(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		q         *sample.Request
-		both      []string // replaced in both configurations
-		then      []string // replaced in the other one
+		both      []string      // replaced in both configurations
+		then      []string      // replaced in the other one
+		reloaded  time.Duration // when the configuration in force was loaded, after the first minute began
 		undecided bool
 		says      string
 		lacks     string
@@ -268,20 +293,53 @@ func TestReportsOfReplays(t *testing.T) {
 		{name: "a mirror", q: &small, then: []string{sspsOf, sspsOf + ", mirror: {ssp: u, share: 0.5}"}, says: "ssp u     0       50"},
 		{name: "compression is no edit", q: &small, both: []string{s, s + ", compress: {coding: gzip, min_bytes: 1}"}, says: "route r   100     100", lacks: "edited"},
 		{name: "an SSP at its limit did not respond", q: &limited, both: []string{sspsOf, "mode: waterfall, ssps: [s, u]"}, says: "ssp u     100     100"},
+		{name: "rewrite_tmax without bodies", q: &large, then: []string{s, s + ", rewrite_tmax: true"}, undecided: true, excess: bodies},
+		{name: "too large for the other configuration", q: &large, then: []string{"deadline:", "server: {max_body_bytes: 65536}\ndeadline:"}, says: "100/s: too_large instead of a request to SSPs"},
+		{name: "an edit", q: &small, then: []string{s, s + ", remove: [{path: a}]"}, says: "100/s with an edited body, "},
+		{name: "bytes", q: &small, then: []string{s, s + ", remove: [{path: a}]"}, says: " bytes/s sent"},
+		{name: "a route that a reload removed", q: &old, reloaded: time.Hour, says: "route r   100     100      ±3.79 %"},
+		{name: "a masked field in a new condition", q: &keyed, then: []string{path, "path: /a, header: [{name: x-api-key, value: abc}]"}, undecided: true, excess: "masks a value"},
+		{name: "a masked parameter in a new condition", q: &token, then: []string{path, "path: /a, query: [{name: token, value: abc}]"}, undecided: true, excess: "masks a value"},
+		{name: "a masked field without a value in the condition", q: &keyed, then: []string{path, "path: /a, header: [{name: x-api-key}]"}, says: "route r   100     100"},
+		{name: "one of 100 has less time", q: &get, both: []string{sspsOf, "mode: split, ssps: [{name: s, weight: 99}, {name: u, weight: 1}]"}, then: []string{u, u + ", timeouts: {request: 50ms}"},
+			says: "\n1/s: u has less time", lacks: "100/s: u"},
+		{name: "the first tier fills all", q: &small, both: []string{sspsOf, "mode: waterfall, ssps: [s, u]"}, then: []string{u, u + ", timeouts: {request: 50ms}"}, says: "ssp u     0       0", lacks: "less time"},
+		{name: "other tiers first", q: &small, both: []string{"ssps: [s]}", "mode: waterfall, ssps: [s, u]}"}, then: []string{"ssps: [s, u]", "ssps: [u, s]"}, says: "100/s: u is asked"},
+		{name: "set makes the body too large", q: &small, both: []string{"deadline:", "server: {max_body_bytes: 1024}\ndeadline:", s, s + ", set: [{path: x, value: " + strings.Repeat("x", 1100) + "}]"},
+			then: []string{strings.Repeat("x", 1100), "y"}, says: "100/s: s is asked"},
+		{name: "one place is enough", q: &short, both: []string{s, s + ", pool: {max_conns: 1}"}, says: "needs 1 of 1 places (±"},
 		{name: "unmeasured", q: &get, says: "no sampled request held one of its places"},
 	} {
-		strata := make([]sample.Stratum, mixMinutes)
-		begin := time.Now()
-		for i := range strata {
-			strata[i] = sample.Stratum{From: begin.Add(time.Duration(i) * time.Minute), Length: time.Minute, Seen: 6000, Requests: slices.Repeat([]*sample.Request{c.q}, 10)}
-		}
 		now := strings.NewReplacer(c.both...).Replace(twoSSPs)
-		rep := replayed(t, sideOfText(t, now), sideOfText(t, strings.NewReplacer(c.then...).Replace(now)), strata)
+		in := input(sideOfText(t, now), sideOfText(t, strings.NewReplacer(c.then...).Replace(now)), strataOf(c.q))
+		in.Since = in.Strata[0].From.Add(c.reloaded)
+		rep, err := replay.Run(t.Context(), in)
+		testsupport.NoError(t, err)
 		text, excess := written(rep), strings.Join(rep.Excess(-1), "; ")
 		testsupport.True(t, strings.Contains(text, c.says) && (c.lacks == "" || !strings.Contains(text, c.lacks)), "%s: the report wants %q and lacks %q:\n%s", c.name, c.says, c.lacks, text)
 		testsupport.True(t, strings.Contains(excess, c.excess) && (excess == "") == (c.excess == ""), "%s: too large is %q, want %q", c.name, excess, c.excess)
 		testsupport.True(t, (rep.Undecided == 100) == c.undecided && rep.Rate == 100, "%s: %v/s of %v/s are undecided", c.name, rep.Undecided, rep.Rate)
 	}
+}
+
+// A replay ends when its client goes away. A minute that has just begun says nothing about a load.
+func TestAReplayEndsAndLeavesOutTheMinuteThatHasJustBegun(t *testing.T) {
+	now := sideOfText(t, twoSSPs)
+	then := sideOfText(t, strings.Replace(twoSSPs, `127.0.0.1:1/"]`, `127.0.0.1:1/"], qps: {limit: 110}`, 1))
+	strata := strataOf(&sample.Request{Method: "GET", Target: []byte("/a"), HasBody: true, Fields: []byte("Host: x\r\n\r\n")})
+	last := &strata[mixMinutes-1]
+	last.Length, last.Seen = 5*time.Second, 5000
+	testsupport.Equal(t, replayed(t, now, then, strata).SSPs[0].OverLimit, 0, "%v/s are over the limit, of which five seconds have 1000/s; want %v")
+	last.Length = 10 * time.Second
+	testsupport.True(t, replayed(t, now, then, strata).SSPs[0].OverLimit > 0, "ten seconds of 500/s are not over the limit")
+
+	for i := range strata {
+		strata[i].Requests = slices.Repeat(strata[i].Requests, 100)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := replay.Run(ctx, input(now, then, strata))
+	testsupport.True(t, errors.Is(err, context.Canceled), "the error is %v", err)
 }
 
 // An SSP that gets 30 of 100 requests a second is below its limit of 33, however the sample falls.

@@ -21,7 +21,7 @@ func ForPool(s *pool.Snapshot, o *pool.Options) string {
 	}
 	setting, limit := sizeSetting(s.Protocol, o)
 	text := fmt.Sprintf("%s requests/s × %s keep %s places in use on average; with %s, 3 %% of the requests would wait.",
-		number(n.ArrivalsPerSecond), millis(n.HoldSeconds), number(n.Load), count(n.AdvisedConnections, "connection"))
+		Number(n.ArrivalsPerSecond), millis(n.HoldSeconds), Number(n.Load), count(n.AdvisedConnections, "connection"))
 	if n.AdvisedConnections > limit {
 		return fmt.Sprintf("Set %s to %d, now %d. %s", setting, n.AdvisedConnections, limit, text)
 	}
@@ -30,7 +30,7 @@ func ForPool(s *pool.Snapshot, o *pool.Options) string {
 		text += fmt.Sprintf(" pool.min_idle %d keeps more connections open than this load needs.", o.MinIdle)
 	}
 	return fmt.Sprintf("%s %d is enough. %s It is full at %s requests/s, or at this rate when a place is held for %s.",
-		setting, limit, text, number(capacity.FullRate(float64(s.PlacesLimit), hold)), millis(float64(s.PlacesLimit)/n.ArrivalsPerSecond))
+		setting, limit, text, Number(capacity.FullRate(float64(s.PlacesLimit), hold)), millis(float64(s.PlacesLimit)/n.ArrivalsPerSecond))
 }
 
 // ForAuto describes what pool.auto has decided about the size and the idle timeout of a pool. It returns nil if

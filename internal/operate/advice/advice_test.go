@@ -105,7 +105,7 @@ func TestAdvisedIdleTimeoutIsBelowTheLearnedOne(t *testing.T) {
 
 func TestNumbersAreForPeople(t *testing.T) {
 	for v, want := range map[float64]string{0.5: "0.5", 0.001: "less than 0.01", 3.14159: "3.14", 99.94: "99.9", 174.85: "175", 1234.4: "1,234", 1000000: "1,000,000"} {
-		testsupport.Equal(t, number(v), want, "number(%[2]v) is %[1]q", v)
+		testsupport.Equal(t, Number(v), want, "Number(%[2]v) is %[1]q", v)
 	}
 	wantText(t, millis(0.08), "80 ms")
 	wantText(t, count(1, "replica"), "1 replica")

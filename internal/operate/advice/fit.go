@@ -12,9 +12,9 @@ import (
 
 // Fit says whether a pool has enough places for a load.
 type Fit struct {
-	Needs  int    `json:"needs"`  // places in use on average, rounded up
-	Places int    `json:"places"` // places that the pool may have
-	Full   bool   `json:"full"`
+	Needs  int    `json:"needs"`            // places in use on average, rounded up
+	Places int    `json:"places"`           // places that the pool may have
+	Full   bool   `json:"full"`             // more places are needed than there are
 	Advice string `json:"advice,omitempty"` // the setting to raise if more than 3 % of the requests would wait
 }
 
@@ -29,12 +29,9 @@ func FitOf(rate float64, hold time.Duration, pr exchange.Protocol, o *pool.Optio
 		perConn = o.PipelineDepth
 	}
 	f := &Fit{Needs: int(math.Ceil(capacity.Load(rate, hold))), Places: conns * perConn}
-	f.Full = f.Needs >= f.Places
 	if advised := capacity.Places(rate, hold, capacity.DefaultWaitingShare); advised > f.Places {
-		if perConn > 1 {
-			advised = capacity.HTTP2GrownConns(advised, perConn)
-		}
-		f.Advice = fmt.Sprintf("raise %s to %d", setting, advised)
+		f.Full = f.Needs >= f.Places
+		f.Advice = fmt.Sprintf("raise %s to %d", setting, pool.ConnectionsFor(advised, perConn, pr))
 	}
 	return f
 }

@@ -56,7 +56,7 @@ func (p *planned) groupWarnings(s *config.SSP, i int) (warnings []config.Warning
 		}
 		warnings = append(warnings, config.Warning{Path: fmt.Sprintf("ssps[%d].endpoints", i), Text: fmt.Sprintf(
 			"if the endpoints before it fail, priority %d (%s) can hold %s, and plan expects %d for %s requests/s × %s; raise %s",
-			priority, count(groups[priority], "endpoint"), count(holds, "connection"), need, number(p.result.Rate), millis(p.result.MeanHold.Seconds()), raise)})
+			priority, count(groups[priority], "endpoint"), count(holds, "connection"), need, Number(p.result.Rate), millis(p.result.MeanHold.Seconds()), raise)})
 	}
 	return warnings, nil
 }

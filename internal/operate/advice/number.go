@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// These functions format numbers for people: three digits, separated thousands, no exponent.
-
-func number(v float64) string {
+// Number formats a number for people: with three digits, separated thousands and no exponent.
+func Number(v float64) string {
 	if v > 0 && v < 0.01 {
 		return "less than 0.01"
 	}
@@ -26,15 +25,15 @@ func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
-	return number(float64(n)) + " " + noun + "s"
+	return Number(float64(n)) + " " + noun + "s"
 }
 
 // millis formats seconds below 1 as milliseconds, and all others as seconds.
 func millis(seconds float64) string {
 	if seconds >= 1 {
-		return number(seconds) + " s"
+		return Number(seconds) + " s"
 	}
-	return number(1000*seconds) + " ms"
+	return Number(1000*seconds) + " ms"
 }
 
 // rounded keeps the significant digits of a hold time.

@@ -104,7 +104,7 @@ func (plan ShapePlan) Write(w io.Writer) {
 		if s.DryRun {
 			how = "measured in a dry run"
 		}
-		fmt.Fprintf(w, "%s: %s requests/s to %s in the last ten minutes; %s\n", s.SSP, number(s.RPS), count(s.Replicas, "replica"), how)
+		fmt.Fprintf(w, "%s: %s requests/s to %s in the last ten minutes; %s\n", s.SSP, Number(s.RPS), count(s.Replicas, "replica"), how)
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		fmt.Fprintf(t, "limit\tof the requests\tfills kept\t95 %% interval\t\n")
 		for _, k := range s.Kept {
@@ -112,7 +112,7 @@ func (plan ShapePlan) Write(w io.Writer) {
 			if k.InForce {
 				mark = "qps.limit"
 			}
-			fmt.Fprintf(t, "%s/s\t%s %%\t%.1f %%\t%.1f to %.1f %%\t%s\n", number(k.Limit), number(100*k.Share), 100*k.Estimate, 100*k.Low, 100*k.High, mark)
+			fmt.Fprintf(t, "%s/s\t%s %%\t%.1f %%\t%.1f to %.1f %%\t%s\n", Number(k.Limit), Number(100*k.Share), 100*k.Estimate, 100*k.Low, 100*k.High, mark)
 		}
 		t.Flush()
 		fmt.Fprintln(w)

@@ -33,46 +33,60 @@ func (d *different) add(q *sample.Request, weight float64, format string, args .
 	}
 }
 
-// compare notes how q would end differently.
-func (d *different) compare(q *sample.Request, weight float64, now, then *proxy.Explanation) {
+// least is the smallest probability that counts: smaller ones come from rounding.
+const least = 1e-9
+
+// compare notes how q would end differently. The same chance decides on both sides which SSPs get q.
+func (r *replay) compare(q *sample.Request, weight float64, now, then *proxy.Explanation) {
+	note := func(probability float64, format string, args ...any) {
+		if probability > least {
+			r.different.add(q, weight*probability, format, args...)
+		}
+	}
 	if a, b := routeOf(now), routeOf(then); a != b {
-		d.add(q, weight, "route %s instead of %s", b, a)
+		note(1, "route %s instead of %s", b, a)
 	}
 	if a, b := refusalOf(now), refusalOf(then); a != b {
-		d.add(q, weight, "%s instead of %s", b, a)
+		note(1, "%s instead of %s", b, a)
 	}
-	was := make(map[string]*proxy.ExplainedRequest)
+	shares, sharesThen := r.shares(q, now), r.shares(q, then)
+	was := make(map[string]int) // indices of now.Requests
 	for i := range now.Requests {
-		x := &now.Requests[i]
-		was[x.Target.SSP.Name()] = x
+		was[now.Requests[i].Target.SSP.Name()] = i
 	}
 	for i := range then.Requests {
 		x := &then.Requests[i]
 		name := x.Target.SSP.Name()
-		before := was[name]
-		delete(was, name)
-		switch {
-		case x.Filtered && before != nil && !before.Filtered:
-			d.add(q, weight, "%s is not asked, since its conditions do not hold", name)
-		case x.Filtered:
-		case before == nil || before.Filtered:
-			d.add(q, weight, "%s is asked", name)
-		default:
-			if x.Budget < before.Budget {
-				d.add(q, weight, "%s has less time", name)
-			}
-			if string(x.Request.Body) != string(before.Request.Body) {
-				d.add(q, weight, "%s gets another body", name)
-			}
-			if string(x.Request.Target) != string(before.Request.Target) || string(x.Request.Fields) != string(before.Request.Fields) {
-				d.add(q, weight, "%s gets another target or other fields", name)
-			}
+		share := 0.0
+		j, ok := was[name]
+		if ok {
+			share = shares[j]
+			delete(was, name)
+		}
+		note(sharesThen[i]-share, "%s is asked", name)
+		if x.Filtered {
+			note(share, "%s is not asked, since its conditions do not hold", name)
+		} else {
+			note(share-sharesThen[i], "%s is not asked", name)
+		}
+		both := min(share, sharesThen[i])
+		if both == 0 {
+			continue
+		}
+		before := &now.Requests[j]
+		if x.Budget < before.Budget {
+			note(both, "%s has less time", name)
+			r.sides[1].ssp(name, len(r.Strata)).shortened += weight * both
+		}
+		if string(x.Request.Body) != string(before.Request.Body) {
+			note(both, "%s gets another body", name)
+		}
+		if string(x.Request.Target) != string(before.Request.Target) || string(x.Request.Fields) != string(before.Request.Fields) {
+			note(both, "%s gets another target or other fields", name)
 		}
 	}
-	for name, before := range was {
-		if !before.Filtered {
-			d.add(q, weight, "%s is not asked", name)
-		}
+	for name, j := range was {
+		note(shares[j], "%s is not asked", name)
 	}
 }
 

@@ -3,6 +3,7 @@
 package replay
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math"
@@ -17,22 +18,25 @@ import (
 	"adbuffer/internal/ssp/pool"
 	"adbuffer/internal/wire/cpushare"
 	"adbuffer/internal/wire/exchange"
+	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/sample"
+	"adbuffer/internal/wire/syntax"
 )
 
 // Side is a configuration that judges the sampled requests. Its proxy serves no requests.
 type Side struct {
 	Proxy   *proxy.Proxy
 	Version *reload.Version
-	Config  *config.Config // as the operator wrote it; that of Version opens no connection, so that it shares no limits
 }
 
 // Input is what a replay reads.
 type Input struct {
 	Now, Then Side
-	Strata    []sample.Stratum
-	At        time.Time // when Strata were read
-	Since     time.Time // when the configuration in force came into force
+	// Config is Then's as the operator wrote it. That of Then.Version opens no connection, so that it shares no limits.
+	Config *config.Config
+	Strata []sample.Stratum
+	At     time.Time // when Strata were read
+	Since  time.Time // when the configuration in force came into force
 	// Protocol returns the protocol that the pool of the SSP speaks now, Unknown if there is no such SSP.
 	Protocol func(ssp string) exchange.Protocol
 	CPU      *cpushare.Share
@@ -61,11 +65,13 @@ type replay struct {
 	measured map[string]*measured
 	sides    [2]tally // now, then
 	different
-	judged    []weights // of each stratum
-	all       weights   // of the judged requests
-	total     float64   // weight of all requests
-	undecided float64   // weight
-	requests  int
+	maskedFields []string // names of fields and parameters: see findMasked
+	maskedParams []string
+	judged       []weights // of each stratum
+	all          weights   // of the judged requests
+	total        float64   // weight of all requests
+	undecided    float64   // weight
+	requests     int
 }
 
 // weights sums up the weights of requests.
@@ -102,9 +108,10 @@ func Run(ctx context.Context, in *Input) (*Report, error) {
 		r.sides[i] = tally{make(map[string]float64), make(map[string]*sspTally)}
 	}
 	r.measure()
-	turn, err := in.CPU.Acquire(cpushare.DryRun, 0, time.Now().Add(patience))
+	r.findMasked()
+	turn, err := in.takeTurn()
 	if err != nil {
-		return nil, fmt.Errorf("adbuffer has too little CPU for a dry run with the traffic: %w", err)
+		return nil, err
 	}
 	defer func() { turn.Release() }()
 	begun := time.Now()
@@ -124,14 +131,21 @@ func Run(ctx context.Context, in *Input) (*Report, error) {
 			}
 			turn.Release()
 			time.Sleep(time.Microsecond) // lets requests that are ready run
-			turn, err = in.CPU.Acquire(cpushare.DryRun, 0, time.Now().Add(patience))
-			if err != nil {
-				return nil, fmt.Errorf("adbuffer has too little CPU for a dry run with the traffic: %w", err)
+			if turn, err = in.takeTurn(); err != nil {
+				return nil, err
 			}
 			begun = time.Now()
 		}
 	}
 	return r.report(), nil
+}
+
+func (in *Input) takeTurn() (cpushare.Turn, error) {
+	turn, err := in.CPU.Acquire(cpushare.DryRun, 0, time.Now().Add(patience))
+	if err != nil {
+		err = fmt.Errorf("adbuffer has too little CPU for a dry run with the traffic; see server.background_cpu: %w", err)
+	}
+	return turn, err
 }
 
 // weightOf returns for how many requests each kept request of s stands.
@@ -179,16 +193,15 @@ func (r *replay) judge(i int, q *sample.Request, weight float64) {
 	r.requests++
 	r.all.add(weight)
 	r.judged[i].add(weight)
-	budgets := make(map[string]time.Duration)
 	for side := range r.sides {
 		for _, w := range ways[side] {
-			r.add(side, i, q, weight*w.probability, w.Explanation, budgets)
+			r.add(side, i, q, weight*w.probability, w.Explanation)
 		}
 	}
 	// The same chance decides on both sides, so that equal probabilities make no difference.
 	for a, b := ways[0], ways[1]; len(a) > 0 && len(b) > 0; {
 		both := min(a[0].probability, b[0].probability)
-		if both > 1e-9 {
+		if both > least {
 			r.compare(q, weight*both, a[0].Explanation, b[0].Explanation)
 		}
 		a[0].probability -= both
@@ -201,16 +214,47 @@ func (r *replay) judge(i int, q *sample.Request, weight float64) {
 	}
 }
 
-// decided reports whether the sample has all of q, a request of stratum i, that its ways depend on. If the configuration
-// in force finds another route than adbuffer did, a value that the sample masks decides the route.
+// decided reports whether the sample has all of q, a request of stratum i, that its ways depend on. It has not if the
+// configuration in force finds another route than adbuffer did, since a value that the sample masks decided the route, or
+// if a condition of the other configuration is about a masked value of q.
 func (r *replay) decided(i int, q *sample.Request, ways *[2][]way) bool {
 	for _, side := range ways {
 		if slices.ContainsFunc(side, func(w way) bool { return w.Undecided }) {
 			return false
 		}
 	}
-	return q.Route == "" || r.Strata[i].From.Before(r.Since) ||
-		slices.ContainsFunc(ways[0], func(w way) bool { return routeOf(w.Explanation) == q.Route })
+	if q.Route != "" && !r.Strata[i].From.Before(r.Since) && !slices.ContainsFunc(ways[0], func(w way) bool { return routeOf(w.Explanation) == q.Route }) {
+		return false
+	}
+	for name := range syntax.Fields(q.Fields) {
+		if slices.ContainsFunc(r.maskedFields, func(masked string) bool { return syntax.EqualFold(name, masked) }) {
+			return false
+		}
+	}
+	_, query, _ := bytes.Cut(q.Target, []byte{'?'})
+	for param := range bytes.SplitSeq(query, []byte{'&'}) {
+		if name, _, _ := bytes.Cut(param, []byte{'='}); slices.Contains(r.maskedParams, string(name)) {
+			return false
+		}
+	}
+	return true
+}
+
+// findMasked notes which conditions of the other configuration are about values that the sample masks.
+func (r *replay) findMasked() {
+	for i := range r.Config.Routes {
+		m := &r.Config.Routes[i].Match
+		for _, c := range m.Header {
+			if c.Value != nil && header.IsMasked(c.Name) {
+				r.maskedFields = append(r.maskedFields, c.Name)
+			}
+		}
+		for _, c := range m.Query {
+			if c.Value != nil && header.NamesSecret(c.Name) {
+				r.maskedParams = append(r.maskedParams, c.Name)
+			}
+		}
+	}
 }
 
 // way is one of the ways that a request may take by chance.
@@ -228,8 +272,8 @@ func (r *replay) side(i int) *Side {
 
 func (s *Side) host(ssp string) string { return s.Version.Part(ssp).Host() }
 
-// add adds q, which e explains, to the sums of a side. budgets has the times of the SSPs of the side now.
-func (r *replay) add(side, i int, q *sample.Request, weight float64, e *proxy.Explanation, budgets map[string]time.Duration) {
+// add adds q, which e explains, to the sums of a side.
+func (r *replay) add(side, i int, q *sample.Request, weight float64, e *proxy.Explanation) {
 	t := &r.sides[side]
 	t.routes[routeOf(e)] += weight
 	if e.Route == nil || e.Refusal != nil && len(e.Requests) == 0 {
@@ -237,30 +281,28 @@ func (r *replay) add(side, i int, q *sample.Request, weight float64, e *proxy.Ex
 	}
 	shares := r.shares(q, e)
 	for j := range e.Requests {
-		r.addRequest(side, i, q, weight, shares[j], &e.Requests[j], budgets)
+		r.addRequest(side, i, q, weight, shares[j], &e.Requests[j])
 	}
 	if e.Mirror != nil {
-		r.addRequest(side, i, q, weight*e.Route.Mirror.Share, 1, e.Mirror, budgets)
+		r.addRequest(side, i, q, weight*e.Route.Mirror.Share, 1, e.Mirror)
 	}
 }
 
 // addRequest adds x, which an SSP gets with the probability share.
-func (r *replay) addRequest(side, i int, q *sample.Request, weight, share float64, x *proxy.ExplainedRequest, budgets map[string]time.Duration) {
+func (r *replay) addRequest(side, i int, q *sample.Request, weight, share float64, x *proxy.ExplainedRequest) {
 	name, w := x.Target.SSP.Name(), weight*share
 	s := r.sides[side].ssp(name, len(r.Strata))
-	if x.Filtered {
+	switch {
+	case x.Filtered:
 		s.filtered += weight
+		return
+	case x.Err != nil:
 		return
 	}
 	s.asked += w
 	s.bytes += w * float64(x.Request.HeadBytes()+len(x.Request.Body)+q.BodyBytes-len(q.Body))
 	if x.Edited {
 		s.edited += w
-	}
-	if side == 0 {
-		budgets[name] = x.Budget
-	} else if before, ok := budgets[name]; ok && x.Budget < before {
-		s.shortened += w
 	}
 	m := &s.minutes[i]
 	m.asked += w
@@ -299,8 +341,12 @@ func askedOf(q *sample.Request, ssp string) *sample.Asked {
 	return nil
 }
 
-// shares returns with which probability each SSP of e gets q.
+// shares returns with which probability each SSP of e gets q: 0 if its conditions do not hold, or if no request can be made
+// for it.
 func (r *replay) shares(q *sample.Request, e *proxy.Explanation) []float64 {
+	if len(e.Requests) == 0 {
+		return nil
+	}
 	all := make([]float64, len(e.Requests))
 	mode := e.Route.Mode
 	if e.Chosen != nil {
@@ -314,7 +360,7 @@ func (r *replay) shares(q *sample.Request, e *proxy.Explanation) []float64 {
 	}
 	for i := range e.Requests {
 		x := &e.Requests[i]
-		if x.Filtered {
+		if x.Filtered || x.Err != nil {
 			continue
 		}
 		switch mode {
@@ -402,7 +448,7 @@ func (r *replay) poolOf(p *reload.Part, t *sspTally) (fit *advice.Fit, margin fl
 	o := p.SSP.Pool().Options()
 	hold := time.Duration(busiest.load / busiest.rate * float64(time.Second))
 	fit = advice.FitOf(busiest.rate, hold, r.protocolOf(p.Config.Name, &o), &o)
-	fit.Full = int(math.Ceil(low)) >= fit.Places
+	fit.Full = fit.Full && int(math.Ceil(low)) >= fit.Places
 	return fit, busiest.margin
 }
 
@@ -417,7 +463,7 @@ func (r *replay) protocolOf(ssp string, o *pool.Options) exchange.Protocol {
 // overLimit returns how many requests a second are over the SSP's qps limit, which the replicas may share. It counts only
 // the minutes in which the whole 95 % interval is over the limit.
 func (r *replay) overLimit(ssp string, t *sspTally, seconds float64) float64 {
-	cfg := r.Then.Config
+	cfg := r.Config
 	i := slices.IndexFunc(cfg.SSPs, func(s config.SSP) bool { return s.Name == ssp })
 	limit := cfg.SSPs[i].QPS.Limit
 	if limit <= 0 {

@@ -149,11 +149,11 @@ func (r *Report) Excess(limit float64) (all []string) {
 	case r.Requests == 0 && r.Undecided > 0:
 		return []string{"no sampled request could be judged: " + whyUndecided}
 	case r.Requests == 0:
-		return []string{"no request is sampled: set admin.sample.requests in the running adbuffer, and wait for traffic"}
+		return []string{"no request is sampled yet: wait for traffic, and set admin.sample.requests of the running adbuffer if it is 0"}
 	}
 	check := func(kind, name string, c *Change) {
 		if change := c.relative(); limit >= 0 && math.Abs(change) > limit+1e-9 {
-			all = append(all, fmt.Sprintf("%s %s: %s → %s/s, more than %.4g %%", kind, name, rate(c.Now), rate(c.Then), 100*limit))
+			all = append(all, fmt.Sprintf("%s %s: %s → %s/s, more than %.4g %%", kind, name, advice.Number(c.Now), advice.Number(c.Then), 100*limit))
 		}
 	}
 	for i := range r.Routes {
@@ -176,23 +176,23 @@ func (r *Report) Write(w io.Writer) {
 	if r.Requests == 0 {
 		return // Excess says why
 	}
-	fmt.Fprintf(w, "# traffic: %d sampled requests stand for %s/s of the last %.0f s\n", r.Requests, rate(r.Rate), r.Seconds)
+	fmt.Fprintf(w, "# traffic: %d sampled requests stand for %s/s of the last %.0f s\n", r.Requests, advice.Number(r.Rate), r.Seconds)
 	if r.Undecided > 0 {
-		fmt.Fprintf(w, "# traffic: %s/s are not judged: %s\n", rate(r.Undecided), whyUndecided)
+		fmt.Fprintf(w, "# traffic: %s/s are not judged: %s\n", advice.Number(r.Undecided), whyUndecided)
 	}
 	t := tabwriter.NewWriter(w, 0, 8, 3, ' ', 0)
 	fmt.Fprintln(t, "TRAFFIC\tNOW/S\tTHEN/S\t95 %\tNOTES")
 	for i := range r.Routes {
 		c := &r.Routes[i]
-		fmt.Fprintf(t, "route %s\t%s\t%s\t%s\t\n", c.Route, rate(c.Now), rate(c.Then), c.margin())
+		fmt.Fprintf(t, "route %s\t%s\t%s\t%s\t\n", c.Route, advice.Number(c.Now), advice.Number(c.Then), c.margin())
 	}
 	for i := range r.SSPs {
 		s := &r.SSPs[i]
-		fmt.Fprintf(t, "ssp %s\t%s\t%s\t%s\t%s\n", s.SSP, rate(s.Now), rate(s.Then), s.margin(), strings.Join(s.notes(), ", "))
+		fmt.Fprintf(t, "ssp %s\t%s\t%s\t%s\t%s\n", s.SSP, advice.Number(s.Now), advice.Number(s.Then), s.margin(), strings.Join(s.notes(), ", "))
 	}
 	t.Flush()
 	for _, d := range r.Different {
-		fmt.Fprintf(w, "%s/s: %s", rate(d.Rate), d.What)
+		fmt.Fprintf(w, "%s/s: %s", advice.Number(d.Rate), d.What)
 		if len(d.IDs) > 0 {
 			fmt.Fprintf(w, ", for example %s", strings.Join(d.IDs, " "))
 		}
@@ -203,9 +203,9 @@ func (r *Report) Write(w io.Writer) {
 // margin returns the margin as text: a share of Then, or a rate where Then is 0.
 func (c *Change) margin() string {
 	if c.Then == 0 {
-		return "below " + rate(c.Margin)
+		return "below " + advice.Number(c.Margin)
 	}
-	return fmt.Sprintf("±%.2g %%", 100*c.Margin/c.Then)
+	return fmt.Sprintf("±%s %%", advice.Number(100*c.Margin/c.Then))
 }
 
 // notes says what else would change for an SSP.
@@ -217,26 +217,17 @@ func (s *SSP) notes() (all []string) {
 		{s.Filtered, "filtered"}, {s.OverLimit, "over qps.limit"}, {s.Edited, "with an edited body"}, {s.Shortened, "with less time"},
 	} {
 		if n.rate > 0 {
-			all = append(all, rate(n.rate)+"/s "+n.what)
+			all = append(all, advice.Number(n.rate)+"/s "+n.what)
 		}
 	}
 	if s.BytesNow != s.BytesPerSec {
-		all = append(all, fmt.Sprintf("%s → %s bytes/s sent", rate(s.BytesNow), rate(s.BytesPerSec)))
+		all = append(all, fmt.Sprintf("%s → %s bytes/s sent", advice.Number(s.BytesNow), advice.Number(s.BytesPerSec)))
 	}
 	switch p := s.Pool; {
 	case s.Unmeasured:
 		all = append(all, "no sampled request held one of its places, so that the places it needs are unknown")
 	case p != nil:
-		all = append(all, strings.TrimSuffix(fmt.Sprintf("needs %d of %d places (±%.2g %%): %s", p.Needs, p.Places, 100*s.PoolMargin, p.Advice), ": "))
+		all = append(all, strings.TrimSuffix(fmt.Sprintf("needs %d of %d places (±%s %%): %s", p.Needs, p.Places, advice.Number(100*s.PoolMargin), p.Advice), ": "))
 	}
 	return all
-}
-
-// rate formats a rate for people.
-func rate(v float64) string {
-	digits := 0
-	if v < 100 && v != 0 {
-		digits = max(0, 1-int(math.Floor(math.Log10(v))))
-	}
-	return fmt.Sprintf("%.*f", min(digits, 3), v)
 }

@@ -17,7 +17,7 @@ func (r *request) sampled(e *end) *sample.Request {
 	q := &sample.Request{
 		ID: string(r.requestID()), Method: string(r.method), HTTP2: r.fields.HTTP2, HTTP10: r.fields.HTTP10,
 		Client: header.Shorten(r.clientAddr()), BodyBytes: max(len(r.body), int(r.fields.ContentLength())),
-		Route: r.stats(r.route).name, Outcome: e.outcome,
+		Route: r.stats(r.route).name,
 	}
 	mem := make([]byte, 0, len(r.rawTarget)+r.fields.Size()+len("\r\n"))
 	mem = header.AppendMaskedTarget(mem, r.rawTarget)
@@ -34,12 +34,13 @@ func (r *request) sampled(e *end) *sample.Request {
 }
 
 // shortened returns a copy of r's body, in which the addresses of the device are shortened. It returns false if the body
-// has a coding or is unreadable, so that addresses in it cannot be found.
+// is unreadable, so that addresses in it cannot be found, or came with a coding: conditions do not read such a body, also if
+// it has been decoded for edits.
 func shortened(r *request) ([]byte, bool) {
 	if len(r.body) == 0 {
 		return nil, true
 	}
-	if r.fields.ContentEncoding() != nil {
+	if r.fields.Codings() > 0 {
 		return nil, false
 	}
 	facts := openrtb.AcquireFacts()
@@ -74,7 +75,7 @@ func asked(e *end) []sample.Asked {
 }
 
 func askedOf(ssp string, o exchange.Outcome, x *exchange.Summary) sample.Asked {
-	a := sample.Asked{SSP: ssp, Outcome: o, ResponseBytes: x.Bytes}
+	a := sample.Asked{SSP: ssp, Outcome: o}
 	if !x.Times.Acquired.IsZero() {
 		a.Hold = max(0, x.Times.Done.Sub(x.Times.Acquired))
 	}

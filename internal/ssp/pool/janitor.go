@@ -106,14 +106,18 @@ func (j *janitor) updateNeed(now time.Time) {
 	// Erlang C takes microseconds for hundreds of places, so it runs outside the lock.
 	need := Need{WindowSeconds: window.Seconds(), ArrivalsPerSecond: rate, HoldSeconds: hold.Seconds(), Load: capacity.Load(rate, hold)}
 	need.AdvisedPlaces = capacity.Places(rate, hold, capacity.DefaultWaitingShare)
-	if protocol == exchange.HTTP2 {
-		need.AdvisedConnections = capacity.HTTP2GrownConns(need.AdvisedPlaces, perConn)
-	} else {
-		need.AdvisedConnections = capacity.HTTP2Conns(need.AdvisedPlaces, perConn)
-	}
+	need.AdvisedConnections = ConnectionsFor(need.AdvisedPlaces, perConn, protocol)
 	p.mu.Lock()
 	p.needs.last = need
 	p.mu.Unlock()
+}
+
+// ConnectionsFor returns how many connections of perConn places each a pool needs for the places, if it speaks pr.
+func ConnectionsFor(places, perConn int, pr exchange.Protocol) int {
+	if pr == exchange.HTTP2 {
+		return capacity.HTTP2GrownConns(places, perConn)
+	}
+	return capacity.HTTP2Conns(places, perConn)
 }
 
 // followAddresses applies DNS changes to the connections. It replaces connections to removed

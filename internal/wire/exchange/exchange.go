@@ -278,7 +278,6 @@ func (ex *Exchange) TakeTimes(from *Exchange) {
 // Summary holds the values of an exchange for logs and spans. It holds no memory of the exchange.
 type Summary struct {
 	Status   int // of the response; 0 = no response
-	Bytes    int // of the response's body
 	Attempts int
 	Protocol Protocol
 	Reused   bool
@@ -290,7 +289,7 @@ type Summary struct {
 // Summary returns the summary of ex. No Do may be running on ex.
 func (ex *Exchange) Summary() Summary {
 	return Summary{
-		Status: ex.Response.Status, Bytes: len(ex.Response.Body), Attempts: ex.Attempts, Protocol: ex.Protocol, Reused: ex.Reused,
+		Status: ex.Response.Status, Attempts: ex.Attempts, Protocol: ex.Protocol, Reused: ex.Reused,
 		Endpoint: ex.Endpoint, Peer: ex.Peer, Times: ex.Times,
 	}
 }

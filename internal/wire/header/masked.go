@@ -48,17 +48,15 @@ func splitCase(name string) string {
 }
 
 // AppendMasked appends the fields of f to dst as lines, with an empty line at the end. Each byte of the values of
-// guarded fields, of identity fields, and of fields that NamesSecret names, becomes an x. The fields that frame the body
-// are left out, as is the Content-Encoding of a body that has been decoded.
+// fields for which IsMasked holds becomes an x. The fields that frame the body are left out.
 func (f *RequestFields) AppendMasked(dst []byte) []byte {
 	for i := range f.fields {
 		field := &f.fields[i]
-		switch {
-		case field.id == nameContentLength, field.id == nameTransferEncoding, f.decoded && field.id == nameContentEncoding:
+		if field.id == nameContentLength || field.id == nameTransferEncoding {
 			continue
 		}
 		dst = append(append(dst, field.Name...), ": "...)
-		if field.id == nameGuarded || field.id.isIdentity() || NamesSecret(string(field.Name)) {
+		if isMasked(field.id, string(field.Name)) {
 			dst = AppendMask(dst, field.Value)
 		} else {
 			dst = append(dst, field.Value...)
@@ -66,6 +64,14 @@ func (f *RequestFields) AppendMasked(dst []byte) []byte {
 		dst = append(dst, "\r\n"...)
 	}
 	return append(dst, "\r\n"...)
+}
+
+// IsMasked reports whether AppendMasked masks the values of fields of this name: guarded fields, identity fields, and those
+// that NamesSecret names.
+func IsMasked(name string) bool { return isMasked(identify([]byte(name)), name) }
+
+func isMasked(id nameID, name string) bool {
+	return id == nameGuarded || id.isIdentity() || NamesSecret(name)
 }
 
 // AppendMask appends an x for each byte of value.

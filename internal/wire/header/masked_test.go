@@ -1,7 +1,6 @@
 package header
 
 import (
-	"strings"
 	"testing"
 
 	"adbuffer/internal/test/testsupport"
@@ -18,8 +17,10 @@ func TestMaskedFieldsKeepTheirLengths(t *testing.T) {
 	got := f.AppendMasked(nil)
 	testsupport.Equal(t, string(got), want, "the masked fields are %q")
 	testsupport.NoError(t, new(RequestFields).Scan(got))
-	f.DropContentEncoding()
-	testsupport.Equal(t, string(f.AppendMasked(nil)), strings.Replace(want, "Content-Encoding: gzip\r\n", "", 1), "with a decoded body the masked fields are %q")
+	for _, name := range []string{"cookie", "AUTHORIZATION", "X-Api-Key", "X_Forwarded_For", "X-Device-IP"} {
+		testsupport.True(t, IsMasked(name), "%s is not masked", name)
+	}
+	testsupport.True(t, !IsMasked("Host") && !IsMasked("User-Agent"), "Host or User-Agent is masked")
 }
 
 func TestNamesThatSuggestASecret(t *testing.T) {

@@ -42,16 +42,14 @@ type Request struct {
 	BodyBytes int
 	HasBody   bool // false: the body was not read to its end, is too long, or may hold addresses that cannot be shortened
 	Route     string
-	Outcome   exchange.Outcome
 	Asked     []Asked
 }
 
 // Asked is an SSP's part in a kept request: Outcome says how the SSP responded, or why it got no request.
 type Asked struct {
-	SSP           string
-	Outcome       exchange.Outcome
-	ResponseBytes int
-	Hold          time.Duration // from acquiring the place to the end of the exchange; 0 = no place, or no response
+	SSP     string
+	Outcome exchange.Outcome
+	Hold    time.Duration // from acquiring the place to the end of the exchange; 0 = no place, or no response
 }
 
 // Costs of the parts of a Request beside its bytes, in bytes of memory, rounded up.
