@@ -307,6 +307,10 @@ func TestReportsOfReplays(t *testing.T) {
 		{name: "other tiers first", q: &small, both: []string{"ssps: [s]}", "mode: waterfall, ssps: [s, u]}"}, then: []string{"ssps: [s, u]", "ssps: [u, s]"}, says: "100/s: u is asked"},
 		{name: "set makes the body too large", q: &small, both: []string{"deadline:", "server: {max_body_bytes: 1024}\ndeadline:", s, s + ", set: [{path: x, value: " + strings.Repeat("x", 1100) + "}]"},
 			then: []string{strings.Repeat("x", 1100), "y"}, says: "100/s: s is asked"},
+		{name: "other weights", q: &get, both: []string{sspsOf, "mode: split, ssps: [{name: s, weight: 3}, {name: u, weight: 1}]"}, then: []string{"weight: 3", "weight: 1"},
+			says: "25/s: s is not asked"},
+		{name: "set makes a mirror's body too large", q: &small, both: []string{"deadline:", "server: {max_body_bytes: 1024}\ndeadline:", sspsOf, sspsOf + ", mirror: {ssp: u, share: 0.5}"},
+			then: []string{u, u + ", set: [{path: x, value: " + strings.Repeat("x", 1100) + "}]"}, says: "ssp u     50      0"},
 		{name: "one place is enough", q: &short, both: []string{s, s + ", pool: {max_conns: 1}"}, says: "needs 1 of 1 places (±"},
 		{name: "unmeasured", q: &get, says: "no sampled request held one of its places"},
 	} {
