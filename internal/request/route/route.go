@@ -94,7 +94,7 @@ func NewTable(routes []*Route) *Table {
 	for i, rt := range routes {
 		rt.Index = i
 		t.indexParams(rt.Match.Query)
-		rt.conditions = t.compile(rt.Match.OpenRTB)
+		rt.conditions = t.paths.Conditions(rt.Match.OpenRTB)
 		rt.asksConsent = haveTCF(rt.Match.OpenRTB)
 		for i := range rt.Targets {
 			target := &rt.Targets[i]
@@ -120,7 +120,7 @@ func NewTable(routes []*Route) *Table {
 // compile adds the conditions of a target to the table.
 func (rt *Route) compile(t *Table, target *Target) {
 	all := slices.Concat(target.SSP.When(), target.When)
-	target.when = t.compile(all)
+	target.when = t.paths.Conditions(all)
 	rt.filters = rt.filters || len(all) > 0
 	if haveTCF(all) {
 		rt.asksConsent = true
@@ -130,15 +130,6 @@ func (rt *Route) compile(t *Table, target *Target) {
 
 func haveTCF(conditions []openrtb.Condition) bool {
 	return slices.ContainsFunc(conditions, func(c openrtb.Condition) bool { return c.TCF != nil })
-}
-
-// compile adds conditions on bodies to the table.
-func (t *Table) compile(conditions []openrtb.Condition) []openrtb.Test {
-	tests := make([]openrtb.Test, len(conditions))
-	for i := range conditions {
-		tests[i] = t.paths.Condition(&conditions[i])
-	}
-	return tests
 }
 
 func (rt *Route) addEdits(s *ssp.SSP) {

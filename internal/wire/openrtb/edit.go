@@ -51,10 +51,10 @@ type compiled struct {
 func (e *Edit) compile(p *Paths) (c compiled) {
 	for _, r := range e.removals {
 		p.node(r.Path)
-		c.removals = append(c.removals, p.conditions(r.When))
+		c.removals = append(c.removals, p.Conditions(r.When))
 	}
 	for _, s := range e.sets {
-		c.sets = append(c.sets, p.conditions(s.When))
+		c.sets = append(c.sets, p.Conditions(s.When))
 	}
 	for _, part := range e.parts {
 		c.members = append(c.members, p.member(p.node(part.path)))

@@ -205,7 +205,8 @@ func (p *Paths) Condition(c *Condition) Test {
 	return t
 }
 
-func (p *Paths) conditions(all []Condition) []Test {
+// Conditions compiles a list of conditions.
+func (p *Paths) Conditions(all []Condition) []Test {
 	tests := make([]Test, len(all))
 	for i := range all {
 		tests[i] = p.Condition(&all[i])
