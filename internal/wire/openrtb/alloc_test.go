@@ -45,7 +45,7 @@ func TestScanningAllocatesNothing(t *testing.T) {
 		testsupport.True(t, f.Holds(test), "the condition does not hold")
 	})
 	testsupport.Equal(t, n, 0, "a decision allocates %v times")
-	edit := NewEdit([]Removal{{Path: MustParsePath("device.ifa")}, {Path: MustParsePath("imp.*.banner.w")}})
+	edit := NewEdit([]Removal{{Path: MustParsePath("device.ifa")}, {Path: MustParsePath("imp.*.banner.w"), When: []Condition{{TCF: &tcf.Requirement{Vendor: 76}}}}})
 	body = bidRequest(t, 2<<10)
 	memory := make([]byte, 0, 2<<10)
 	n = testing.AllocsPerRun(20, func() {

@@ -1,7 +1,6 @@
 package openrtb
 
 import (
-	"strings"
 	"testing"
 
 	"adbuffer/internal/test/testsupport"
@@ -88,19 +87,37 @@ func TestTheDecisionOfSeveralConditions(t *testing.T) {
 	}
 }
 
+// The conditions of an edit are decided once for a body, not once for each member that they are about: after plan, another
+// consent changes nothing.
+func TestAnEditDecidesOnce(t *testing.T) {
+	t.Parallel()
+	when := []Condition{{TCF: &tcf.Requirement{Vendor: 76}}}
+	path := MustParsePath
+	edit := NewEdit([]Removal{{Path: path("imp.*.x"), When: when}, {Path: path("a"), When: when}, {Path: path("imp.*.y"), When: []Condition{{TCF: when[0].TCF, Not: true}}}},
+		Set{Path: path("a.b"), How: Append, Value: []byte("1"), When: when}, Set{Path: path("c"), How: Append, Value: []byte("2"), When: when})
+	body := []byte(`{"imp":[{"x":1,"y":1},{"x":2},{"x":3}],"a":{"b":[0]},"c":[0],"regs":{"gdpr":1}}`)
+	f := new(Facts)
+	f.Consent = tcf.New(true, []byte(granting))
+	edit.paths.Scan(body, f)
+	testsupport.MustTrue(t, edit.plan(&edit.compiled, body, f), "the body does not fit")
+	f.Consent = tcf.OfUnreadable()
+	edited, _ := edit.change(nil, body, f)
+	testsupport.Equal(t, string(edited), `{"imp":[{"y":1},{},{}],"c":[0,2],"regs":{"gdpr":1},"a":{"b":[1]}}`, "it is %s")
+}
+
 // An edit decides by the consent that an earlier scan of the request has decoded, and reads the body's own if there is none.
 func TestEditsShareTheDecodedConsent(t *testing.T) {
 	t.Parallel()
 	edit := NewEdit([]Removal{{Path: MustParsePath("x"), When: []Condition{{TCF: &tcf.Requirement{Vendor: 76}}}}})
-	body := []byte(`{"x":1,"regs":{"gdpr":1},"user":{"consent":"` + granting + `"}}`)
+	const rest = `"regs":{"gdpr":1},"user":{"consent":"` + granting + `"}}`
 	for _, tt := range []struct {
 		consent *tcf.Consent
-		changes bool
-	}{{nil, true}, {tcf.New(true, []byte(granting)), true}, {tcf.New(true, nil), false}} {
+		want    string // "" = the body stays unchanged
+	}{{nil, `{` + rest}, {tcf.New(true, []byte(granting)), `{` + rest}, {tcf.New(true, nil), ""}} {
 		f := AcquireFacts()
 		f.Consent = tt.consent
-		edited, changed := edit.Apply(nil, body, f)
-		testsupport.True(t, changed == tt.changes && strings.Contains(string(edited), `"x"`) == false, "with the consent %v, the body becomes %s", tt.consent, edited)
+		edited, changed := edit.Apply(nil, []byte(`{"x":1,`+rest), f)
+		testsupport.True(t, changed == (tt.want != "") && string(edited) == tt.want, "with the consent %v, the body becomes %s, want %s", tt.consent, edited, tt.want)
 		testsupport.True(t, tt.consent == nil || f.Consent == tt.consent, "the edit decoded the string again")
 		f.Release()
 	}

@@ -9,11 +9,11 @@ import (
 // Edit is a compiled list of changes to bodies. It changes only the bytes of the members that it names, and
 // the commas next to them. Any number of goroutines may use it.
 type Edit struct {
-	paths         Paths
-	removals      []Removal
-	sets          []Set
-	compiled      compiled // into paths
-	unconditional bool     // at least one removal or shortening has no conditions
+	paths    Paths
+	removals []Removal
+	sets     []Set
+	compiled compiled // into paths
+	shortens bool     // the addresses of the device
 
 	// If there are sets:
 	parts  []*part // the members on the paths of sets; parents come before their children
@@ -34,7 +34,6 @@ func NewEdit(removals []Removal, sets ...Set) *Edit {
 	for i, r := range removals {
 		n := e.paths.node(r.Path)
 		n.removals = append(n.removals, int32(i))
-		e.unconditional = e.unconditional || len(r.When) == 0
 	}
 	e.addParts()
 	e.compiled = e.compile(&e.paths)
@@ -68,7 +67,7 @@ var addressPaths = []string{"device.ip", "device.ipv6", "openrtb.request.context
 // ShortenAddresses is an Edit that shortens the addresses of the device with header.Shorten. It removes an
 // address member whose value is no address.
 var ShortenAddresses = func() *Edit {
-	e := &Edit{unconditional: true}
+	e := &Edit{shortens: true}
 	for _, path := range addressPaths {
 		e.paths.node(MustParsePath(path)).shortened = true
 	}
@@ -86,8 +85,13 @@ func (e *Edit) Apply(dst, body []byte, f *Facts) (edited []byte, changed bool) {
 	if f.Reason != Readable {
 		return dst, false
 	}
+	return e.change(dst, body, f)
+}
+
+// change is Apply for a body that plan has accepted.
+func (e *Edit) change(dst, body []byte, f *Facts) (edited []byte, changed bool) {
 	start, text := len(dst), body
-	if e.removesAny(f) {
+	if e.shortens || slices.Contains(f.removes, true) {
 		dst, changed = e.remove(dst, body, f)
 		if changed {
 			text = dst[start:]
@@ -99,19 +103,6 @@ func (e *Edit) Apply(dst, body []byte, f *Facts) (edited []byte, changed bool) {
 		dst, changed = dst[:start+copy(dst[start:], dst[end:])], true
 	}
 	return dst, changed
-}
-
-// removesAny reports whether the conditions of at least one removal or shortening hold.
-func (e *Edit) removesAny(f *Facts) bool {
-	if e.unconditional {
-		return true
-	}
-	for _, tests := range e.compiled.removals {
-		if f.HoldAll(tests) {
-			return true
-		}
-	}
-	return false
 }
 
 // remove appends body without the members that are removed, and with shortened addresses, and returns true. If that is
@@ -139,16 +130,6 @@ type editor struct {
 
 // written returns the offset, in the edited body, of the byte that has the offset i in the body.
 func (e *editor) written(i int) int { return len(e.out) - e.start + i - e.copied }
-
-// removes reports whether the member at n is removed.
-func (e *editor) removes(n *node, f *Facts) bool {
-	for _, i := range n.removals {
-		if f.HoldAll(e.edit.compiled.removals[i]) {
-			return true
-		}
-	}
-	return false
-}
 
 // cut removes body[from:to].
 func (e *editor) cut(body []byte, from, to int) {

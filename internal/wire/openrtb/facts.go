@@ -26,6 +26,9 @@ type Facts struct {
 	serial  uint32   // serial number of the last object that was examined
 	scratch []byte   // memory for a name or value without its escapes
 	states  []state  // of the parts of an Edit
+	// removes and sets say for each Removal and each Set of an Edit whether its conditions hold. They are decided once for a
+	// body, however often it has the members: a long consent string makes a decision cost microseconds.
+	removes, sets []bool
 
 	malformed bool   // the document itself, or a part that cannot be left out, is malformed
 	cuts      []span // the parts to leave out, each with one adjacent comma, in order
@@ -86,6 +89,15 @@ func (f *Facts) HoldAll(tests []Test) bool {
 		}
 	}
 	return true
+}
+
+// holdEach says for each list of conditions whether all of them hold. The result uses memory.
+func (f *Facts) holdEach(memory []bool, lists [][]Test) []bool {
+	memory = resized(memory, len(lists))
+	for i, tests := range lists {
+		memory[i] = f.HoldAll(tests)
+	}
+	return memory
 }
 
 func (f *Facts) has(fact int32) bool { return f.bits[fact>>6]>>(fact&63)&1 != 0 }

@@ -106,7 +106,7 @@ func (s *scanner) object(i, depth int, n *node) int {
 				return s.fail(Duplicate)
 			}
 			s.facts.seen[child.id] = serial
-			removed = s.editor.edit != nil && s.editor.removes(child, s.facts)
+			removed = s.editor.edit != nil && child.isRemoved(s.facts)
 			i = s.value(value, depth, child, removed)
 		}
 		if i < 0 {

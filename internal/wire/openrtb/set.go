@@ -131,18 +131,19 @@ func (e *Edit) NewCheck(p *Paths) *Check { return &Check{Edit: e, compiled: e.co
 // them of WrongType. f holds the facts about body, which must be readable.
 func (c *Check) Fits(body []byte, f *Facts) bool { return c.Edit.plan(&c.compiled, body, f) }
 
-// plan sets f.states to what the parts become. It returns false if a part has a value of the wrong type.
+// plan decides which Removals and Sets apply, and sets f.states to what the parts become. It returns false if a part has a value of the wrong type.
 func (e *Edit) plan(c *compiled, body []byte, f *Facts) bool {
+	f.removes, f.sets = f.holdEach(f.removes, c.removals), f.holdEach(f.sets, c.sets)
 	f.states = resized(f.states, len(e.parts))
 	for i, p := range e.parts {
 		s := &f.states[i]
 		*s = state{rule: ruleOfParent}
-		if !e.isRemoved(p, c, f) {
+		if !p.isRemoved(f) {
 			s.kind = kindOf(f.Value(c.members[i], body))
 		}
 	}
 	for i := range e.rules {
-		if f.HoldAll(c.sets[i]) && !e.apply(i, f.states) {
+		if f.sets[i] && !e.apply(i, f.states) {
 			return false
 		}
 	}
@@ -150,15 +151,13 @@ func (e *Edit) plan(c *compiled, body []byte, f *Facts) bool {
 }
 
 // isRemoved reports whether a Removal removes the part or one of its parents.
-func (e *Edit) isRemoved(p *part, c *compiled, f *Facts) bool {
-	for ; p != nil; p = p.parent {
-		for _, i := range p.node.removals {
-			if f.HoldAll(c.removals[i]) {
-				return true
-			}
-		}
-	}
-	return false
+func (p *part) isRemoved(f *Facts) bool {
+	return p != nil && (p.node.isRemoved(f) || p.parent.isRemoved(f))
+}
+
+// isRemoved reports whether a Removal removes the member at n.
+func (n *node) isRemoved(f *Facts) bool {
+	return slices.ContainsFunc(n.removals, func(i int32) bool { return f.removes[i] })
 }
 
 // apply applies a rule. It returns false if a part has a value of the wrong type.
@@ -268,7 +267,7 @@ func (e *Edit) appendPart(out []byte, p *part, in source, old span, f *Facts) []
 	out = append(out, in.text[old.start:last]...)
 	isFirst := in.text[last-1] == '['
 	for _, i := range p.appends {
-		if i < s.firstAppend || !f.HoldAll(e.compiled.sets[i]) {
+		if i < s.firstAppend || !f.sets[i] {
 			continue
 		}
 		if !isFirst {
