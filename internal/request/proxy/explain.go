@@ -104,18 +104,14 @@ func (e *Explanation) complete(r *request, f *refusal, hostOf func(ssp string) s
 		e.FairValue = string(k.Value(&r.ssp))
 	}
 	r.ssp.WantsUncoded = r.route.Mode == route.ParallelAll && r.target == nil
-	targets := r.route.Targets
-	if r.target != nil {
-		targets = []route.Target{*r.target}
-	}
 	asked := false
-	for i := range targets {
-		t := &targets[i]
-		if asked && r.target == nil && r.route.Mode == route.Single {
+	for i := range r.route.Targets {
+		t := &r.route.Targets[i]
+		if asked && r.route.Mode == route.Single {
 			break
 		}
-		if r.target == nil && r.route.Mode == route.Split && t.Weight == 0 {
-			continue // split never chooses a target with weight 0
+		if !r.route.MayAsk(t, r.target) {
+			continue
 		}
 		x := r.explainTarget(t, hostOf)
 		asked = asked || !x.Filtered
@@ -133,7 +129,7 @@ func (e *Explanation) complete(r *request, f *refusal, hostOf func(ssp string) s
 
 // explainTarget returns the request that the SSP of t would get.
 func (r *request) explainTarget(t *route.Target, hostOf func(ssp string) string) ExplainedRequest {
-	if !t.Eligible(&r.ssp) {
+	if !t.Eligible(&r.ssp, false) {
 		return ExplainedRequest{Target: t, Filtered: true, Err: t.EditError(&r.ssp)}
 	}
 	q, err := t.SSP.Preview(&r.ssp, hostOf(t.SSP.Name()), t.Timeout)

@@ -135,7 +135,7 @@ func (f *fanout) startAll(r *ssp.Request) (primaries, secondaries int) {
 	for i := range f.legs {
 		l := &f.legs[i]
 		switch {
-		case !l.target.eligibleCounted(r):
+		case !l.target.Eligible(r, true):
 			l.skip()
 			continue
 		case l.target.Secondary:

@@ -14,27 +14,19 @@ var errFiltered = &exchange.Error{
 	Detail: "no SSP is asked, since their conditions on the body do not hold; see ssps[].when and routes[].ssps[].when",
 }
 
-// Eligible reports whether t may get r: its conditions on the body hold, and the body can be edited for its SSP.
-func (t *Target) Eligible(r *ssp.Request) bool { return t.conditionsHold(r) && canEdit(t.SSP, r) }
-
-// eligibleCounted is Eligible, and counts the decision of conditions with TCF.
-func (t *Target) eligibleCounted(r *ssp.Request) bool {
-	return t.conditionsHoldCounted(r) && canEdit(t.SSP, r)
+// Eligible reports whether t may get r: its conditions on the body hold, and the body can be edited for its SSP. counts says
+// whether the decision of conditions with TCF is counted.
+func (t *Target) Eligible(r *ssp.Request, counts bool) bool {
+	return t.conditionsHold(r, counts) && canEdit(t.SSP, r)
 }
 
-// conditionsHold reports whether the conditions of t on the body hold.
-func (t *Target) conditionsHold(r *ssp.Request) bool {
-	return len(t.when) == 0 || r.Facts.HoldAll(t.when)
-}
-
-// conditionsHoldCounted is conditionsHold, and counts the decision of conditions with TCF.
-func (t *Target) conditionsHoldCounted(r *ssp.Request) bool {
-	if len(t.when) > 0 {
-		if d, ok := r.Facts.DecideConsent(t.when); ok {
-			t.SSP.Decided(d)
-		}
+// conditionsHold reports whether the conditions of t on the body hold. counts is that of Eligible.
+func (t *Target) conditionsHold(r *ssp.Request, counts bool) bool {
+	hold, d, decided := r.Facts.DecideConsent(t.when)
+	if counts && decided {
+		t.SSP.Decided(d)
 	}
-	return t.conditionsHold(r)
+	return hold
 }
 
 // EditError says why the body cannot be edited for the target's SSP; nil if it can be, or needs no edit.
@@ -51,16 +43,16 @@ func (t *Target) EditError(r *ssp.Request) *exchange.Error {
 func (rt *Route) NoneEligible(r *ssp.Request, chosen *Target) *exchange.Error {
 	for i := range rt.Targets {
 		t := &rt.Targets[i]
-		if rt.mayAsk(t, chosen) && t.conditionsHold(r) {
+		if rt.MayAsk(t, chosen) && t.conditionsHold(r, false) {
 			return t.EditError(r)
 		}
 	}
 	return errFiltered
 }
 
-// mayAsk reports whether the route's mode and the client's choice allow that t is asked. Split never draws a target without
+// MayAsk reports whether the route's mode and the client's choice allow that t is asked. Split never draws a target without
 // a weight.
-func (rt *Route) mayAsk(t, chosen *Target) bool {
+func (rt *Route) MayAsk(t, chosen *Target) bool {
 	if chosen != nil {
 		return t == chosen
 	}
@@ -92,7 +84,7 @@ func (t *Target) skip(legs **legLog) {
 func (rt *Route) first(r *ssp.Request, legs **legLog) *Target {
 	for i := range rt.Targets {
 		t := &rt.Targets[i]
-		if t.eligibleCounted(r) {
+		if t.Eligible(r, true) {
 			return t
 		}
 		t.skip(legs)

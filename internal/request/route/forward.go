@@ -66,7 +66,7 @@ func (rt *Route) Do(r *ssp.Request, chosen *Target, p *Process) Result {
 // selects. It returns nil if no target is eligible.
 func (rt *Route) only(r *ssp.Request, chosen *Target, skipped **legLog) *Target {
 	switch {
-	case chosen != nil && chosen.eligibleCounted(r):
+	case chosen != nil && chosen.Eligible(r, true):
 		return chosen
 	case chosen != nil:
 		chosen.skip(skipped)

@@ -51,7 +51,7 @@ func (m *Mirror) send(r *ssp.Request, p *Process) {
 	if rand.Float64() >= m.Share {
 		return
 	}
-	if !m.target.conditionsHoldCounted(r) {
+	if !m.target.conditionsHold(r, true) {
 		m.SSP.Refused(exchange.Filtered)
 		m.Stats.outcomes[exchange.Filtered].Add(1)
 		return

@@ -13,7 +13,7 @@ import (
 func (rt *Route) pick(r *ssp.Request, legs **legLog) *Target {
 	drawn := atWeight(rt.Targets, rt.draw(rt.weights))
 	first := drawn
-	if !drawn.eligibleCounted(r) {
+	if !drawn.Eligible(r, true) {
 		drawn.skip(legs)
 		drawn = nil
 	} else if !drawn.SSP.Refusing() {
@@ -23,7 +23,7 @@ func (rt *Route) pick(r *ssp.Request, legs **legLog) *Target {
 	sum := 0
 	for i := range rt.Targets {
 		t := &rt.Targets[i]
-		if t == first || t.Weight == 0 || !t.eligibleCounted(r) {
+		if t == first || t.Weight == 0 || !t.Eligible(r, true) {
 			continue
 		}
 		if drawn == nil {

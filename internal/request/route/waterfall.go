@@ -21,7 +21,7 @@ func (rt *Route) waterfall(r *ssp.Request) Result {
 	}()
 	for i := range rt.Targets {
 		t := &rt.Targets[i]
-		if !t.eligibleCounted(r) {
+		if !t.Eligible(r, true) {
 			t.skip(&legs)
 			continue
 		}

@@ -66,17 +66,19 @@ func (f *Facts) consentText(m Member, body []byte) []byte {
 	return value
 }
 
-// DecideConsent returns the decision of the conditions with TCF among tests: that of the first one that does not hold, or
-// else that of the last one. ok is false if there are none.
-func (f *Facts) DecideConsent(tests []Test) (d tcf.Decision, ok bool) {
+// DecideConsent is HoldAll, and also returns the decision of the conditions with TCF among tests: that of the first one that
+// does not hold, or else that of the last one. decided is false if there are none.
+func (f *Facts) DecideConsent(tests []Test) (hold bool, d tcf.Decision, decided bool) {
+	hold = true
 	for _, t := range tests {
 		if t.tcf == nil {
+			hold = hold && f.Holds(t)
 			continue
 		}
-		d, ok = f.Consent.Decide(t.tcf), true
+		d, decided = f.Consent.Decide(t.tcf), true
 		if d.Allows() != t.want {
-			break
+			return false, d, true
 		}
 	}
-	return d, ok
+	return hold, d, decided
 }
