@@ -70,7 +70,8 @@ number of sampled requests; what would be filtered, edited, over qps.limit, or h
 many places each pool needs in its busiest minute; and the requests that would end differently,
 with ids of examples. The exit status is also 1 if nothing is sampled or can be judged, if a pool
 would be full, or if a route or an SSP would get more or fewer requests than --max-change allows.
-With --json, traffic.exceeded has the reasons. No SSP gets a request.
+With --json, traffic.exceeded has the reasons. No SSP gets a request. An SSP of a waterfall fills
+as often as in the sample; one that the sample never saw asked counts as never filling.
 
 With --admin, check also warns of spare endpoints (those with a higher priority number)
 that could not carry the load of the last minute if all endpoints with lower numbers failed.`,

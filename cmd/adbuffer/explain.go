@@ -37,6 +37,7 @@ func newExplain(stdout *os.File) *cobra.Command {
 		Long: `Says how adbuffer would handle a request: the route and the reason for it, the SSPs in
 order, the deadline and its source, the request that each SSP would get, and the limits
 in force. No SSP gets a request. The request is read by the same code as real requests.
+A mirror's copy is not shown.
 
 With --config it uses a configuration file, with --admin the current configuration of a
 running adbuffer. URL is the URL of the request, or only its path and query. Secrets are

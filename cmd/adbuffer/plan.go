@@ -113,6 +113,13 @@ func (f *planFlags) plan(cmd *cobra.Command) (anyPlan, error) {
 				return nil, fmt.Errorf("--%s cannot be given with --admin, which reads it", name)
 			}
 		}
+		if f.shape {
+			for _, name := range []string{"protocol", "streams", "waiting", "slow"} {
+				if given(name) {
+					return nil, fmt.Errorf("--%s cannot be given with --shape, which sizes no pool", name)
+				}
+			}
+		}
 		plan, err := f.observe(cmd.Context())
 		return plan, failed(err)
 	}

@@ -137,6 +137,7 @@ func TestImpossibleNumbersAreNamedAllAtOnce(t *testing.T) {
 		{"", "--rps, --p50, --p99 missing; or name a running adbuffer with --admin"},
 		{"--rps 100 --p50 1ms --p99 2ms --protocol spdy", "--protocol spdy: must be auto, http1"},
 		{"--rps 100 --admin http://127.0.0.1:9", "--rps cannot be given with --admin"},
+		{"--shape --waiting 1% --admin http://127.0.0.1:9", "--waiting cannot be given with --shape"},
 		{"--rps 100 --p50 1ms --p99 2ms --waiting many", "write 3% or 0.03"},
 		{"--rps 100 --p50 80 --p99 250ms", "missing unit"},
 	} {

@@ -34,11 +34,12 @@ func newTest(stdout *os.File) *cobra.Command {
 		Short: "Test what a configuration would do with requests, and send nothing",
 		Long: `Tests a configuration: FILE has requests, and what is expected of each of them, such as
 its route, its SSPs and the body that an SSP gets. The requests are handled as explain
-does, by the code that handles real requests. No SSP gets a request.
+does, by the code that handles real requests. No SSP gets a request. Copies for mirrors
+are not judged.
 
   tests:
     - name: children keep their identifiers to themselves
-      request: {url: /openrtb2/auction, body: '{"regs":{"coppa":1},"device":{"ifa":"a"}}'}
+      request: {url: /openrtb2/auction, body: '{"id":"1","regs":{"coppa":1},"device":{"ifa":"a"}}'}
       expect:
         route: auction
         sent: {contextual: {absent: [device.ifa]}}

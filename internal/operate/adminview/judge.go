@@ -143,6 +143,9 @@ func (x *Explained) unasked(ssp string) (why string, filtered []string) {
 			return "no request: route " + x.Route + " with mode " + x.Mode + " asks another SSP", nil
 		}
 	}
+	if m := x.explanation.Route.Mirror; m != nil && m.SSP.Name() == ssp {
+		return "no request: it is the mirror of route " + x.Route + ", and tests do not judge copies", nil
+	}
 	return "no request: route " + x.Route + " has no such SSP", nil
 }
 

@@ -8,7 +8,7 @@ import (
 
 var (
 	descs        metrics.Descs
-	descSeconds  = descs.New("adbuffer_background_cpu_seconds_total", "CPU time of work that no client request asked for, by kind of work: TLS handshakes of clients (client_handshake), at the admin listener (admin_handshake) and with SSPs (ssp_handshake), texts of /metrics (scrape), and large compressed bodies (decode). Measured with the wall clock while the work computes.", "work")
+	descSeconds  = descs.New("adbuffer_background_cpu_seconds_total", "CPU time of work that no client request asked for, by kind of work: TLS handshakes of clients (client_handshake), at the admin listener (admin_handshake) and with SSPs (ssp_handshake), texts of /metrics (scrape), large compressed bodies (decode), and dry runs on a sample of the traffic (dry_run). Measured with the wall clock while the work computes.", "work")
 	descTimeouts = descs.LimitRefused("background_cpu")
 )
 

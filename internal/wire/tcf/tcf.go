@@ -125,7 +125,7 @@ const (
 func (c *Consent) find(r *Requirement) (d Decision, lack string, id int) {
 	switch c.decision {
 	case Unreadable:
-		return Unreadable, "the consent string of TCF 2 for vendor %d cannot be read", r.Vendor
+		return Unreadable, "no consent string of TCF 2 can be read for vendor %d", r.Vendor
 	case NoConsent:
 		return NoConsent, "the GDPR applies, and there is no consent string for vendor %d", r.Vendor
 	case NotApplicable:

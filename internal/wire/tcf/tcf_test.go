@@ -158,7 +158,7 @@ func TestDecisions(t *testing.T) {
 		{[]restriction{{2, 3, all}, {3, 0, all}}, both, ""},
 
 		// Another decoder might use the first of two lists of vendors.
-		{[]restriction{{2, 0, all}, {2, 0, [2]int{1, 1}}}, both, "the consent string of TCF 2 for vendor 76 cannot be read"},
+		{[]restriction{{2, 0, all}, {2, 0, [2]int{1, 1}}}, both, "no consent string of TCF 2 can be read for vendor 76"},
 	} {
 		c := granted(tt.restrictions...)
 		for _, c.asRanges = range []bool{false, true} {
