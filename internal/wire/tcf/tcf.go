@@ -55,7 +55,8 @@ var (
 )
 
 // maxText bounds the core segment of a consent string. With a publisher restriction on many vendors for each purpose, it
-// has a few thousand characters.
+// has a few thousand characters. The time that New takes grows with the number of ranges of vendors, and fewer than 2900
+// ranges fit into a segment.
 const maxText = 8 << 10
 
 // OfUnreadable returns the Consent of a request that cannot be read, which allows nothing.
@@ -83,8 +84,8 @@ func New(applies bool, text []byte) *Consent {
 	return decode(data[:n])
 }
 
-// decode decodes a string for which isComplete holds. It recovers from panics, since the decoder of package tcf2 panics
-// on some malformed strings.
+// decode decodes a string for which isComplete holds. The decoder of package tcf2 panics on some malformed strings.
+// isComplete rejects all of them that are known, and recover guards against others.
 func decode(data []byte) (c *Consent) {
 	defer func() {
 		if recover() != nil {
