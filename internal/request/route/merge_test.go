@@ -231,7 +231,7 @@ func TestReasonsOfManyImpressionsAndSSPsAreTruncated(t *testing.T) {
 		r.Budget = exchange.NewBudget(64 << 20)
 		res = merging(fakes...).Do(&r.Request, nil, newProcess(t))
 		body = string(res.Exchange.Response.Body)
-		testsupport.Equal(t, strings.Count(body, `{"impid":"i0","statuscode":100}`), 2000, "%d reasons, want %d")
+		testsupport.Equal(t, strings.Count(body, `{"impid":"i0","statuscode":100}`), 2000, "%d reasons")
 		testsupport.True(t, !strings.Contains(body, "truncated"), "truncated")
 		res.Release()
 		wantEmpty(t, r.Budget)
@@ -360,15 +360,21 @@ func TestRequestsThatCannotBeMerged(t *testing.T) {
 	testsupport.True(t, strings.Contains(CheckMerge(&r.Request), "compressed"), "a compressed body is merged")
 }
 
-// A response that adbuffer has no CPU to decode is left out as adbuffer's own refusal, and not as the SSP's error.
+// A response that adbuffer has no CPU or memory to decode is left out as adbuffer's own refusal, and not as the SSP's error.
 func TestAResponseThatGetsNoTurnIsNoFailureOfItsSSP(t *testing.T) {
 	tables := reply{status: 200, fields: "Content-Encoding: gzip\r\n", body: string(testsupport.GzipOfTables(8192))}
 	limit := func(o *ssp.Options) { o.MaxResponseBytes = 32 << 10 }
 	for _, c := range []struct {
-		free   bool
+		free   bool  // a turn
+		budget int64 // bytes that the response, but not the decoded response, fits into
 		status string
 		alone  exchange.Outcome
-	}{{true, "102", exchange.BadResponse}, {false, "203", exchange.Overloaded}} {
+		detail string // of the error of b
+	}{
+		{true, 1 << 20, "102", exchange.BadResponse, ""},
+		{false, 1 << 20, "203", exchange.Overloaded, "adbuffer has too little CPU: a compressed body waited for its turn to be decoded; see server.background_cpu"},
+		{true, 12_000, "203", exchange.Overloaded, "the decoded body does not fit into the budget; see server.max_buffered_bytes"},
+	} {
 		testsupport.Bubble(t, func(t *testing.T) {
 			share := cpushare.New(0.25, time.Hour)
 			for range max(1, runtime.GOMAXPROCS(0)/2) {
@@ -381,6 +387,7 @@ func TestAResponseThatGetsNoTurnIsNoFailureOfItsSSP(t *testing.T) {
 			a, b := newFake(t, "a", bidResponse("a", "")), newFake(t, "b", tables, limit)
 			r := newClient(t, exchange.POST, "", `{"id":"r1","imp":[{"id":"i"}]}`)
 			r.CPU = share
+			r.Budget.SetLimit(c.budget)
 			res := merging(a, b).Do(&r.Request, nil, newProcess(t))
 			testsupport.True(t, strings.Contains(ended(&res), `"seatnonbid":[{"seat":"b","nonbid":[{"impid":"i","statuscode":`+c.status+`}]}]`), "%s, want %s", ended(&res), c.status)
 			res.Release()
@@ -388,6 +395,8 @@ func TestAResponseThatGetsNoTurnIsNoFailureOfItsSSP(t *testing.T) {
 
 			res = merging(b).Do(&r.Request, nil, newProcess(t))
 			testsupport.True(t, res.NoAd && res.NoAdFor == c.alone, "alone: no ad for %v, want %v", res.NoAdFor, c.alone)
+			err := res.legs.all[0].Err
+			testsupport.True(t, (err == nil) == (c.detail == "") && (err == nil || err.Text() == c.detail), "alone: %v, want %q", err, c.detail)
 			res.Release()
 		})
 	}

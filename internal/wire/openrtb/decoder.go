@@ -76,7 +76,7 @@ var (
 	// ErrNoTurn means that the deadline passed before decoding got all the turns that it needed.
 	ErrNoTurn = errors.New("adbuffer has too little CPU: a compressed body waited for its turn to be decoded; see server.background_cpu")
 	// ErrNoMemory means that the decoded bytes do not fit into the budget.
-	ErrNoMemory = errors.New("the decoded body does not fit into the budget")
+	ErrNoMemory = errors.New("the decoded body does not fit into the budget; see server.max_buffered_bytes")
 )
 
 var decoders = sync.Pool{New: func() any { return new(Decoder) }}
