@@ -1,9 +1,6 @@
 package proxy
 
 import (
-	"bytes"
-	"compress/gzip"
-	"io"
 	"runtime"
 	"strconv"
 	"strings"
@@ -34,14 +31,6 @@ func budgetOf(t *testing.T, o DeadlineOptions, head, body string) (time.Duration
 	return r.ssp.Deadline.Sub(r.started), f, r
 }
 
-func zipped(text string) string {
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	io.WriteString(w, text)
-	w.Close()
-	return b.String()
-}
-
 func TestTheDeadlineIsTheSmallestThatIsStatedLessTheReserve(t *testing.T) {
 	header := func(ms string) string { return "x-adbuffer-timeout-ms: " + ms + "\r\n" }
 	for _, c := range []struct {
@@ -62,12 +51,12 @@ func TestTheDeadlineIsTheSmallestThatIsStatedLessTheReserve(t *testing.T) {
 		{"a bad tmax beside a header", header("100"), `{"tmax":"1"}`, nil, 95 * msec},
 		{"a body without tmax", "", `{"id":"1"}`, nil, 295 * msec},
 		{"tmax with a fraction", "", `{"tmax":100.9}`, nil, 95 * msec},
-		{"tmax of a body in gzip", "Content-Encoding: gzip\r\n", zipped(`{"tmax":100}`), nil, 95 * msec},
-		{"tmax of a body in gzip, by another name", "Content-Encoding: X-GZIP\r\n", zipped(`{"id":"1","tmax":1e2}`), nil, 95 * msec},
-		{"tmax of a body in gzip that is cut", "Content-Encoding: gzip\r\n", zipped(`{"tmax":100,"id":"1"}`)[:40], nil, 95 * msec},
-		{"tmax of a body in gzip beyond max_body_bytes", "Content-Encoding: gzip\r\n", zipped(`{"id":"` + strings.Repeat("x", 5000) + `","tmax":100}`), nil, 295 * msec},
-		{"tmax of a body in gzip twice", "Content-Encoding: gzip, gzip\r\n", zipped(zipped(`{"tmax":100}`)), nil, 295 * msec},
-		{"tmax of a body in gzip, openrtb_tmax is off", "Content-Encoding: gzip\r\n", zipped(`{"tmax":100}`), func(o *DeadlineOptions) { o.OpenRTBTmax, o.RewriteTmax = false, true }, 295 * msec},
+		{"tmax of a body in gzip", "Content-Encoding: gzip\r\n", testsupport.Gzip(`{"tmax":100}`), nil, 95 * msec},
+		{"tmax of a body in gzip, by another name", "Content-Encoding: X-GZIP\r\n", testsupport.Gzip(`{"id":"1","tmax":1e2}`), nil, 95 * msec},
+		{"tmax of a body in gzip that is cut", "Content-Encoding: gzip\r\n", testsupport.Gzip(`{"tmax":100,"id":"1"}`)[:40], nil, 95 * msec},
+		{"tmax of a body in gzip beyond max_body_bytes", "Content-Encoding: gzip\r\n", testsupport.Gzip(`{"id":"` + strings.Repeat("x", 5000) + `","tmax":100}`), nil, 295 * msec},
+		{"tmax of a body in gzip twice", "Content-Encoding: gzip, gzip\r\n", testsupport.Gzip(testsupport.Gzip(`{"tmax":100}`)), nil, 295 * msec},
+		{"tmax of a body in gzip, openrtb_tmax is off", "Content-Encoding: gzip\r\n", testsupport.Gzip(`{"tmax":100}`), func(o *DeadlineOptions) { o.OpenRTBTmax, o.RewriteTmax = false, true }, 295 * msec},
 		{"tmax of a body in zstd", "Content-Encoding: zstd\r\n", testsupport.Zstd(`{"id":"1","tmax":100}`), nil, 95 * msec},
 		{"tmax of a body in zstd beyond max_body_bytes", "Content-Encoding: zstd\r\n", testsupport.Zstd(`{"id":"` + strings.Repeat("x", 5000) + `","tmax":100}`), nil, 295 * msec},
 		{"tmax of a body that is no gzip", "Content-Encoding: gzip\r\n", `{"tmax":100}`, nil, 295 * msec},
@@ -163,8 +152,8 @@ func TestTheSourceOfTheDeadlineAndWhyItIsNotTmax(t *testing.T) {
 		from, ignored    string
 	}{
 		{"it counts", "", `{"tmax":100}`, nil, "tmax", ""},
-		{"it counts, in gzip", gzipped, zipped(`{"tmax":100}`), nil, "tmax", ""},
-		{"it counts, in gzip that is cut behind it", gzipped, zipped(`{"tmax":100,"id":"1"}`)[:40], nil, "tmax", ""},
+		{"it counts, in gzip", gzipped, testsupport.Gzip(`{"tmax":100}`), nil, "tmax", ""},
+		{"it counts, in gzip that is cut behind it", gzipped, testsupport.Gzip(`{"tmax":100,"id":"1"}`)[:40], nil, "tmax", ""},
 		{"it is as long as the header", "X-Adbuffer-Timeout-Ms: 100\r\n", `{"tmax":100}`, nil, "tmax", ""},
 		{"no body", "", "", nil, "deadline.default", ""},
 		{"no member", "", `{"id":"1"}`, nil, "deadline.default", "absent"},
@@ -174,16 +163,16 @@ func TestTheSourceOfTheDeadlineAndWhyItIsNotTmax(t *testing.T) {
 		{"the header is shorter", "X-Adbuffer-Timeout-Ms: 50\r\n", `{"tmax":100}`, nil, "X-Adbuffer-Timeout-Ms", "longer"},
 		{"the longest deadline is shorter", "", `{"tmax":6000}`, nil, "deadline.max", "longer"},
 		{"brotli", "Content-Encoding: br\r\n", `{"tmax":100}`, nil, "deadline.default", "encoding"},
-		{"gzip twice", "Content-Encoding: gzip\r\n" + gzipped, zipped(zipped(`{"tmax":100}`)), nil, "deadline.default", "encoding"},
+		{"gzip twice", "Content-Encoding: gzip\r\n" + gzipped, testsupport.Gzip(testsupport.Gzip(`{"tmax":100}`)), nil, "deadline.default", "encoding"},
 		{"no gzip", gzipped, `{"tmax":100}`, nil, "deadline.default", "undecodable"},
-		{"gzip that is cut before it", gzipped, zipped(`{"id":"` + strings.Repeat("id", 99) + `","tmax":100}`)[:24], nil, "deadline.default", "undecodable"},
+		{"gzip that is cut before it", gzipped, testsupport.Gzip(`{"id":"` + strings.Repeat("id", 99) + `","tmax":100}`)[:24], nil, "deadline.default", "undecodable"},
 		{"it counts, in zstd", "Content-Encoding: zstd\r\n", testsupport.Zstd(`{"tmax":100}`), nil, "tmax", ""},
-		{"no zstd", "Content-Encoding: zstd\r\n", zipped(`{"tmax":100}`), nil, "deadline.default", "undecodable"},
-		{"zstd after gzip", gzipped + "Content-Encoding: zstd\r\n", testsupport.Zstd(zipped(`{"tmax":100}`)), nil, "deadline.default", "encoding"},
-		{"gzip of no JSON", gzipped, zipped(`"tmax"=100`), nil, "deadline.default", "syntax"},
+		{"no zstd", "Content-Encoding: zstd\r\n", testsupport.Gzip(`{"tmax":100}`), nil, "deadline.default", "undecodable"},
+		{"zstd after gzip", gzipped + "Content-Encoding: zstd\r\n", testsupport.Zstd(testsupport.Gzip(`{"tmax":100}`)), nil, "deadline.default", "encoding"},
+		{"gzip of no JSON", gzipped, testsupport.Gzip(`"tmax"=100`), nil, "deadline.default", "syntax"},
 		{"protobuf", "Content-Type: application/x-protobuf\r\n", "\x0a\x01a", nil, "deadline.default", "media_type"},
 		{"beyond 256 KiB", "", `{"id":"` + long + `","tmax":100}`, nil, "deadline.default", "beyond"},
-		{"beyond max_body_bytes of a gzip body", gzipped, zipped(`{"id":"` + strings.Repeat("x", 5000) + `","tmax":100}`), nil, "deadline.default", "beyond"},
+		{"beyond max_body_bytes of a gzip body", gzipped, testsupport.Gzip(`{"id":"` + strings.Repeat("x", 5000) + `","tmax":100}`), nil, "deadline.default", "beyond"},
 		{"no JSON", "", `{"id":1,,"tmax":100}`, nil, "deadline.default", "syntax"},
 		{"an array", "", `[{"tmax":100}]`, nil, "deadline.default", "syntax"},
 		{"a string", "", `{"tmax":"100"}`, nil, "deadline.default", "value"},
@@ -209,7 +198,7 @@ func TestARequestWhoseBodyGetsNoTurnIsRefused(t *testing.T) {
 		testsupport.NoError(t, err)
 		defer turn.Release()
 	}
-	for body, refused := range map[string]bool{`{"tmax":100}`: false, zipped(`{"tmax":100}`): false, string(testsupport.GzipOfTables(8192)): true} {
+	for body, refused := range map[string]bool{`{"tmax":100}`: false, testsupport.Gzip(`{"tmax":100}`): false, string(testsupport.GzipOfTables(8192)): true} {
 		r := &request{configVersion: &configVersion{opts: Options{Deadline: deadlineDefaults}}, started: time.Now(), body: []byte(body)}
 		r.opts.MaxBodyBytes, r.ssp.CPU, r.ssp.Budget = 1<<20, share, exchange.NewBudget(1<<20)
 		testsupport.NoError(t, r.fields.Scan([]byte("Host: a\r\nGrpc-Timeout: 20m\r\n"+map[bool]string{true: "Content-Encoding: gzip\r\n"}[body[0] == 0x1f]+"\r\n")))

@@ -1,8 +1,6 @@
 package route
 
 import (
-	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"runtime"
@@ -39,7 +37,7 @@ func TestResponsesAreMergedIntoOneBidResponse(t *testing.T) {
 	}{
 		"a bid":                      {bidResponse("x", `,"cur":"EUR"`), 0},
 		"seatBid":                    {reply{status: 200, body: `{"cur":"EUR","seatBid":[{"seat":"x","bid":[{"id":"b","impid":"i1","price":1.50}]}],"id":"\u0072\u0031"}`}, 0},
-		"in gzip":                    {zipped(t, bidResponse("x", `,"cur":"EUR"`)), 0},
+		"in gzip":                    {zipped(bidResponse("x", `,"cur":"EUR"`)), 0},
 		"in zstd":                    {reply{status: 200, fields: "Content-Encoding: zstd\r\n", body: testsupport.Zstd(bidResponse("x", `,"cur":"EUR"`).body)}, 0},
 		"zstd that is cut":           {reply{status: 200, fields: "Content-Encoding: zstd\r\n", body: testsupport.Zstd(bidResponse("x", `,"cur":"EUR"`).body)[:50]}, 102},
 		"zstd of empty blocks":       {reply{status: 200, fields: "Content-Encoding: zstd\r\n", body: "\x28\xb5\x2f\xfd\x00\x58" + strings.Repeat("\x00\x00\x00", 4000)}, 102},
@@ -403,14 +401,7 @@ func TestAResponseThatGetsNoTurnIsNoFailureOfItsSSP(t *testing.T) {
 }
 
 // zipped compresses the body of a reply.
-func zipped(t *testing.T, r reply) reply {
-	t.Helper()
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	if _, err := w.Write([]byte(r.body)); err != nil {
-		t.Fatal(err)
-	}
-	testsupport.NoError(t, w.Close())
-	r.fields, r.body = r.fields+"Content-Encoding: gzip\r\n", b.String()
+func zipped(r reply) reply {
+	r.fields, r.body = r.fields+"Content-Encoding: gzip\r\n", testsupport.Gzip(r.body)
 	return r
 }

@@ -70,7 +70,7 @@ func TestNoBidsAreCountedByTheReasonThatTheSSPGives(t *testing.T) {
 		s := newSSP(options(func(o *Options) { o.NoBidBody = NoBidOpenRTB }), &fakePool{})
 		a := &exchange.Response{Status: 200, Body: []byte(c.body)}
 		if c.coding != "" {
-			a.Body = gzipped(t, c.body)
+			a.Body = gzipped(c.body)
 			a.Fields = []byte("Content-Encoding: " + c.coding + "\r\n")
 		}
 		testsupport.Equal(t, s.classify(&Request{Method: exchange.GET}, a), exchange.NoBid, "%[2]q counts as %[1]v", c.body)

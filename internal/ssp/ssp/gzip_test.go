@@ -2,9 +2,7 @@ package ssp
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/base64"
-	"io"
 	"math/rand/v2"
 	"os/exec"
 	"strings"
@@ -14,20 +12,10 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// gzipped compresses body with the standard library, in two pieces with a flush between them, like a
-// server that sends a response while it produces it.
-func gzipped(t testing.TB, body string) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
+// gzipped compresses body in two pieces.
+func gzipped(body string) []byte {
 	half := len(body) / 2
-	for _, part := range []string{body[:half], body[half:]} {
-		_, err := io.WriteString(w, part)
-		testsupport.MustTrue(t, err == nil, "%v", err)
-		testsupport.NoError(t, w.Flush())
-	}
-	testsupport.NoError(t, w.Close())
-	return b.Bytes()
+	return []byte(testsupport.Gzip(body[:half], body[half:]))
 }
 
 const (
@@ -63,7 +51,7 @@ func TestCompressedNoBidIsANoBid(t *testing.T) {
 		{NoBidVAST, noAdVAST + blanks + " ", exchange.Fill},
 		{NoBidVAST, "", exchange.NoBid},
 	} {
-		coded := gzipped(t, c.body)
+		coded := gzipped(c.body)
 		testsupport.MustTrue(t, len(coded) <= maxCodedScan, "%d bytes are %d compressed", len(c.body), len(coded))
 		before := bytes.Clone(coded)
 		for _, coding := range []string{"gzip", "X-GZIP", "Gzip"} { // decoders are reused
@@ -86,12 +74,12 @@ func TestCompressedNoBidIsANoBid(t *testing.T) {
 }
 
 func TestBodiesThatAreNotDecoded(t *testing.T) {
-	twice := gzipped(t, string(gzipped(t, noBidJSON)))
+	twice := gzipped(string(gzipped(noBidJSON)))
 	noise := make([]byte, 3*maxCodedScan)
 	for i := range noise {
 		noise[i] = byte(rand.Uint32())
 	}
-	wrong := gzipped(t, noBidJSON)
+	wrong := gzipped(noBidJSON)
 	wrong[len(wrong)-5] ^= 1
 	for _, c := range []struct {
 		name    string
@@ -103,16 +91,16 @@ func TestBodiesThatAreNotDecoded(t *testing.T) {
 		{"no coding's name", []byte(noBidJSON), []string{""}, exchange.Fill},
 		{"two codings in one field", twice, []string{"gzip, gzip"}, exchange.Fill},
 		{"two codings in two fields", twice, []string{"gzip", "gzip"}, exchange.Fill},
-		{"a coding and identity", gzipped(t, noBidJSON), []string{"gzip", "identity"}, exchange.Fill},
-		{"larger than the decoding limit", gzipped(t, noBidJSON+base64.StdEncoding.EncodeToString(noise)), []string{"gzip"}, exchange.Fill},
+		{"a coding and identity", gzipped(noBidJSON), []string{"gzip", "identity"}, exchange.Fill},
+		{"larger than the decoding limit", gzipped(noBidJSON + base64.StdEncoding.EncodeToString(noise)), []string{"gzip"}, exchange.Fill},
 		{"no coding at all", []byte(noBidJSON), []string{"gzip"}, exchange.Unreadable},
-		{"bytes after the end", append(gzipped(t, noBidJSON), "x"...), []string{"gzip"}, exchange.Fill},
+		{"bytes after the end", append(gzipped(noBidJSON), "x"...), []string{"gzip"}, exchange.Fill},
 		{"a wrong checksum", wrong, []string{"gzip"}, exchange.Fill},
 	} {
 		got := classifyCoded(NoBidOpenRTB, c.body, c.codings...)
 		testsupport.True(t, got == c.want, "%s: %v, want %v", c.name, got, c.want)
 	}
-	members := append(gzipped(t, `{"id":"1",`), gzipped(t, `"seatbid":[]}`)...)
+	members := append(gzipped(`{"id":"1",`), gzipped(`"seatbid":[]}`)...)
 	testsupport.Equal(t, classifyCoded(NoBidOpenRTB, members, "gzip"), exchange.NoBid, "two members of gzip: %v, want no_bid")
 }
 
@@ -138,7 +126,7 @@ for (const text of process.argv.slice(1)) for (const level of [0, 1, 6, 9])
 // FuzzCoded classifies any bytes as a compressed body. It also compares the result for a compressed
 // body with that for the body itself.
 func FuzzCoded(f *testing.F) {
-	f.Add(gzipped(f, noAdVAST), []byte(bidJSON))
+	f.Add(gzipped(noAdVAST), []byte(bidJSON))
 	for _, body := range hostileBodies(f) {
 		f.Add(body, []byte(noAdVAST))
 	}
@@ -148,7 +136,7 @@ func FuzzCoded(f *testing.F) {
 		NoBidVAST.searchCoded(gzip, coded)
 		testsupport.MustTrue(t, bytes.Equal(before, coded), "the search changed the body")
 		for _, by := range []NoBidBody{NoBidVAST, NoBidOpenRTB} {
-			coded := gzipped(t, string(body))
+			coded := gzipped(string(body))
 			want, _ := by.search(body)
 			if len(coded) > maxCodedScan || len(body) > maxScan {
 				want = exchange.Fill
@@ -174,8 +162,8 @@ func (w *bitWriter) put(value, n uint) *bitWriter {
 
 // hostileBodies have at most maxCodedScan bytes, and cost a decoder the maximum for this size.
 func hostileBodies(t testing.TB) map[string][]byte {
-	empty := gzipped(t, "")
-	bomb := gzipped(t, strings.Repeat("\x00", 4<<20))
+	empty := gzipped("")
+	bomb := gzipped(strings.Repeat("\x00", 4<<20))
 	tables := bitWriter{b: bytes.Clone(empty[:10])} // the header, then empty blocks, each with its own tables
 	for len(tables.b) < maxCodedScan-16 {
 		tables.put(0, 1).put(2, 2).put(0, 5).put(0, 5).put(14, 4)

@@ -1,8 +1,6 @@
 package forwarding
 
 import (
-	"bytes"
-	"compress/gzip"
 	"fmt"
 	"strings"
 	"testing"
@@ -33,18 +31,9 @@ routes:
   - {name: rewrites, match: {path: /rewrites}, ssps: [rewrites]}
   - {name: mirrored, match: {path: /mirrored}, ssps: [b], mirror: {ssp: mirror, share: 1}}
 `, a.URL(), b.URL(), b.URL(), mirror.URL()))
-	zipped := func(text string) string {
-		var z bytes.Buffer
-		w := gzip.NewWriter(&z)
-		if _, err := w.Write([]byte(text)); err != nil {
-			t.Fatal(err)
-		}
-		testsupport.NoError(t, w.Close())
-		return z.String()
-	}
 	const body = `{ "regs":{"coppa":1} ,"device":{"ifa":"x" , "ua":"é"},"user" : {"id":1, "eids":[{"source":"s"}] } }`
 	const without = `{ "regs":{"coppa":1} ,"device":{"ua":"é"},"user" : {"id":1 } }`
-	for text, fields := range map[string][]string{body: nil, zipped(body): {"Content-Encoding: gzip"}, testsupport.Zstd(body): {"Content-Encoding: zstd"}} {
+	for text, fields := range map[string][]string{body: nil, testsupport.Gzip(body): {"Content-Encoding: gzip"}, testsupport.Zstd(body): {"Content-Encoding: zstd"}} {
 		ab.Post("/all", text, fields...).WantStatus("all", 200)
 		testsupport.Equal(t, string(e2e.LastRequest(t, a).Body), without, "a got %s")
 		last := e2e.LastRequest(t, b)
@@ -55,16 +44,16 @@ routes:
 		t.Errorf("a got %s", got)
 	}
 	ab.Post("/a", "").WantFill("a")
-	ab.Post("/rewrites", zipped(`{"tmax":29999}`), "Content-Encoding: gzip").WantFill("rewrites")
+	ab.Post("/rewrites", testsupport.Gzip(`{"tmax":29999}`), "Content-Encoding: gzip").WantFill("rewrites")
 	if last := e2e.LastRequest(t, b); !strings.HasPrefix(string(last.Body), `{"tmax":`) || strings.Contains(string(last.Body), "29999") || strings.Contains(string(last.Head), "Content-Encoding") {
 		t.Errorf("tmax in gzip is rewritten to %s %q", last.Head, last.Body)
 	}
-	ab.Post("/mirrored", zipped(`{"tmax":29999}`), "Content-Encoding: gzip").WantFill("b")
+	ab.Post("/mirrored", testsupport.Gzip(`{"tmax":29999}`), "Content-Encoding: gzip").WantFill("b")
 	testsupport.Eventually(t, "the mirror gets the request", func() bool { return len(mirror.Requests()) == 1 })
 	if last := e2e.LastRequest(t, mirror); !strings.HasPrefix(string(last.Body), `{"tmax":`) || strings.Contains(string(last.Body), "29999") {
 		t.Errorf("the mirror got tmax in gzip as %s %q", last.Head, last.Body)
 	}
-	for _, unchanged := range []string{zipped(body)[1:], zipped(`{"x":"` + strings.Repeat("x", 5000) + `"}`)} { // no gzip, and too large
+	for _, unchanged := range []string{testsupport.Gzip(body)[1:], testsupport.Gzip(`{"x":"` + strings.Repeat("x", 5000) + `"}`)} { // no gzip, and too large
 		ab.Post("/rewrites", unchanged, "Content-Encoding: gzip").WantFill("rewrites")
 		last := e2e.LastRequest(t, b)
 		testsupport.True(t, string(last.Body) == unchanged && strings.Contains(string(last.Head), "Content-Encoding: gzip"), "a body that cannot be decoded is sent as %s %q", last.Head, last.Body)
@@ -74,7 +63,7 @@ routes:
 	testsupport.True(t, strings.Contains(envelope, `{"ssp":"a","error":"filtered"}`) && len(b.Requests()) == before+1, "an unreadable body: %s", envelope)
 	n := len(a.Requests())
 	for text, fields := range map[string][]string{
-		`{"user":{"eids":1`: nil, `[]`: nil, `{"user":1}`: {"Content-Encoding: br"}, zipped(body): {"Content-Encoding: gzip", "Content-Encoding: gzip"}, zipped(body)[1:]: {"Content-Encoding: gzip"}, "\x0a\x01x": {"Content-Type: application/x-protobuf"},
+		`{"user":{"eids":1`: nil, `[]`: nil, `{"user":1}`: {"Content-Encoding: br"}, testsupport.Gzip(body): {"Content-Encoding: gzip", "Content-Encoding: gzip"}, testsupport.Gzip(body)[1:]: {"Content-Encoding: gzip"}, "\x0a\x01x": {"Content-Type: application/x-protobuf"},
 	} {
 		for _, path := range []string{"/a", "/private"} {
 			if e := e2e.ErrorOf(ab.Post(path, text, fields...).WantStatus(path+" "+text, 400)); !strings.Contains(e.Detail, "cannot read the body") {
@@ -82,10 +71,10 @@ routes:
 			}
 		}
 	}
-	ab.Post("/private", zipped(`{"x":"`+strings.Repeat("x", 5000)+`"}`), "Content-Encoding: gzip").WantStatus("a body that is too large when decoded", 413)
+	ab.Post("/private", testsupport.Gzip(`{"x":"`+strings.Repeat("x", 5000)+`"}`), "Content-Encoding: gzip").WantStatus("a body that is too large when decoded", 413)
 	testsupport.Equal(t, len(a.Requests()), n, "an SSP got a body that could not be read: %v")
 	const private = `{"device":{"ip":"203.0.113.77", "ipv6":"2001:db8:1:2ff::7","geo":{"ip":"203.0.113.77"}},"x":1}`
-	for text, fields := range map[string][]string{private: nil, zipped(private): {"Content-Encoding: gzip"}, testsupport.Zstd(private): {"Content-Encoding: zstd"}} {
+	for text, fields := range map[string][]string{private: nil, testsupport.Gzip(private): {"Content-Encoding: gzip"}, testsupport.Zstd(private): {"Content-Encoding: zstd"}} {
 		ab.Post("/private", text, fields...).WantFill("b")
 		if got := string(e2e.LastRequest(t, b).Body); got != `{"device":{"ip":"203.0.113.0", "ipv6":"2001:db8:1:200::","geo":{"ip":"203.0.113.77"}},"x":1}` {
 			t.Errorf("b got %s", got)

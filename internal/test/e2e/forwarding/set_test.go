@@ -1,8 +1,6 @@
 package forwarding
 
 import (
-	"bytes"
-	"compress/gzip"
 	"fmt"
 	"regexp"
 	"strings"
@@ -38,15 +36,10 @@ routes: [{name: r, match: {path: /bid}, ssps: [a], privacy: truncate_ip, mirror:
 		sent     = `{"device":{"ip":"203.0.113.0","ifa":[]},"tmax":?,"source":{"schain":{"nodes":[{"sid":"0"},{"asi":"exchange.example","sid":"12","hp":1}]}}}`
 		mirrored = `{"device":{"ip":"203.0.113.0","ifa":"x"},"tmax":29999,"source":{"schain":{"nodes":[{"sid":"0"}]}},"mirrored":true}`
 	)
-	var zipped bytes.Buffer
-	w := gzip.NewWriter(&zipped)
-	_, err := w.Write([]byte(plain))
-	testsupport.NoError(t, err)
-	testsupport.NoError(t, w.Close())
 	withoutTmax := func(body string) string {
 		return regexp.MustCompile(`"tmax":\d+,"source":{"schain":{"nodes":\[{"sid":"0"},`).ReplaceAllString(body, `"tmax":?,"source":{"schain":{"nodes":[{"sid":"0"},`)
 	}
-	for text, fields := range map[string][]string{plain: nil, zipped.String(): {"Content-Encoding: gzip"}} {
+	for text, fields := range map[string][]string{plain: nil, testsupport.Gzip(plain): {"Content-Encoding: gzip"}} {
 		before := len(mirror.Requests())
 		ab.Post("/bid", text, fields...).WantFill("a")
 		testsupport.Equal(t, withoutTmax(string(e2e.LastRequest(t, a).Body)), sent, "a got %s")
