@@ -17,6 +17,8 @@ import (
 	"adbuffer/internal/request/proxy"
 	"adbuffer/internal/request/route"
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/openrtb"
+	"adbuffer/internal/wire/tcf"
 )
 
 // generated returns a random request; most of them are forwarded.
@@ -157,5 +159,32 @@ func TestExplainOmitsAnSSPWithoutWeight(t *testing.T) {
 	for path, want := range map[string]string{"/fill": "a", "/fill/b": "b"} {
 		e := m.p.Explain([]byte("GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n"), netip.Addr{}, func(string) string { return "h" })
 		testsupport.True(t, len(e.Requests) == 1 && e.Requests[0].Target.SSP.Name() == want, "%s: %+v, want one request to %s", path, e.Requests, want)
+	}
+}
+
+// A body in gzip is decoded for edits, which then decide by its consent. Conditions of SSPs cannot read it: for b, whose
+// condition makes the route read the consent before the body is decoded, there is none.
+func TestEditsReadTheConsentOfACompressedBody(t *testing.T) {
+	needs := []openrtb.Condition{{TCF: &tcf.Requirement{Vendor: 76}}}
+	a := respondsWith("a", 204)
+	a.edit = openrtb.NewEdit([]openrtb.Removal{{Path: openrtb.MustParsePath("x"), When: needs}})
+	m := newModeProxy(t, route.ParallelFirst, func(_ *proxy.Options, rt *route.Route) { rt.Targets[1].When = needs }, a, respondsWith("b", 204))
+	const granting, denying = "CQdjfYAQdjfYAAKABAENAwFgAMIAAAJAAAYgAmQAQAmACZABACYAAAAA", "CQdjfYAQdjfYAAKABAENAwFgAMIAAAJAAAYgAAAAAAAA"
+	for _, c := range []struct {
+		consent, coding   string
+		removed, filtered bool
+	}{{granting, "identity", true, false}, {denying, "identity", false, true}, {granting, "gzip", true, true}, {denying, "gzip", false, true}} {
+		rest := `"regs":{"gdpr":1},"user":{"consent":"` + c.consent + `"}}`
+		body, want := `{"x":1,`+rest, `{"x":1,`+rest
+		if c.removed {
+			want = `{` + rest
+		}
+		if c.coding == "gzip" {
+			body = testsupport.Gzip(body)
+		}
+		e := m.p.Explain(fmt.Appendf(nil, "POST /fill HTTP/1.1\r\nHost: h\r\nContent-Encoding: %s\r\nContent-Length: %d\r\n\r\n%s", c.coding, len(body), body), netip.Addr{}, func(string) string { return "h" })
+		testsupport.MustTrue(t, len(e.Requests) == 2, "%s in %s: %d requests", c.consent, c.coding, len(e.Requests))
+		testsupport.Equal(t, string(e.Requests[0].Request.Body), want, "%[2]s in %[3]s: a gets %[1]s", c.consent, c.coding)
+		testsupport.Equal(t, e.Requests[1].Filtered, c.filtered, "%[2]s in %[3]s: b is filtered: %[1]v", c.consent, c.coding)
 	}
 }
