@@ -356,8 +356,8 @@ func (t *recentResponses) add(ssp string, now time.Time) {
 func (t *recentResponses) areEnough(since int64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, ssp := range []string{"calm1", "calm2"} {
-		if times := t.bySSP[ssp]; times == nil || times.at[times.next] < since {
+	for _, k := range sspKinds {
+		if times := t.bySSP[k.name]; k.healthy && (times == nil || times.at[times.next] < since) {
 			return false
 		}
 	}
