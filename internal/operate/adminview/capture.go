@@ -139,7 +139,7 @@ func targetView(target, clientQuery []byte) string {
 	own := strings.TrimSuffix(query, string(clientQuery))
 	params := strings.Split(query[len(own):], "&")
 	for i, p := range params {
-		if name, _, has := strings.Cut(p, "="); has && config.NamesSecret(name) {
+		if name, _, has := strings.Cut(p, "="); has && header.NamesSecret(name) {
 			params[i] = name + "=" + config.Hidden
 		}
 	}
@@ -148,7 +148,7 @@ func targetView(target, clientQuery []byte) string {
 
 // fieldView returns the value of a field with possible secrets hidden. sets is that of message.
 func fieldView(name, value string, sets func(name []byte) bool) string {
-	if config.NamesSecret(name) {
+	if header.NamesSecret(name) {
 		return config.Hidden
 	}
 	if sets != nil && sets([]byte(name)) {

@@ -17,6 +17,7 @@ import (
 	"adbuffer/internal/ssp/balancer"
 	"adbuffer/internal/ssp/ssp"
 	"adbuffer/internal/wire/exchange"
+	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/logs"
 	"adbuffer/internal/wire/openrtb"
 )
@@ -173,7 +174,7 @@ func valuesSeen(path string, seen *openrtb.Seen) string {
 		if len(v) > maxSeenValue {
 			text += "..."
 		}
-		if config.NamesSecret(path) {
+		if header.NamesSecret(path) {
 			text = config.Hidden
 		}
 		values = append(values, text)
@@ -235,7 +236,7 @@ func fairness(key, client, value string) string {
 
 // shown returns a value of a request for people: cut, and hidden if its name says that it is a secret.
 func shown(name, value string) string {
-	if config.NamesSecret(name) {
+	if header.NamesSecret(name) {
 		return config.Hidden
 	}
 	return logs.Visible([]byte(value[:min(len(value), maxSeenValue)]))
@@ -325,7 +326,7 @@ func why(cfg *config.Config, e *proxy.Explanation) []string {
 func conditions(kind string, conditions []route.Condition) (all []string) {
 	for _, m := range conditions {
 		text := kind + " has " + m.Name
-		if m.Value != nil && config.NamesSecret(m.Name) {
+		if m.Value != nil && header.NamesSecret(m.Name) {
 			text += "=" + config.Hidden
 		} else if m.Value != nil {
 			text += "=" + *m.Value

@@ -12,6 +12,7 @@ import (
 
 	"adbuffer/internal/setup/config"
 	"adbuffer/internal/wire/exchange"
+	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/openrtb"
 	"adbuffer/internal/wire/syntax"
 )
@@ -325,7 +326,7 @@ func withoutSecrets(v any) any {
 		shown := map[string]any{}
 		for name, member := range v {
 			shown[name] = withoutSecrets(member)
-			if config.NamesSecret(name) {
+			if header.NamesSecret(name) {
 				shown[name] = config.Hidden
 			}
 		}

@@ -29,7 +29,7 @@ var hiders = map[string]func(name, value string) string{
 }
 
 func hideCondition(name, value string) string {
-	if value != "" && NamesSecret(name) {
+	if value != "" && header.NamesSecret(name) {
 		return Hidden
 	}
 	return value
@@ -88,10 +88,6 @@ func HideField(name, value string) string {
 	}
 	return Hidden
 }
-
-// NamesSecret reports whether a header field or query parameter of this name is likely to hold a secret.
-// In doubt it returns true.
-func NamesSecret(name string) bool { return header.NamesSecret(name) }
 
 // ShownURLs returns the URLs of the endpoints as they may be shown.
 func (s *SSP) ShownURLs() []string {

@@ -8,6 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/openrtb"
 )
 
@@ -157,7 +158,7 @@ func (v JSON) depth() (deepest int) {
 // node returns v, the value of the member at path, as YAML. With hide, values whose names may be those of secrets are
 // hidden.
 func (v JSON) node(path string, hide bool) *yaml.Node {
-	if hide && NamesSecret(path) {
+	if hide && header.NamesSecret(path) {
 		return quoted(Hidden)
 	}
 	root := jsonNode(string(v))
@@ -169,7 +170,7 @@ func (v JSON) node(path string, hide bool) *yaml.Node {
 
 func hideMembers(node *yaml.Node) {
 	for i, below := range node.Content {
-		if node.Kind == yaml.MappingNode && i%2 == 1 && NamesSecret(node.Content[i-1].Value) {
+		if node.Kind == yaml.MappingNode && i%2 == 1 && header.NamesSecret(node.Content[i-1].Value) {
 			node.Content[i] = quoted(Hidden)
 			continue
 		}
