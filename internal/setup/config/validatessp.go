@@ -8,46 +8,47 @@ import (
 
 	"adbuffer/internal/ssp/dial"
 	"adbuffer/internal/ssp/shaper"
+	"adbuffer/internal/ssp/ssp"
 	"adbuffer/internal/wire/exchange"
 	"adbuffer/internal/wire/header"
 	"adbuffer/internal/wire/openrtb"
 )
 
-func checkSSP(ssp *SSP, d *Deadline, path string, r *report) {
-	switch scheme := checkEndpoints(ssp, join(path, "endpoints"), r); {
-	case ssp.Protocol == dial.HTTP2 && scheme == "http":
-		r.add(join(path, "protocol"), ssp.Protocol, "needs https endpoints; h2c is HTTP/2 over cleartext")
-	case ssp.Protocol == dial.H2C && scheme == "https":
-		r.add(join(path, "protocol"), ssp.Protocol, "needs http endpoints; http2 is HTTP/2 over TLS")
+func checkSSP(s *SSP, d *Deadline, path string, r *report) {
+	switch scheme := checkEndpoints(s, join(path, "endpoints"), r); {
+	case s.Protocol == dial.HTTP2 && scheme == "http":
+		r.add(join(path, "protocol"), s.Protocol, "needs https endpoints; h2c is HTTP/2 over cleartext")
+	case s.Protocol == dial.H2C && scheme == "https":
+		r.add(join(path, "protocol"), s.Protocol, "needs http endpoints; http2 is HTTP/2 over TLS")
 	}
-	ssp.TLS.check(join(path, "tls"), r)
+	s.TLS.check(join(path, "tls"), r)
 	longest, from := d.Max-d.Reserve, "deadline.max less deadline.reserve"
-	if t := ssp.Timeouts.Request; t > 0 && t < longest {
+	if t := s.Timeouts.Request; t > 0 && t < longest {
 		longest, from = t, "timeouts.request"
 	}
-	if m := ssp.TmaxMargin; m > 0 && m >= longest {
+	if m := s.TmaxMargin; m > 0 && m >= longest {
 		r.add(join(path, "tmax_margin"), formatDuration(m), fmt.Sprintf("must be below %s, %s: the SSP would have no time", from, formatDuration(longest)), "deadline.max", "deadline.reserve", join(path, "timeouts.request"))
 	}
-	checkConditions(ssp.When, join(path, "when"), r)
-	for i, removal := range ssp.Remove {
+	checkConditions(s.When, join(path, "when"), r)
+	for i, removal := range s.Remove {
 		checkConditions(removal.When, join(at(join(path, "remove"), i), "when"), r)
 	}
-	if n := len(ssp.Set); n > maxSets {
+	if n := len(s.Set); n > maxSets {
 		r.add(join(path, "set"), n, fmt.Sprintf("must not be more than %d", maxSets))
 	}
-	for i, set := range ssp.Set {
+	for i, set := range s.Set {
 		checkSet(set, at(join(path, "set"), i), r)
 	}
-	if n := len(ssp.QPS.Shape.Keys); n > shaper.MaxKeys {
+	if n := len(s.QPS.Shape.Keys); n > shaper.MaxKeys {
 		r.add(join(path, "qps.shape.keys"), n, fmt.Sprintf("must not be more than %d", shaper.MaxKeys))
 	}
-	for i, a := range ssp.SourceAddresses {
+	for i, a := range s.SourceAddresses {
 		if a.Zone() != "" || a.IsMulticast() || a.IsUnspecified() || a.Is4In6() {
 			r.add(at(join(path, "source_addresses"), i), a, "must be an address of this machine, without a zone; leave the list empty to let the system choose")
 		}
 	}
-	if i := slices.IndexFunc(ssp.Headers.Set, func(f header.NameValue) bool { return strings.EqualFold(f.Name, "Content-Encoding") }); i >= 0 && ssp.Compress.Coding != "none" {
-		r.add(join(at(join(path, "headers.set"), i), "name"), ssp.Headers.Set[i].Name, "is set by compress; a body cannot have two codings", join(path, "compress.coding"))
+	if i := slices.IndexFunc(s.Headers.Set, func(f header.NameValue) bool { return strings.EqualFold(f.Name, "Content-Encoding") }); i >= 0 && s.Compress.Coding != ssp.CodingNone {
+		r.add(join(at(join(path, "headers.set"), i), "name"), s.Headers.Set[i].Name, "is set by compress; a body cannot have two codings", join(path, "compress.coding"))
 	}
 }
 
