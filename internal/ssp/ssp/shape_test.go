@@ -110,7 +110,9 @@ func TestTokensThatWouldBeWastedSendTheWorstRequests(t *testing.T) {
 	} {
 		testsupport.Bubble(t, func(t *testing.T) {
 			c := newClient(t, &fakePool{steps: []step{bySlot}}, func(o *Options) { tt.with(t, o) })
-			c.load(60)
+			for fills := 0.0; fills < 20; _, fills = c.learned("good") { // chance decides when the first good request is sent
+				c.load(60)
+			}
 			time.Sleep(4 * time.Second) // fills the bucket
 			passed := func() uint64 {
 				report, _, _ := c.ssp.ShapeReport()
