@@ -131,7 +131,8 @@ func (e *Edit) NewCheck(p *Paths) *Check { return &Check{Edit: e, compiled: e.co
 // them of WrongType. f holds the facts about body, which must be readable.
 func (c *Check) Fits(body []byte, f *Facts) bool { return c.Edit.plan(&c.compiled, body, f) }
 
-// plan decides which Removals and Sets apply, and sets f.states to what the parts become. It returns false if a part has a value of the wrong type.
+// plan decides which Removals and Sets apply, and sets f.states to what the parts become. It returns false if a part has a
+// value of the wrong type.
 func (e *Edit) plan(c *compiled, body []byte, f *Facts) bool {
 	f.removes, f.sets = f.holdEach(f.removes, c.removals), f.holdEach(f.sets, c.sets)
 	f.states = resized(f.states, len(e.parts))

@@ -270,7 +270,7 @@ func FuzzConsent(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, vendor, purpose int) {
 		r := Requirement{Vendor: vendor & 0xffff, Purposes: []int{purpose&15 + 1}, LegitimateInterests: []int{purpose>>4&15 + 1}}
 		c := New(true, []byte(text))
-		testsupport.Equal(t, c.Lack(&r) == "", c.Decide(&r).Allows(), "nothing lacks: %v, allowed: %v")
+		testsupport.Equal(t, c.Lack(&r) == "", c.Decide(&r).Allows(), "nothing is lacking: %v")
 		testsupport.True(t, New(false, []byte(text)).Decide(&r) == NotApplicable, "the GDPR applies")
 	})
 }
