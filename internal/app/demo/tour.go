@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 )
@@ -91,13 +92,21 @@ func (d *Demo) Invite(quiet bool) {
   all SSPs at once
     curl -s '%[1]s/parallel-all' | head -c 400
   the requests that broken fails, as they end
-    adbuffer tail --admin %[2]s --ssp broken
+    %[4]s tail --admin %[2]s --ssp broken
   how a request would be handled
-    adbuffer explain --admin %[2]s '/waterfall?pub=1'
+    %[4]s explain --admin %[2]s '/waterfall?pub=1'
   saturation for Prometheus
     curl -s '%[2]s/metrics' | grep ^adbuffer_pool_saturation
   how large the pools should be
-    adbuffer plan --admin %[2]s
+    %[4]s plan --admin %[2]s
 Then write a configuration: config/minimal.yaml is the shortest, config/reference.yaml describes every setting.
-`, "http://"+d.App.TrafficAddr().String(), "http://"+d.App.AdminAddr().String(), load)
+`, "http://"+d.App.TrafficAddr().String(), "http://"+d.App.AdminAddr().String(), load, program())
+}
+
+// program returns the command that started this process.
+func program() string {
+	if strings.Contains(os.Args[0], "go-build") {
+		return "go run ./cmd/adbuffer"
+	}
+	return os.Args[0]
 }
