@@ -21,7 +21,8 @@ import (
 
 func main() {
 	rig.ChildMain()
-	// The first signal ends the measurement, and its results are printed. The second signal ends the process.
+	// The first signal cancels ctx: run then prints the results so far, and the other commands fail. The second signal
+	// kills the process.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
@@ -30,7 +31,7 @@ func main() {
 // These are the exit codes.
 const (
 	exitOK     = 0
-	exitFailed = 1 // an invalid scenario, a server that refuses connections, or a broken promise
+	exitFailed = 1 // an invalid scenario, a load or test that could not be completed, or a broken promise of adbuffer
 	exitUsage  = 2
 )
 
@@ -135,7 +136,8 @@ func checkScale(scale float64) error {
 	return fmt.Errorf("--scale %v: must be above 0 and at most 100", scale)
 }
 
-// withRig runs fn with a rig of scale 1, which prints what it does. Its error is a failure.
+// withRig calls fn with a new rig of scale 1, which logs its progress to stderr. The error that withRig returns is a
+// failure.
 func withRig(stderr *os.File, adbuffer string, fn func(*rig.Rig) error) error {
 	r, err := rig.New(func(format string, args ...any) {
 		fmt.Fprintf(stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)

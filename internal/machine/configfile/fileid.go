@@ -8,7 +8,7 @@ import (
 // FileID identifies a file independently of its name.
 type FileID struct{ Device, Inode uint64 }
 
-// FileIDOf returns the file's id, or the zero FileID on a system without file ids.
+// FileIDOf returns the file's id, or the zero FileID if info does not come from the operating system.
 func FileIDOf(info fs.FileInfo) FileID {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -97,7 +97,7 @@ func TestExplainSaysWhatAVendorLacks(t *testing.T) {
 		{proxy.Explanation{Consent: consent, Unreadable: openrtb.NotObject}, []string{all + "a publisher restriction forbids purpose 2", denied + "(allowed)", "the body matches no condition, since it is not a JSON object (not_object)"}},
 		{proxy.Explanation{Consent: tcf.New(false, nil), Body: []byte(`{"id":1}`)}, []string{denied + "(not_applicable)"}},
 		{proxy.Explanation{Consent: tcf.OfUnreadable(), Unreadable: openrtb.Encoding}, []string{
-			"tcf must allow vendor 76, but no consent string of TCF 2 can be read for vendor 76", all + "no consent string of TCF 2 can be read for vendor 76",
+			"tcf must allow vendor 76, but the request has no readable TCF 2 consent string for vendor 76", all + "the request has no readable TCF 2 consent string for vendor 76",
 			"the body matches no condition, since it is compressed (encoding)",
 		}},
 	} {

@@ -12,7 +12,7 @@ import (
 type origin uint8
 
 const (
-	byProxy origin = iota // adbuffer, after a failure or in place of an error
+	byProxy origin = iota // adbuffer: it sent no_ad for a filtered or failed request, or in place of an SSP's error
 	bySSP                 // the SSP had no bid
 	origins
 )
@@ -26,9 +26,9 @@ type routeStats struct {
 	duration *metrics.Histogram
 	noAds    [origins]atomic.Uint64
 	masked   atomic.Uint64 // errors of SSPs that on_error replaced
-	merged   atomic.Uint64 // merged responses with a bid, or with the fill of an SSP
-	// preflights counts OPTIONS requests that routes[].cors responded to. They are no requests for an ad, so they are
-	// not in outcomes and duration.
+	merged   atomic.Uint64 // responses with the outcome Merged that contain a bid, or the fill of an SSP
+	// preflights counts the CORS preflight requests that routes[].cors makes adbuffer respond to. They request no ad, so
+	// outcomes and duration do not include them.
 	preflights atomic.Uint64
 }
 

@@ -12,8 +12,9 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// statusError returns the error type of Proxy-Status for a request that ended with o, or "" if o is no
-// error. err is nil if the request was refused before an attempt. deploy/logs/README.md lists the types.
+// statusError returns the error type of Proxy-Status for a request that ended with o, or "" if o is not an error. err
+// says why no SSP responded; it is nil if an SSP responded or the request was not forwarded. deploy/logs/README.md lists
+// the types.
 func statusError(o exchange.Outcome, err *exchange.Error) string {
 	switch o {
 	case exchange.Deadline:
@@ -53,7 +54,7 @@ func connectStatusError(err error) string {
 // tlsStatusError returns the error type for a request that ended as tls_failed.
 func tlsStatusError(err error) string {
 	var (
-		certificate *tls.CertificateVerificationError // crypto/tls returns no other type for it
+		certificate *tls.CertificateVerificationError // the type of all verification errors of crypto/tls
 		op          *net.OpError
 	)
 	switch {

@@ -9,31 +9,31 @@ import (
 	"adbuffer/internal/wire/logs"
 )
 
-// unrouted counts requests that match no route by their paths, of the last 30 to 60 s. Clients choose the paths, so their
-// number and their length are bounded.
+// unrouted counts, by path, the requests of the current and the previous period that match no route. Clients choose the
+// paths, so the number of paths and their length are bounded.
 //
-// With more than maxPaths paths, a new path replaces the path with the lowest count, and continues that count as its
-// excess ("Space-Saving" of Metwally, Agrawal and El Abbadi). So a path of more than 1/maxPaths of the requests is always
-// among those that are kept, however many other paths hide it.
+// Once maxPaths paths are kept, a new path replaces the path with the lowest count. It starts from that count, which is
+// also its excess (the Space-Saving algorithm of Metwally, Agrawal and El Abbadi). So a path with more than 1/maxPaths of
+// the requests of a period is always kept, however many other paths clients send.
 type unrouted struct {
 	mu      sync.Mutex // guards the fields below
-	begun   time.Time  // when current began
+	begun   time.Time  // when the current period began
 	current []pathCount
-	before  []pathCount // of the period before current
+	before  []pathCount // of the previous period
 }
 
 type pathCount struct {
 	path          string
-	count, excess uint64 // count - excess requests were counted for path, and perhaps more
+	count, excess uint64 // path had at least count - excess requests, and at most count
 }
 
 const (
 	maxPaths     = 64
-	maxPathBytes = 80 // of a path that is longer, the rest is cut off
+	maxPathBytes = 80 // longer paths are truncated
 	pathPeriod   = 30 * time.Second
 )
 
-// PathCount is how many requests had a path, at least.
+// PathCount is a path and the least number of requests that it can have had.
 type PathCount struct {
 	Path  string
 	Count uint64
@@ -72,7 +72,7 @@ func (u *unrouted) age(now time.Time) {
 	}
 }
 
-// commonest returns the n paths with the most requests, as logs may show them.
+// commonest returns the n paths with the most requests. The paths are escaped for logs.
 func (u *unrouted) commonest(n int, now time.Time) []PathCount {
 	u.mu.Lock()
 	u.age(now)
@@ -91,5 +91,5 @@ func (u *unrouted) commonest(n int, now time.Time) []PathCount {
 	return all[:min(len(all), n)]
 }
 
-// Unrouted returns the n paths that most requests of the last 30 to 60 s had, of those that matched no route.
+// Unrouted returns the n most common paths among recent requests that matched no route.
 func (p *Proxy) Unrouted(n int) []PathCount { return p.unrouted.commonest(n, time.Now()) }

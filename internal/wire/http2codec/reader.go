@@ -12,7 +12,7 @@ type Reader struct {
 	Fragments Fragments
 
 	settled bool      // the peer's first SETTINGS have arrived
-	now     time.Time // the time of the last read; zero until Clock is called
+	now     time.Time // what Clock returns for the current read; zero until Clock is called
 }
 
 // NewReader returns a reader. maxHeaderList is the limit on header lists that adbuffer announces; see MaxBlock.
@@ -20,8 +20,9 @@ func NewReader(maxHeaderList int) Reader {
 	return Reader{Decoder: NewDecoder(), Fragments: Fragments{Limit: MaxBlock(maxHeaderList)}}
 }
 
-// Next reads the frame at the start of b, and checks it. n is the length of the frame, or 0 if b does not hold the whole
-// frame. An error ends the connection.
+// Next parses the frame at the start of b. It checks the frame's size, and whether the frame is allowed on its stream and
+// at this point of the connection. n is the length of the frame, or 0 if b does not hold the whole frame. An error is a
+// connection error (RFC 9113, section 5.4.1).
 func (r *Reader) Next(b []byte) (f Frame, n int, err *Error) {
 	f, n, size := ParseFrame(b)
 	switch {
@@ -42,8 +43,8 @@ func (r *Reader) Settled() bool { return r.settled }
 // Arrived must be called when a read from the connection has returned, before the frames of the read are handled.
 func (r *Reader) Arrived() { r.now = time.Time{} }
 
-// Clock returns the time at which the current frame was read. It calls time.Now at most once for all frames of one
-// read.
+// Clock returns the time at which the current read is handled. The first call after Arrived calls time.Now; all further
+// calls for frames of the same read return that time.
 func (r *Reader) Clock() time.Time {
 	if r.now.IsZero() {
 		r.now = time.Now()

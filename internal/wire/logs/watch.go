@@ -12,14 +12,13 @@ import (
 // NoRoute is the Record.Route of a request that no route matched. No route may have this name.
 const NoRoute = "none"
 
-// Filter says which requests a watcher receives; all conditions must hold. The zero Filter takes
-// every request.
+// Filter selects the requests that a watcher receives. A request must match all fields that are not zero.
 type Filter struct {
 	ID      string
 	Route   string
-	SSP     string        // the SSP of the request, or of a leg
-	Outcome string        // the outcome of that request or leg
-	Slow    time.Duration // the request took longer; 0 = any time
+	SSP     string        // the SSP of the request or of one of its legs
+	Outcome string        // the outcome of the request or of one of its legs; with SSP, of the same request or leg
+	Slow    time.Duration // the request took longer than this
 }
 
 // matches reports whether r passes the filter.
@@ -47,14 +46,14 @@ type Watcher struct {
 	skipped atomic.Uint64
 }
 
-// Watch returns a new watcher. The caller must call Stop once.
+// Watch returns a new watcher. The caller must call Stop when it no longer needs the watcher.
 func (l *RequestLog) Watch(f Filter) *Watcher {
 	w := &Watcher{filter: f, log: l, records: make(chan *Record, watchPerSecond)}
 	l.watchers.add(w)
 	return w
 }
 
-// Records returns the channel on which the requests arrive.
+// Records returns the channel on which the requests arrive. Stop does not close it.
 func (w *Watcher) Records() <-chan *Record { return w.records }
 
 // Skipped returns how many requests were skipped.

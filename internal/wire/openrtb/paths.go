@@ -29,18 +29,18 @@ type node struct {
 	children []child
 	byName   map[string]*node // the children, if there are many; otherwise nil
 	element  *node            // the child with the name "*", or nil
-	indexed  bool             // the name of a child is the index of an element, if the value is an array
+	indexed  bool             // if the value is an array, the names of children may be indices of its elements
 
 	exists *Test              // the test whether the body has the member; nil if no condition needs it
 	values *values            // the facts that depend on the value; nil if no condition needs it
 	member *Member            // nil = the value is not read
 	visit  func(value []byte) // called with each value of the member, if not nil
 
-	kind       kind    // the kind that the value must have; otherwise the part around it is malformed
+	kind       kind    // the required kind of value; any other makes the enclosing element with isPart malformed
 	isRequired bool    // an object without this member is malformed
 	required   []*node // the children with isRequired
-	isPart     bool    // the node is an element of an array, and is left out if it is malformed
-	isPartID   bool    // the value is the id of the part around it
+	isPart     bool    // the node stands for the elements of an array, of which malformed ones are left out
+	isPartID   bool    // the value is the id of the enclosing element with isPart
 
 	removals  []int32 // the removals of an Edit that remove the member, as indices of Edit.removals
 	shortened bool    // an Edit shortens the address that is the value
@@ -62,11 +62,12 @@ const manyChildren = 17
 // booleans by canonical form.
 type values struct{ strings, others map[string][]int32 }
 
-// Condition requires a member at Path that equals one of Values. If there are no Values, it requires any member, which
-// may be null. With Not, it requires that there is no such member. A path with "*" may lead to several members.
+// Condition requires a member at Path whose value equals one of Values. Without Values, the member may have any value,
+// even null. If Path contains "*", it may match several members, of which one is enough. With Not, there must be no such
+// member.
 //
-// If TCF is not nil, the condition is that a vendor may process the request, or with Not that the vendor may not, and Path
-// and Values are not used.
+// If TCF is not nil, Path and Values are ignored. The vendor must then be allowed to process the request, or, with Not,
+// must not be.
 type Condition struct {
 	Path   Path
 	Values []Value
@@ -74,8 +75,8 @@ type Condition struct {
 	TCF    *tcf.Requirement
 }
 
-// Test is a compiled Condition. It holds if the body's bit for fact equals want. If tcf is not nil, the decision whether the
-// vendor may process the request takes the place of that bit.
+// Test is a compiled Condition. It holds for a body if Facts.has(fact) equals want. If tcf is not nil, fact is unused, and
+// the test holds if Decision.Allows equals want.
 type Test struct {
 	fact int32
 	want bool
@@ -85,8 +86,8 @@ type Test struct {
 // Member is a member whose value is read. Its path does not contain "*".
 type Member struct{ index int32 }
 
-// node returns the node of path, which it adds if necessary. A body in which an object has the member of a
-// node twice is unreadable.
+// node returns the node of path, and adds it if necessary. Scan treats a body as unreadable if one of its objects has
+// the member of a node more than once.
 func (p *Paths) node(path Path) *node {
 	n := &p.root
 	for _, name := range path {
@@ -219,9 +220,9 @@ func (p *Paths) newFact() int32 {
 	return p.facts - 1
 }
 
-// Member makes the value at path readable with Facts.Value. path must not contain "*", and neither may the other paths
-// of p if it contains an index: of an array, a whole number is the element with that index, as in a JSON pointer (RFC
-// 6901, section 4).
+// Member makes the value at path readable with Facts.Value. A name that is a whole number also stands for the array
+// element with that index, as in a JSON pointer (RFC 6901, section 4). path must not contain "*". If path contains an
+// index, no other path of p may contain "*" either.
 func (p *Paths) Member(path Path) Member {
 	if slices.Contains(path, AnyElement) {
 		panic("BUG: several members may have the path " + path.String())

@@ -11,9 +11,9 @@ import (
 	tcf2 "github.com/prebid/go-gdpr/vendorconsent/tcf2"
 )
 
-// Requirement is what a vendor needs in order to process a request to which the GDPR applies: the user's consent to the
-// vendor and to Purposes, and legitimate interest of the vendor and for LegitimateInterests. If there are only
-// LegitimateInterests, the vendor needs no consent.
+// Requirement is the legal basis that a vendor needs to process a request to which the GDPR applies: the user's consent
+// to the vendor and to Purposes, and a legitimate interest for the vendor and for LegitimateInterests. A vendor that has
+// only LegitimateInterests needs no consent.
 type Requirement struct {
 	Vendor              int   `yaml:"vendor" jsonschema:"required" min:"1" max:"65535"` // its id in the Global Vendor List
 	Purposes            []int `yaml:"purposes,omitempty" min:"1" max:"24" unique:"."`
@@ -28,7 +28,7 @@ const (
 	Allowed       Decision = iota // the consent string grants all that is required
 	NotApplicable                 // the request does not say that the GDPR applies
 	NoConsent                     // there is no consent string, or it grants too little
-	Unreadable                    // the consent string, or the body with it, cannot be read
+	Unreadable                    // the consent string is malformed, or the body that may contain it is unreadable
 
 	// Decisions is the number of decisions, for arrays indexed by Decision.
 	Decisions
@@ -54,9 +54,9 @@ var (
 	unreadable    = &Consent{decision: Unreadable}
 )
 
-// maxText bounds the core segment of a consent string. With a publisher restriction on many vendors for each purpose, it
-// has a few thousand characters. The time that New takes grows with the number of ranges of vendors, and fewer than 2900
-// ranges fit into a segment.
+// maxText bounds the length of the core segment of a consent string. A core segment with a publisher restriction on many
+// vendors for each purpose has a few thousand characters. The time that New takes grows with the number of ranges of
+// vendors, and fewer than 2900 ranges fit into a segment.
 const maxText = 8 << 10
 
 // OfUnreadable returns the Consent of a request that cannot be read, which allows nothing.
@@ -105,8 +105,8 @@ func (c *Consent) Decide(r *Requirement) Decision {
 	return d
 }
 
-// Lack names, for people, the first thing that the vendor of r lacks to process the request; it is empty if the vendor
-// may process the request.
+// Lack describes, for people, the first reason why the vendor of r may not process the request. It returns "" if the
+// vendor may.
 func (c *Consent) Lack(r *Requirement) string {
 	_, format, id := c.find(r)
 	if format == "" {
@@ -122,13 +122,13 @@ const (
 	requireLegitimateInterest
 )
 
-// find returns the decision, and the format of what is lacking with the id of the purpose or vendor that it names.
+// find returns the decision, and for Lack a format and the id of the vendor or purpose to format with it.
 func (c *Consent) find(r *Requirement) (d Decision, lack string, id int) {
 	switch c.decision {
 	case Unreadable:
-		return Unreadable, "no consent string of TCF 2 can be read for vendor %d", r.Vendor
+		return Unreadable, "the request has no readable TCF 2 consent string for vendor %d", r.Vendor
 	case NoConsent:
-		return NoConsent, "the GDPR applies, and there is no consent string for vendor %d", r.Vendor
+		return NoConsent, "the GDPR applies, and the request has no consent string for vendor %d", r.Vendor
 	case NotApplicable:
 		return NotApplicable, "", 0
 	}

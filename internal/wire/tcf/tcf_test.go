@@ -159,7 +159,7 @@ func TestDecisions(t *testing.T) {
 		{[]restriction{{2, 3, all}, {3, 0, all}}, both, ""},
 
 		// Another decoder might use the first of two lists of vendors.
-		{[]restriction{{2, 0, all}, {2, 0, [2]int{1, 1}}}, both, "no consent string of TCF 2 can be read for vendor 76"},
+		{[]restriction{{2, 0, all}, {2, 0, [2]int{1, 1}}}, both, "the request has no readable TCF 2 consent string for vendor 76"},
 	} {
 		c := granted(tt.restrictions...)
 		for _, c.asRanges = range []bool{false, true} {

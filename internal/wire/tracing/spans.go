@@ -73,8 +73,8 @@ func (l *Leg) Ended(ex *exchange.Exchange, o exchange.Outcome, err *exchange.Err
 	}
 }
 
-// emit exports the spans of an attempt. An attempt that was not sent got no place, or no connection, so its span
-// shows a wait. sentBefore is the number of earlier attempts of the leg that were sent.
+// emit exports the span of an attempt and the spans of its phases. An attempt that was not sent only waited for a place
+// on a connection, so its span is named pending. sentBefore is the number of earlier attempts of the leg that were sent.
 func (a *attempt) emit(t *Tracer, l *Leg, sentBefore int) {
 	x := &a.Times
 	s := span{tracer: t, ids: a.span, name: "attempt", kind: trace.SpanKindClient, from: x.Queued, to: x.Done, failure: a.failure()}
@@ -95,7 +95,7 @@ func (a *attempt) emit(t *Tracer, l *Leg, sentBefore int) {
 	part := func(parent trace.SpanContext, name string, from, to time.Time, all ...attribute.KeyValue) trace.SpanContext {
 		return (&span{tracer: t, ids: newSpan(a.span.TraceID()), name: name, kind: trace.SpanKindInternal, from: from, to: to, attributes: all}).emit(parent)
 	}
-	// Only the end of a dial is known: the moment when the place was acquired.
+	// Of a dial, only the durations of its phases are recorded. It ended when the place was acquired.
 	pending := part(a.span, "pending", x.Queued, x.Acquired)
 	if handshake := x.Acquired.Add(-x.TLS); x.TCP > 0 {
 		part(pending, "dial", handshake.Add(-x.TCP-x.DNS), handshake, attribute.Float64("adbuffer.dns_seconds", x.DNS.Seconds()))
@@ -126,8 +126,8 @@ func resultOf(ex *exchange.Exchange, o exchange.Outcome, err *exchange.Error) re
 	return c
 }
 
-// failure describes the error, or returns "" if there is no error. A cancelled leg or attempt was made unnecessary by
-// another, and has no error.
+// failure returns the description of the error, or "" if there is none. Cancellation is not an error: another leg or
+// attempt made this one unnecessary.
 func (c *result) failure() string {
 	if c.err == nil || c.outcome == exchange.Cancelled {
 		return ""

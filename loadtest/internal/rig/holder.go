@@ -15,7 +15,7 @@ import (
 func Hold(ctx context.Context, url string, fields []load.Field, n int, http2 bool) (release func(), err error) {
 	held, errs := make([]*http.Transport, n), make([]error, n)
 	var wait sync.WaitGroup
-	atOnce := make(chan struct{}, 64) // fewer connections than a listener queues
+	atOnce := make(chan struct{}, 64) // bounds concurrent dials, so that they fit into the listen backlog of the server
 	for i := range n {
 		atOnce <- struct{}{}
 		wait.Go(func() {
@@ -38,7 +38,7 @@ func Hold(ctx context.Context, url string, fields []load.Field, n int, http2 boo
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	if len(errs) > 0 {
 		release()
-		return nil, fmt.Errorf("%d of %d idle connections could be opened: %w", n-len(errs), n, errs[0])
+		return nil, fmt.Errorf("opened only %d of %d idle connections: %w", n-len(errs), n, errs[0])
 	}
 	return release, nil
 }
