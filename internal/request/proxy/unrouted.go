@@ -68,7 +68,7 @@ func (u *unrouted) age(now time.Time) {
 	case passed >= 2*pathPeriod:
 		u.begun, u.current, u.before = now, nil, nil
 	case passed >= pathPeriod:
-		u.begun, u.current, u.before = now, nil, u.current
+		u.begun, u.current, u.before = u.begun.Add(pathPeriod), nil, u.current
 	}
 }
 
@@ -91,5 +91,5 @@ func (u *unrouted) commonest(n int, now time.Time) []PathCount {
 	return all[:min(len(all), n)]
 }
 
-// Unrouted returns the n most common paths among recent requests that matched no route.
+// Unrouted returns the n most common paths among the requests of the last 30 to 60 s that matched no route.
 func (p *Proxy) Unrouted(n int) []PathCount { return p.unrouted.commonest(n, time.Now()) }

@@ -39,6 +39,10 @@ func TestTheCommonestPathsWithoutARouteAreFound(t *testing.T) {
 			u.add([]byte("/b"), now)
 			u.add([]byte("/a"), now)
 		}, "[{/a 2} {/b 1}]"},
+		{"one of the period before the last", func(u *unrouted) {
+			u.add([]byte("/old"), now.Add(-88*time.Second))
+			u.add([]byte("/x"), now.Add(-29*time.Second))
+		}, "[{/x 1}]"},
 		{"only old ones", func(u *unrouted) { u.add([]byte("/old"), now.Add(-61*time.Second)) }, "[]"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
