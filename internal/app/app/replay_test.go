@@ -333,7 +333,7 @@ func TestAReplayEndsAndLeavesOutTheMinuteThatHasJustBegun(t *testing.T) {
 	strata := strataOf(&sample.Request{Method: "GET", Target: []byte("/a"), HasBody: true, Fields: []byte("Host: x\r\n\r\n")})
 	last := &strata[mixMinutes-1]
 	last.Length, last.Seen = 5*time.Second, 5000
-	testsupport.Equal(t, replayed(t, now, then, strata).SSPs[0].OverLimit, 0, "%v/s are over the limit, of which five seconds have 1000/s; want %v")
+	testsupport.Equal(t, replayed(t, now, then, strata).SSPs[0].OverLimit, 0, "%v/s are over the limit, of which five seconds have 1000/s")
 	last.Length = 10 * time.Second
 	testsupport.True(t, replayed(t, now, then, strata).SSPs[0].OverLimit > 0, "ten seconds of 500/s are not over the limit")
 

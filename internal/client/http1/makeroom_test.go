@@ -74,7 +74,7 @@ func TestTheLargestGroupMakesRoom(t *testing.T) {
 
 		time.Sleep(time.Second)
 		r.wantTaken("an old silent one of another client, for any", many, old)
-		testsupport.Equal(t, r.count, 6, "%d connections are left, want %d")
+		testsupport.Equal(t, r.count, 6, "%d connections are left")
 		testsupport.True(t, third1.place != nil && third2.place != nil, "connections of a small group made room")
 	})
 }
@@ -119,9 +119,9 @@ func TestAConnectionJoinsTheGroupOfItsPROXYHeader(t *testing.T) {
 	}
 	u := &s.clients.unfinished
 	got := fmt.Sprint(u.count, u.groupOf(addrs[0]).Len(), u.groupOf(addrs[1]).Len(), u.groupOf(netip.Addr{}).Len())
-	testsupport.Equal(t, got, "3 2 1 0", "all, and of each group: %s, want %s")
+	testsupport.Equal(t, got, "3 2 1 0", "all, and of each group: %s")
 	s.clients.remove(conns[0])
-	testsupport.Equal(t, u.groupOf(addrs[0]).Len(), 1, "%d are left, want %d")
+	testsupport.Equal(t, u.groupOf(addrs[0]).Len(), 1, "%d are left")
 }
 
 // Clients that have made requests keep their idle connections while a group of clients has more unfinished
@@ -150,7 +150,7 @@ func TestAnIdleConnectionMakesRoomForGroupsWithinTheLimit(t *testing.T) {
 			{"with an unread PROXY header, while no group is over the limit", unread, third, 3, true},
 			{"with an unread PROXY header, for an idle connection of the largest group", unread, many, 2, true},
 		} {
-			testsupport.Equal(t, r.mayCloseIdle(tt.n, tt.idle, tt.limit), tt.may, "%[3]s: %[1]v, want %[2]v", tt.what)
+			testsupport.Equal(t, r.mayCloseIdle(tt.n, tt.idle, tt.limit), tt.may, "%[2]s: %[1]v", tt.what)
 		}
 	})
 }

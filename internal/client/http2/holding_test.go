@@ -80,7 +80,7 @@ func TestHeadersOfResponsesWaitForRoomInTheBuffer(t *testing.T) {
 		}
 		testsupport.AtMost(t, len(w.conn.out.Frames), readPause+11_000, "the buffer holds %d bytes")
 		testsupport.AtLeast(t, w.conn.held, streams*len(fields), "%d bytes count as unread")
-		testsupport.Equal(t, w.owner().unsent, 0, "%d bytes of frames count before a write waits, want %d")
+		testsupport.Equal(t, w.owner().unsent, 0, "%d bytes of frames count before a write waits")
 		w.conn.WriteWaits()
 		testsupport.AtLeast(t, w.owner().unsent, 64<<10, "%d bytes of frames count while a write waits")
 		testsupport.AtLeast(t, w.owner().unsent, len(w.conn.out.Frames), "%d bytes of frames count while a write waits")
@@ -99,7 +99,7 @@ func TestHeadersOfResponsesWaitForRoomInTheBuffer(t *testing.T) {
 			testsupport.MustEqual(t, got[id], "header an ad trailer", "stream %[2]d got %[1]q", id)
 		}
 		testsupport.Equal(t, w.conn.held, 0, "%d bytes are still unread")
-		testsupport.Equal(t, w.owner().unsent, 0, "%d bytes of frames count after the client has read, want %d")
+		testsupport.Equal(t, w.owner().unsent, 0, "%d bytes of frames count after the client has read")
 	})
 }
 

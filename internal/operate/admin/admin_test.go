@@ -205,7 +205,7 @@ func TestOnlyOperatorsGetMetricsThatAreNotCached(t *testing.T) {
 		{"beyond loopback with the token", remote, []string{"Authorization", "Bearer " + token}, "no-cache"},
 	} {
 		row.c.want(200, "GET", "/metrics", "", append(row.fields, "Cache-Control", "no-cache")...)
-		testsupport.Equal(t, got, row.want, "%[3]s: Cache-Control is %[1]q, want %[2]q", row.name)
+		testsupport.Equal(t, got, row.want, "%[2]s: Cache-Control is %[1]q", row.name)
 	}
 }
 

@@ -438,6 +438,6 @@ func TestEndpointsThatLackOnlyAConnection(t *testing.T) {
 	} {
 		s := start(nil, 0, 0, 1)
 		c.setUp(s)
-		testsupport.Equal(t, s.which(func(e *Endpoint) bool { return s.LacksOnlyConnection(e, s.now) }), c.want, "%[3]s: %[1]q lack only a connection, want %[2]q", c.name)
+		testsupport.Equal(t, s.which(func(e *Endpoint) bool { return s.LacksOnlyConnection(e, s.now) }), c.want, "%[2]s: %[1]q lack only a connection", c.name)
 	}
 }

@@ -112,7 +112,7 @@ func checkSplits(tb testing.TB, input []byte, method exchange.Method, next func(
 	tb.Helper()
 	want := readResponse(input, method, whole())
 	for name, h := range readWays(next) {
-		testsupport.MustEqual(tb, readResponse(input, method, h), want, "%[2]s, %[3]v %[4]q:\n got %+[1]v\nwant %+[5]v", name, method, input, want)
+		testsupport.MustEqual(tb, readResponse(input, method, h), want, "%[2]s, %[3]v %[4]q:\n got %+[1]v", name, method, input)
 	}
 	// If the remaining response is discarded, its end and its violations are the same.
 	h := readWay{buffer: testMaxHead, next: next, interrupt: os.ErrDeadlineExceeded, discard: max(0, next()%5)}

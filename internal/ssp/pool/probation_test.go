@@ -90,7 +90,7 @@ func TestSSPThatProcessesOneRequestPerConnectionLosesNone(t *testing.T) {
 			for range clients {
 				<-done
 			}
-			testsupport.Equal(t, processed.Load(), int64(clients*each), "%d requests were processed, want %d", clients*each)
+			testsupport.Equal(t, processed.Load(), int64(clients*each), "%d requests were processed")
 			t.Logf("%d clients, GOAWAY %v after the response: %d requests, %d refusals, at most %d of one request, %d dials", clients, late, clients*each, refusals.Load(), most.Load(), s.dialCount())
 			testsupport.AtMost(t, refusals.Load(), int64(2*clients*each), "%d refusals for %d requests", clients*each)
 		})
@@ -111,7 +111,7 @@ func TestProbationIsForNewConnectionsAndEnds(t *testing.T) {
 				synctest.Wait() // so that the SSP counts them one by one
 			}
 			pass(10 * msec)
-			testsupport.MustEqual(t, firstPlaces(p), places, "new connections have %d places (0: all), want %d", places)
+			testsupport.MustEqual(t, firstPlaces(p), places, "new connections have %d places (0: all)")
 		}
 		// The SSP recovers. On the next connection each exchange doubles the places, up to all.
 		s.locked(func() { s.do = holding(5 * msec) })
@@ -181,7 +181,7 @@ func TestAnSSPThatRestartsKeepsItsPlaces(t *testing.T) {
 			t.Errorf("%d of 800 requests ended as %v", n.(*atomic.Int64).Load(), o)
 			return true
 		})
-		testsupport.Equal(t, p.Snapshot().PlacesLimit, 400, "the pool has %d places, want %d")
+		testsupport.Equal(t, p.Snapshot().PlacesLimit, 400, "the pool has %d places")
 	})
 }
 

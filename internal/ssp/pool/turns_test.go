@@ -161,13 +161,13 @@ func TestDialsAheadAreSpreadByWeight(t *testing.T) {
 	withEndpoints(t, 3, func(o *Options) { withWeights(5, 2, 1)(o); o.MinIdle = 16 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		testsupport.NoError(t, p.Warm(t.Context()))
 		for i, want := range []int{10, 4, 2} {
-			testsupport.Equal(t, len(s.openTo(names[i])), want, "%[3]s has %[1]d of 16 connections, want %[2]d", want, names[i])
+			testsupport.Equal(t, len(s.openTo(names[i])), want, "%[2]s has %[1]d of 16 connections", names[i])
 		}
 	})
 	withEndpoints(t, 3, withWeights(5, 2, 1), func(t *testing.T, s *fakeSSP, p *Pool) {
 		useAll(askAll(t, p, 16, sec)) // a burst
 		for i, want := range []int{10, 4, 2} {
-			testsupport.Equal(t, len(s.openTo(names[i])), want, "%[3]s has %[1]d of 16 connections, want %[2]d", want, names[i])
+			testsupport.Equal(t, len(s.openTo(names[i])), want, "%[2]s has %[1]d of 16 connections", names[i])
 		}
 	})
 }

@@ -317,7 +317,7 @@ func (c *client) wantIdle() {
 func (c *client) wantSent(p *fakePool, n int) {
 	c.t.Helper()
 	testsupport.MustEqual(c.t, len(p.requests()), n, "%d requests were sent")
-	testsupport.Equal(c.t, c.ssp.stats.sent.Load(), uint64(n), "%d requests were counted as sent, want %d", n)
+	testsupport.Equal(c.t, c.ssp.stats.sent.Load(), uint64(n), "%d requests were counted as sent")
 }
 
 func (c *client) wantRetries(want map[retryKind]uint64) {

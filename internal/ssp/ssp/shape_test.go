@@ -188,7 +188,7 @@ func TestARequestThatTheShaperChoseAndThatIsNotSentIsTakenBack(t *testing.T) {
 			for _, r := range after.Ranges {
 				sent += r.Sent
 			}
-			testsupport.Equal(t, sent, float64(len(p.requests())), "%[2]s: the report says that %[1]v requests were sent, want %[3]v", name, float64(len(p.requests())))
+			testsupport.Equal(t, sent, float64(len(p.requests())), "%[2]s: the report says that %[1]v requests were sent", name)
 			// No fill came in between, so the odds of the loss have risen by the share of explored requests that were sent.
 			sentShare := float64(before.Requests[shaper.Explored]) / float64(after.Requests[shaper.Explored])
 			odds := func(r *shaper.Report) float64 { return r.Hour.Estimate / (1 - r.Hour.Estimate) }
@@ -210,7 +210,7 @@ func TestADroppedRequestCostsNothingAndIsNobodysFault(t *testing.T) {
 		}
 		dropped.want(exchange.Shaped).wantDetail("ssps[].qps.shape")
 		s := c.ssp.Snapshot()
-		testsupport.Equal(t, p.acquired, acquired, "%d places were acquired, want %d: a dropped request needs no place", acquired)
+		testsupport.Equal(t, p.acquired, acquired, "%d places were acquired: a dropped request needs no place")
 		testsupport.Equal(t, dropped.err.RetryAfter, 0, "the client may come back after %v")
 		testsupport.AtLeast(t, s.Outcomes["shaped"], outcomes["shaped"]+1, "%d were counted")
 		testsupport.True(t, s.BreakerFailures == 0 && !c.ssp.Failed(exchange.Shaped, nil), "the breaker has %d failures", s.BreakerFailures)
@@ -345,7 +345,7 @@ func TestAShaperServesConcurrentRequestsAndReloads(t *testing.T) {
 		}
 		clients.Wait()
 		r, _, _ := current.Load().ShapeReport()
-		testsupport.Equal(t, r.Requests[shaper.Passed]+r.Requests[shaper.Explored]+r.Requests[shaper.Dropped], 800, "%d requests were scored, want %d")
+		testsupport.Equal(t, r.Requests[shaper.Passed]+r.Requests[shaper.Explored]+r.Requests[shaper.Dropped], 800, "%d requests were scored")
 		testsupport.AtLeast(t, r.Requests[shaper.Dropped], 100, "%d requests were dropped")
 		c.wantIdle()
 	})

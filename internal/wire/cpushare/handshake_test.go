@@ -67,7 +67,7 @@ func TestHellosThatAskForALongComputationAreKnown(t *testing.T) {
 		{"TLS 1.2 with P-521", &tls.Config{MaxVersion: tls.VersionTLS12, CurvePreferences: []tls.CurveID{tls.CurveP521}}, true},
 	} {
 		got := isCostly(t, helloOf(c.config))
-		testsupport.Equal(t, got, c.costly, "%[3]s: costly is %[1]v, want %[2]v", c.name)
+		testsupport.Equal(t, got, c.costly, "%[2]s: costly is %[1]v", c.name)
 	}
 }
 

@@ -37,7 +37,7 @@ func TestResponseReservesBytesOfBothBudgetsOrOfNeither(t *testing.T) {
 		}
 		wantUsed(t, share, held)
 		wantUsed(t, budget, held)
-		testsupport.Equal(t, len(ex.Response.Body), int(held), "a body of %d bytes, want %d", held)
+		testsupport.Equal(t, len(ex.Response.Body), int(held), "a body of %d bytes")
 		ex.Release()
 		wantUsed(t, share, 0)
 		wantUsed(t, budget, 0)

@@ -230,7 +230,7 @@ func FuzzSet(f *testing.F) {
 				}
 			}
 			ok := modelled(t, want, e.sets, holds)
-			testsupport.MustEqual(t, facts.Reason == Readable, ok, "%[3]q fits: %[1]v, want %[2]v", body)
+			testsupport.MustEqual(t, facts.Reason == Readable, ok, "%[2]q fits: %[1]v", body)
 			testsupport.MustTrue(t, !ok || reflect.DeepEqual(is, want), "%q became %q, want %v", body, got, want)
 			testsupport.MustTrue(t, len(got) <= len(body)+e.Growth(), "%d bytes grew to %d", len(body), len(got))
 		}

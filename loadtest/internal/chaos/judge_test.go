@@ -257,7 +257,7 @@ func TestFailuresToDialDoNotCountWithoutDescriptors(t *testing.T) {
 		r, st := quiet("a"), new(instance)
 		st.starving.Store(time.Now().UnixNano())
 		r.judge(&request{token: 7, method: "GET", deadline: time.Second, healthy: "a", st: st}, &response{status: 503, header: http.Header{"X-Adbuffer-Source": {source}}}, 0, 0)
-		testsupport.Equal(t, r.healthy.sent.Load(), want, "%[3]s: %[1]d requests count, want %[2]d", source)
+		testsupport.Equal(t, r.healthy.sent.Load(), want, "%[2]s: %[1]d requests count", source)
 	}
 }
 
@@ -384,7 +384,7 @@ func TestWhatAProcessHoldsAtRestIsJudged(t *testing.T) {
 	} {
 		held, err := heldAtRest(row.sums, row.pools)
 		testsupport.NoError(t, err)
-		testsupport.Equal(t, strings.Join(held, ", "), row.want, "it holds %q, want %q")
+		testsupport.Equal(t, strings.Join(held, ", "), row.want, "it holds %q")
 	}
 	for _, pools := range []string{`{"totals": {}}`, `{}`, ""} {
 		_, err := heldAtRest(nil, pools)

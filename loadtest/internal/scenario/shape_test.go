@@ -51,7 +51,7 @@ func TestAShaperIsJudged(t *testing.T) {
 			outcome, _, _ := strings.Cut(v.String(), "**:")
 			got = append(got, strings.TrimPrefix(outcome, "**"))
 		}
-		testsupport.Equal(t, strings.Join(got, " "), row.want, "%[3]s: %[1]s, want %[2]s", name)
+		testsupport.Equal(t, strings.Join(got, " "), row.want, "%[2]s: %[1]s", name)
 	}
 }
 
