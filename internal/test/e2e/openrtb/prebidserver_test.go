@@ -36,7 +36,7 @@ var adapters = map[string]string{
 type bidders struct {
 	*httptest.Server
 	mu     sync.Mutex
-	bodies map[string][]string // what each bidder received
+	bodies map[string][]string // what each bidder received since the last call of received
 }
 
 func newBidders(t *testing.T) *bidders {
@@ -60,7 +60,6 @@ func (b *bidders) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	b.mu.Lock()
 	b.bodies[name] = append(b.bodies[name], string(body))
-	slices.Sort(b.bodies[name]) // an adapter may send two requests at once
 	b.mu.Unlock()
 	switch {
 	case name == "hangs":
@@ -78,6 +77,19 @@ func (b *bidders) serve(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	fmt.Fprintf(w, `{"id":%q,"cur":"USD","seatbid":[{"bid":[{"id":"%s-bid","impid":%q,"price":1.25,"adm":"<VAST/>","crid":"c","w":300,"h":250,"ext":{"appnexus":{"bid_ad_type":0},"BidType":0}}]}]}`,
 		q.ID, name, q.Imp[0].ID)
+}
+
+// received returns what each bidder has received since the last call, sorted, since an adapter may send two requests at
+// once.
+func (b *bidders) received() map[string][]string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := b.bodies
+	b.bodies = make(map[string][]string)
+	for _, bodies := range all {
+		slices.Sort(bodies)
+	}
+	return all
 }
 
 // startPrebidServer runs Prebid Server, and returns its URL. endpoint returns the endpoint of an adapter.
@@ -170,6 +182,7 @@ func TestPrebidServerGetsTheSameBidsThroughAdbuffer(t *testing.T) {
 	direct := newBidders(t)
 	want, median, p99 := run(func(name string) string { return direct.URL + "/" + name })
 	testsupport.MustEqual(t, len(want[0]), len(adapters), "%d bidders bid without adbuffer: %[2]v", want[0])
+	bodies := direct.received()
 	for _, pass := range []string{"[Authorization]", "[]"} {
 		b := newBidders(t)
 		config, names := "", ""
@@ -187,7 +200,58 @@ func TestPrebidServerGetsTheSameBidsThroughAdbuffer(t *testing.T) {
 			}
 		}
 		testsupport.Equal(t, cmp.Diff(want, got), "", "headers.pass %[2]s: the bids are, -want +got:\n%[1]s", pass)
-		testsupport.Equal(t, cmp.Diff(direct.bodies, b.bodies), "", "headers.pass %[2]s: the bidders got, -want +got:\n%[1]s", pass)
+		testsupport.Equal(t, cmp.Diff(bodies, b.received()), "", "headers.pass %[2]s: the bidders got, -want +got:\n%[1]s", pass)
+	}
+}
+
+// Prebid Server accepts the supply chain that the shipped exchange makes, in the place of OpenRTB 2.6 and in that of 2.5,
+// and its bidders get the whole chain. Prebid Server refuses a node whose sid is a number.
+func TestPrebidServerAcceptsTheSupplyChainOfTheExchange(t *testing.T) {
+	needsPrebidServer(t)
+	b := newBidders(t)
+	url := startPrebidServer(t, func(name string) string { return b.URL + "/" + name })
+	env := e2e.Patient()
+	for _, name := range []string{"EUROPE", "AMERICA", "DISPLAY", "VIDEO", "CONTEXTUAL"} {
+		env = append(env, "ADBUFFER_SSPS_"+name+"_ENDPOINTS_0="+url)
+	}
+	const (
+		file    = "../../../../config/openrtb.yaml"
+		sellers = `{"asi":"seller.example","sid":"7","hp":1,"rid":"r","ext":{"x":1}},{"asi":"agency.example","sid":"8","name":"n","domain":"d.example","hp":0}`
+		node    = `{"asi":"exchange.example","sid":"1234","hp":1}`
+	)
+	broken := strings.NewReplacer(`sid: "1234"`, "sid: 1234", "on_error: no_ad", "on_error: status").Replace(e2e.ReadFile(t, file))
+	exchange, breaking := e2e.Serve(t, file, env...), e2e.Serve(t, e2e.WriteConfig(t, broken), env...)
+	chain := func(complete int, nodes ...string) string {
+		return fmt.Sprintf(`{"ver":"1.0","complete":%d,"nodes":[%s]}`, complete, strings.Join(nodes, ","))
+	}
+	full, partial := chain(1, sellers), chain(0, sellers)
+	for i, row := range []struct{ source, want string }{
+		{`"tid":"t"`, chain(1, node)},
+		{`"schain":` + full, chain(1, sellers, node)},
+		{`"schain":` + partial, chain(0, sellers, node)},
+		{`"ext":{"schain":` + full + `}`, chain(1, sellers, node)},
+		{`"ext":{"schain":` + partial + `}`, chain(0, sellers, node)},
+		{`"schain":` + partial + `,"ext":{"schain":` + partial + `}`, chain(0, sellers, node)},
+	} {
+		// The GDPR applies and there is no consent string, so only one SSP gets the request.
+		body := strings.Replace(auction(i, 50_000), `"source":{"tid":"t"}`, `"regs":{"gdpr":1},"source":{`+row.source+`}`, 1)
+		bids := seats(t, exchange.Post("/openrtb2/auction", body).WantStatus(row.source, 200).Body)
+		testsupport.Equal(t, len(bids), len(adapters), "%[2]s: %[1]d bidders bid", row.source)
+		received := b.received()
+		testsupport.Equal(t, len(received), len(adapters), "%[2]s: %[1]d bidders were asked", row.source)
+		want := slices.Repeat([]any{decoded([]byte(row.want))}, max(1, strings.Count(row.source, "schain")))
+		for name, bodies := range received {
+			for _, text := range bodies {
+				var got []any
+				for _, path := range []string{"source.schain", "source.ext.schain", "ext.schain"} { // appnexus moves the second one to the third
+					got = append(got, members(decoded([]byte(text)), strings.Split(path, "."))...)
+				}
+				testsupport.Equal(t, cmp.Diff(want, got), "", "%[2]s: %[3]s got the chains, -want +got:\n%[1]s", row.source, name)
+			}
+		}
+		refusal := breaking.Post("/openrtb2/auction", body).WantStatus(row.source+", and a broken node", 400).Body
+		testsupport.True(t, strings.Contains(refusal, "nodes.sid of type string"), "%s, and a broken node: %s", row.source, refusal)
+		testsupport.Equal(t, len(b.received()), 0, "%[2]s: %[1]d bidders got the broken node", row.source)
 	}
 }
 
