@@ -69,9 +69,10 @@ what each route and SSP gets now and would get then, with the 95 % interval that
 number of sampled requests; what would be filtered, edited, over qps.limit, or have less time; how
 many places each pool needs in its busiest minute; and the requests that would end differently,
 with ids of examples. The exit status is also 1 if nothing is sampled or can be judged, if a pool
-would be full, or if a route or an SSP would get more or fewer requests than --max-change allows.
-With --json, traffic.exceeded has the reasons. No SSP gets a request. An SSP of a waterfall fills
-as often as in the sample; one that the sample never saw asked counts as never filling.
+would be full, or if a route or an SSP would get more or fewer requests than --max-change allows;
+requests that qps.limit refuses are left out. With --json, traffic.exceeded has the reasons. No
+SSP gets a request. An SSP of a waterfall fills as often as in the sample; one that the sample
+never saw asked counts as never filling.
 
 With --admin, check also warns of spare endpoints (those with a higher priority number)
 that could not carry the load of the last minute if all endpoints with lower numbers failed.`,

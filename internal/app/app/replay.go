@@ -38,10 +38,10 @@ func (a *App) replay(ctx context.Context, cfg *config.Config) *replay.Report {
 			return replay.Failed(err)
 		}
 		defer e.Close()
-		sides[i] = e.side()
+		sides[i] = e.side(c)
 	}
 	report, err := replay.Run(ctx, &replay.Input{
-		Now: sides[0], Then: sides[1], Config: cfg, Strata: strata, At: at, Since: since, CPU: a.share,
+		Now: sides[0], Then: sides[1], Strata: strata, At: at, Since: since, CPU: a.share,
 		Protocol: func(ssp string) exchange.Protocol { return protocols[ssp] },
 	})
 	if err != nil {
@@ -50,8 +50,9 @@ func (a *App) replay(ctx context.Context, cfg *config.Config) *replay.Report {
 	return report
 }
 
-func (e *Explainer) side() replay.Side {
-	return replay.Side{Proxy: e.app.proxy, Version: e.app.versions.Current()}
+// side returns the side of a replay for cfg, the configuration of which e was made.
+func (e *Explainer) side(cfg *config.Config) replay.Side {
+	return replay.Side{Proxy: e.app.proxy, Version: e.app.versions.Current(), Config: cfg}
 }
 
 // unshaped returns cfg without qps.shape, whose tables take much memory and know nothing before there is traffic.

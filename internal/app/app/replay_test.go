@@ -96,36 +96,30 @@ func drawn(seed uint64, perMinute int, begin time.Time) (all []sample.Stratum) {
 	return all
 }
 
-// side is a side of a replay with the configuration that it was made of.
-type side struct {
-	replay.Side
-	config *config.Config
-}
-
 // sideOf builds the side of a replay for the mix, with the pairs of replaced applied.
-func sideOf(t testing.TB, replaced ...string) side {
+func sideOf(t testing.TB, replaced ...string) replay.Side {
 	t.Helper()
 	return sideOfText(t, strings.NewReplacer(replaced...).Replace(mixed))
 }
 
-func sideOfText(t testing.TB, text string) side {
+func sideOfText(t testing.TB, text string) replay.Side {
 	t.Helper()
 	cfg, _, err := config.Parse([]byte(text), nil)
 	testsupport.MustTrue(t, err == nil, "%v in\n%s", err, text)
 	e, err := newExplainer(unshaped(cfg), "adbuffer-test")
 	testsupport.NoError(t, err)
 	t.Cleanup(e.Close)
-	return side{e.side(), cfg}
+	return e.side(cfg)
 }
 
-func input(now, then side, strata []sample.Stratum) *replay.Input {
+func input(now, then replay.Side, strata []sample.Stratum) *replay.Input {
 	return &replay.Input{
-		Now: now.Side, Then: then.Side, Config: then.config, Strata: strata, At: strata[0].From.Add(mixMinutes * time.Minute),
+		Now: now, Then: then, Strata: strata, At: strata[0].From.Add(mixMinutes * time.Minute),
 		Protocol: func(string) exchange.Protocol { return exchange.HTTP1 },
 	}
 }
 
-func replayed(t testing.TB, now, then side, strata []sample.Stratum) *replay.Report {
+func replayed(t testing.TB, now, then replay.Side, strata []sample.Stratum) *replay.Report {
 	t.Helper()
 	rep, err := replay.Run(t.Context(), input(now, then, strata))
 	testsupport.NoError(t, err)
@@ -147,7 +141,7 @@ func written(rep *replay.Report) string {
 	return b.String()
 }
 
-// changedFiles are six changes of the mix's configuration, with the true rates that follow from the mix.
+// changedFiles are changes of the mix's configuration, with the true rates that follow from the mix.
 var changedFiles = []struct {
 	name     string
 	replaced []string
@@ -161,11 +155,12 @@ var changedFiles = []struct {
 		[]string{"route all instead of auction", "display is not asked"}, []string{"route all", "route auction", "route fall", "route split", "ssp america", "ssp backup", "ssp display", "ssp native", "ssp video"}},
 	{"a condition", []string{"in: [USA]", "in: [USA, DEU]"}, map[string]float64{"auction": 60, "display": 67.5, "america": 60}, []string{"america is asked"}, []string{"ssp america"}},
 	{"a limit and a pool", []string{"limit: 1000}, pool: {max_conns: 40}", "limit: 50}, pool: {max_conns: 4}"}, map[string]float64{"display": 67.5, "video": 22.5},
-		[]string{"/s over qps.limit", "needs 8 of 4 places (±", "raise pool.max_conns to 14"}, []string{"ssp display: needs 8 of 4 places"}},
+		[]string{"/s over qps.limit", "needs 6 of 4 places (±", "raise pool.max_conns to 12"}, []string{"ssp display, within qps.limit: 63.5 → 50.3/s", "ssp display: needs 6 of 4 places"}},
 	{"a removed SSP", []string{", {name: video, weight: 3}", ""}, map[string]float64{"split": 30, "display": 90, "video": 0}, []string{"video is not asked"}, []string{"ssp display", "ssp video"}},
 	{"a shorter deadline", []string{"pool: {max_conns: 40}", "timeouts: {request: 50ms}, pool: {max_conns: 40}"}, map[string]float64{"display": 67.5, "america": 30},
 		[]string{"display has less time", "/s with less time"}, nil},
 	{"weights", []string{"weight: 1}", "weight: 3}"}, map[string]float64{"split": 30, "display": 75, "video": 15}, nil, []string{"ssp display", "ssp video"}},
+	{"a limit in a dry run", []string{"limit: 1000}, pool", "limit: 50, dry_run: true}, pool"}, map[string]float64{"display": 67.5}, []string{"/s over qps.limit"}, nil},
 }
 
 // Each printed rate holds the truth within its interval for 19 of 20 samples.
@@ -202,7 +197,7 @@ func TestRatesOfAReplayHoldTheTruth(t *testing.T) {
 
 func TestAReplayNamesWhatChanges(t *testing.T) {
 	now := sideOf(t)
-	empty, err := replay.Run(t.Context(), &replay.Input{Now: now.Side, Then: now.Side, Config: now.config, At: time.Now()})
+	empty, err := replay.Run(t.Context(), &replay.Input{Now: now, Then: now, At: time.Now()})
 	testsupport.NoError(t, err)
 	testsupport.True(t, len(empty.Excess(-1)) == 1 && written(empty) == "", "without a sample the report is %q, with the errors %q", written(empty), empty.Excess(-1))
 	strata := drawn(1, 40, time.Now())

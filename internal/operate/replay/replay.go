@@ -27,16 +27,15 @@ import (
 type Side struct {
 	Proxy   *proxy.Proxy
 	Version *reload.Version
+	Config  *config.Config // as the operator wrote it; that of Version opens no connection, so that it shares no limits
 }
 
 // Input is what a replay reads.
 type Input struct {
 	Now, Then Side
-	// Config is Then's as the operator wrote it. That of Then.Version opens no connection, so that it shares no limits.
-	Config *config.Config
-	Strata []sample.Stratum
-	At     time.Time // when Strata were read
-	Since  time.Time // when the configuration in force came into force
+	Strata    []sample.Stratum
+	At        time.Time // when Strata were read
+	Since     time.Time // when the configuration in force came into force
 	// Protocol returns the protocol that the pool of the SSP speaks now, Unknown if there is no such SSP.
 	Protocol func(ssp string) exchange.Protocol
 	CPU      *cpushare.Share
@@ -242,8 +241,8 @@ func (r *replay) decided(i int, q *sample.Request, ways *[2][]way) bool {
 
 // findMasked notes which conditions of the other configuration are about values that the sample masks.
 func (r *replay) findMasked() {
-	for i := range r.Config.Routes {
-		m := &r.Config.Routes[i].Match
+	for i := range r.Then.Config.Routes {
+		m := &r.Then.Config.Routes[i].Match
 		for _, c := range m.Header {
 			if c.Value != nil && header.IsMasked(c.Name) {
 				r.maskedFields = append(r.maskedFields, c.Name)
@@ -433,12 +432,18 @@ func (r *replay) average(i int, t *sspTally) (a average, ok bool) {
 }
 
 // poolOf says whether the pool of a part of the new configuration has enough places for what t has in its busiest minute,
-// and within which share of the needed places the truth is. The pool is full only if it is so within this margin.
+// and within which share of the needed places the truth is. The pool is full only if it is so within this margin. Requests
+// that a qps limit refuses need no places.
 func (r *replay) poolOf(p *reload.Part, t *sspTally) (fit *advice.Fit, margin float64) {
+	limit, dryRun := limitOf(r.Then.Config, p.Config.Name)
 	var busiest average
 	low := math.Inf(-1)
 	for i := range r.Strata {
-		if a, ok := r.average(i, t); ok && a.load > 0 && a.load*(1-a.margin) > low {
+		a, ok := r.average(i, t)
+		if a.rate > limit && !dryRun {
+			a.rate, a.load = limit, a.load*limit/a.rate
+		}
+		if ok && a.load > 0 && a.load*(1-a.margin) > low {
 			busiest, low = a, a.load*(1-a.margin)
 		}
 	}
@@ -460,23 +465,31 @@ func (r *replay) protocolOf(ssp string, o *pool.Options) exchange.Protocol {
 	return r.Protocol(ssp)
 }
 
-// overLimit returns how many requests a second are over the SSP's qps limit, which the replicas may share. It counts only
-// the minutes in which the whole 95 % interval is over the limit.
-func (r *replay) overLimit(ssp string, t *sspTally, seconds float64) float64 {
-	cfg := r.Config
+// limitOf returns the qps limit that cfg has for an SSP, of which the replicas may share one. +Inf is no limit. dryRun is
+// whether it refuses nothing.
+func limitOf(cfg *config.Config, ssp string) (limit float64, dryRun bool) {
 	i := slices.IndexFunc(cfg.SSPs, func(s config.SSP) bool { return s.Name == ssp })
-	limit := cfg.SSPs[i].QPS.Limit
-	if limit <= 0 {
-		return 0
+	if i < 0 || cfg.SSPs[i].QPS.Limit <= 0 {
+		return math.Inf(1), false
 	}
+	limit = cfg.SSPs[i].QPS.Limit
 	if cfg.SSPs[i].SharesLimit() {
 		limit /= float64(max(1, cfg.Fleet.ExpectedReplicas))
 	}
-	over := 0.0
+	return limit, cfg.SSPs[i].QPS.DryRun
+}
+
+// overLimit returns how many requests a second are over the qps limit that cfg has for the SSP, and how many of them are
+// refused. It counts only the minutes in which the whole 95 % interval is over the limit.
+func (r *replay) overLimit(cfg *config.Config, ssp string, t *sspTally, seconds float64) (over, refused float64) {
+	limit, dryRun := limitOf(cfg, ssp)
 	for i := range r.Strata {
 		if a, ok := r.average(i, t); ok && a.low > limit {
-			over += (a.rate - limit) * r.Strata[i].Length.Seconds()
+			over += (a.rate - limit) * r.Strata[i].Length.Seconds() / seconds
 		}
 	}
-	return over / seconds
+	if !dryRun {
+		refused = over
+	}
+	return over, refused
 }

@@ -55,8 +55,10 @@ type Route struct {
 type SSP struct {
 	SSP string `json:"ssp"`
 	Change
-	Filtered    float64     `json:"filtered"`       // its conditions do not hold
-	OverLimit   float64     `json:"over_qps_limit"` // more than its qps limit allows in a minute, beyond the 95 % interval
+	Filtered    float64     `json:"filtered"`             // its conditions do not hold
+	OverLimit   float64     `json:"over_qps_limit"`       // more than its qps limit allows in a minute, beyond the 95 % interval
+	Refused     float64     `json:"refused_by_qps_limit"` // OverLimit, unless qps.dry_run is set
+	RefusedNow  float64     `json:"refused_by_qps_limit_now"`
 	BytesPerSec float64     `json:"bytes_per_second"`
 	BytesNow    float64     `json:"bytes_per_second_now"`
 	Edited      float64     `json:"edited"`    // its body is not the client's
@@ -89,8 +91,9 @@ func (r *replay) report() *Report {
 			BytesPerSec: b.bytes / rep.Seconds, BytesNow: a.bytes / rep.Seconds,
 			Edited: b.edited / rep.Seconds, Shortened: b.shortened / rep.Seconds,
 		}
+		_, s.RefusedNow = r.overLimit(r.Now.Config, name, a, rep.Seconds)
+		s.OverLimit, s.Refused = r.overLimit(r.Then.Config, name, b, rep.Seconds)
 		if p := r.Then.Version.Part(name); p != nil {
-			s.OverLimit = r.overLimit(name, b, rep.Seconds)
 			s.Pool, s.PoolMargin = r.poolOf(p, b)
 			s.Unmeasured = s.Pool == nil && b.asked > 0
 		}
@@ -141,7 +144,8 @@ func (c *Change) relative() float64 {
 }
 
 // Excess returns the reasons to reject the change: that no request was judged, or each pool that would be full and, unless
-// limit is negative, each route and SSP whose rate would change by a larger share than limit.
+// limit is negative, each route and SSP whose rate would change by a larger share than limit. What qps limits refuse is no
+// part of an SSP's rate.
 func (r *Report) Excess(limit float64) (all []string) {
 	switch {
 	case r.Error != "":
@@ -151,17 +155,21 @@ func (r *Report) Excess(limit float64) (all []string) {
 	case r.Requests == 0:
 		return []string{"no request is sampled yet: wait for traffic, and set admin.sample.requests of the running adbuffer if it is 0"}
 	}
-	check := func(kind, name string, c *Change) {
+	check := func(what string, c Change) {
 		if change := c.relative(); limit >= 0 && math.Abs(change) > limit+1e-9 {
-			all = append(all, fmt.Sprintf("%s %s: %s → %s/s, more than %.4g %%", kind, name, advice.Number(c.Now), advice.Number(c.Then), 100*limit))
+			all = append(all, fmt.Sprintf("%s: %s → %s/s, more than %.4g %%", what, advice.Number(c.Now), advice.Number(c.Then), 100*limit))
 		}
 	}
 	for i := range r.Routes {
-		check("route", r.Routes[i].Route, &r.Routes[i].Change)
+		check("route "+r.Routes[i].Route, r.Routes[i].Change)
 	}
 	for i := range r.SSPs {
 		s := &r.SSPs[i]
-		check("ssp", s.SSP, &s.Change)
+		what := "ssp " + s.SSP
+		if s.Refused != s.RefusedNow {
+			what += ", within qps.limit"
+		}
+		check(what, Change{Now: s.Now - s.RefusedNow, Then: s.Then - s.Refused})
 		if s.Pool != nil && s.Pool.Full {
 			all = append(all, fmt.Sprintf("ssp %s: needs %d of %d places: %s", s.SSP, s.Pool.Needs, s.Pool.Places, s.Pool.Advice))
 		}
