@@ -80,7 +80,7 @@ routes:
 		outputs[path] = fmt.Sprint(res.Fields, res.Body)
 	}
 	ask := func() {
-		for _, path := range []string{"/", "/config", "/overview", "/pools", "/history", "/metrics", "/readyz", "/healthz", "/log/level", "/failures", "/ssps", "/debug/pprof/trace?seconds=0.01", "/debug/pprof/cmdline", "/debug/pprof/goroutine?debug=2"} {
+		for _, path := range []string{"/", "/config", "/overview", "/pools", "/history", "/metrics", "/readyz", "/healthz", "/log/level", "/failures", "/ssps", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/symbol?0x1", "/debug/pprof/heap?debug=1", "/debug/pprof/goroutine?debug=1"} {
 			_, outputs[path] = ab.AskAdmin(path)
 		}
 	}
@@ -111,6 +111,12 @@ routes:
 	run("check", "--config", faulty, "--show-secrets")
 	run("serve", "--config", faulty)
 	run("plan", "--admin", admin, "--token-file", token)
+	bundle := filepath.Join(t.TempDir(), "bundle.zip")
+	run("bundle", "--admin", admin, "--token-file", token, "--seconds", "1", "--out", bundle)
+	for name, content := range testsupport.ReadZip(t, bundle) {
+		outputs["the bundle's "+name] = content
+	}
+	testsupport.True(t, outputs["the bundle's trace.out"] != "" && outputs["the bundle's heap.pprof"] != "", "the bundle lacks parts")
 	run("explain", "--config", next, "/all")
 	run("explain", "--admin", admin, "--token-file", token, "--json", "/all")
 	if got := outputs["explain --config "+next+" /all"]; !strings.Contains(got, "(hidden)") || !strings.Contains(got, "untrusted") {
