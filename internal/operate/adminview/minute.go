@@ -1,11 +1,11 @@
 package adminview
 
 import (
-	"fmt"
 	"maps"
 	"strings"
 
 	"adbuffer/internal/machine/metrics"
+	"adbuffer/internal/operate/advice"
 	"adbuffer/internal/wire/exchange"
 )
 
@@ -31,6 +31,8 @@ type lastMinute struct {
 
 	byHand    uint64 // how many of Failed were refused because an operator disabled the SSP
 	noRoute   uint64 // how many of Requests matched no route
+	noPlace   uint64 // how many of Failed found no place in the pool
+	bySSP     uint64 // how many of Failed the SSP is to blame for
 	howFailed string // the commonest outcomes of the other failed requests, with their numbers
 	over      bool   // the failures have ended: the last seconds had none, although some were to be expected
 }
@@ -97,7 +99,7 @@ func (m *minute) last(h *metrics.Histogram, now counts) lastMinute {
 	l.Requests, l.Failed, l.byHand = askedOf(recent), countFailed(recent), recent[exchange.SSPDisabled.String()]
 	l.Fills = recent[exchange.Fill.String()] + now.merged - min(now.merged, before.merged)
 	l.Rejected, l.noRoute = recent[exchange.ClientError.String()], recent[exchange.NoRoute.String()]
-	l.howFailed = howFailed(recent)
+	l.noPlace, l.bySSP, l.howFailed = recent[exchange.PendingFull.String()]+recent[exchange.PendingTimeout.String()], count(recent, blamesSSP), howFailed(recent)
 	if n := len(m.marks) - 2; n >= 0 && l.Requests > 0 {
 		lately := since(m.marks[n].outcomes, now.outcomes) // in the last 10 to 20 s
 		l.over = blamed(lately) == 0 && blamed(recent)*askedOf(lately) >= expectedFailures*l.Requests
@@ -135,22 +137,23 @@ func commonestFailure(outcomes map[string]uint64, pick func(exchange.Outcome) bo
 	return commonest
 }
 
-// howFailed names the failures of the SSP, and then the refusals by adbuffer, such as those by the breaker, since refusals
-// are often the effect of the SSP's failures. Of both it names the commonest outcome, and each outcome with a tenth of
-// all failures.
+// howFailed names the outcomes that at least a tenth of all failures have, the commonest first. It also names the commonest
+// failure of the SSP if a hundredth of all failures have it, since the breaker may have refused the other requests because
+// of it.
 func howFailed(outcomes map[string]uint64) string {
-	var all []string
-	tenth := (blamed(outcomes) + 9) / 10
-	for _, pick := range []func(exchange.Outcome) bool{blamesSSP, func(o exchange.Outcome) bool { return !blamesSSP(o) }} {
-		rest := maps.Clone(outcomes)
-		least := uint64(1)
-		for name := commonestFailure(rest, pick); name != "" && rest[name] >= least; name = commonestFailure(rest, pick) {
-			all = append(all, fmt.Sprintf("%d as %s", rest[name], name))
-			delete(rest, name)
-			least = tenth
+	var named []string
+	all, cause, rest := blamed(outcomes), commonestFailure(outcomes, blamesSSP), maps.Clone(outcomes)
+	for {
+		name := commonestFailure(rest, exchange.Outcome.IsFailure)
+		n := rest[name]
+		if 100*n < all || n == 0 {
+			return strings.Join(named, ", ")
 		}
+		if 10*n >= all || name == cause {
+			named = append(named, advice.Number(float64(n))+" as "+name)
+		}
+		delete(rest, name)
 	}
-	return strings.Join(all, ", ")
 }
 
 func blamesSSP(o exchange.Outcome) bool { return o.Row().Blame == exchange.BlameSSP }
@@ -180,9 +183,16 @@ var failedOutcomes = func() (all []string) {
 	return all
 }()
 
-func countFailed(outcomes map[string]uint64) (n uint64) {
-	for _, name := range failedOutcomes {
-		n += outcomes[name]
+func countFailed(outcomes map[string]uint64) uint64 {
+	return count(outcomes, exchange.Outcome.IsFailure)
+}
+
+// count counts the requests with the outcomes that pick accepts.
+func count(outcomes map[string]uint64, pick func(exchange.Outcome) bool) (n uint64) {
+	for o := range exchange.Outcomes {
+		if pick(o) {
+			n += outcomes[o.String()]
+		}
 	}
 	return n
 }

@@ -3,10 +3,12 @@ package adminview
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
+	"adbuffer/internal/operate/advice"
 	"adbuffer/internal/request/proxy"
 	"adbuffer/internal/setup/reload"
 	"adbuffer/internal/ssp/balancer"
@@ -26,11 +28,12 @@ const (
 	waits            // requests wait for a place, or found no place
 	degraded         // an endpoint gets no requests, a look-up fails, or the SSP asked for a pause
 	rejects          // most of its responses have a status of 4xx
+	poolFull         // most of its requests find no place, although the SSP responds to the others
 	failing          // most of its requests fail
 	down             // no request can be sent to the SSP
 )
 
-var urgencyNames = [...]string{calm: "", byHand: "by hand", someFail: "some fail", waits: "waiting", degraded: "degraded", rejects: "rejects", failing: "failing", down: "down"}
+var urgencyNames = [...]string{calm: "", byHand: "by hand", someFail: "some fail", waits: "waiting", degraded: "degraded", rejects: "rejects", poolFull: "pool full", failing: "failing", down: "down"}
 
 // trouble is a fact about an SSP that matters to its requests at this moment. Troubles that are calm need no attention.
 type trouble struct {
@@ -59,6 +62,20 @@ type sspRow struct {
 	alone    float64 // ssp.Snapshot.QPSAlone
 }
 
+func worstFirst(a, b sspRow) int {
+	return cmp.Or(b.Urgency-a.Urgency, b.failedQuarters()-a.failedQuarters(), cmp.Compare(a.SSP, b.SSP))
+}
+
+// failedQuarters returns the share of failed requests of an SSP in trouble in quarters, rounded up. Its steps are so coarse
+// that SSPs do not keep changing places.
+func (r *sspRow) failedQuarters() int {
+	m := &r.LastMinute
+	if r.Urgency == int(calm) || m.Requests == m.byHand {
+		return 0
+	}
+	return int(math.Ceil(4 * float64(m.Failed-m.byHand) / float64(m.Requests-m.byHand)))
+}
+
 // routeRow is a route in the overview.
 type routeRow struct {
 	Route      string     `json:"route"`
@@ -77,9 +94,7 @@ func (v *Views) Overview(service Service, routes []proxy.RouteCounts, limits []p
 			rows[i] = v.history.rowOf(p)
 		}
 	})
-	slices.SortStableFunc(rows, func(a, b sspRow) int {
-		return cmp.Or(b.Urgency-a.Urgency, cmp.Compare(b.Saturation, a.Saturation), cmp.Compare(b.SaturationMax, a.SaturationMax), cmp.Compare(a.SSP, b.SSP))
-	})
+	slices.SortFunc(rows, worstFirst)
 	all := v.routeRows(routes)
 	f := v.factsOf(known, limits, totals, all, time.Now())
 	for i := range rows {
@@ -173,16 +188,21 @@ func troublesOf(p *pool.Snapshot, s *ssp.Snapshot, m *lastMinute) (all []trouble
 	}
 	// Requests that were refused because an operator disabled the SSP are no failures of the SSP.
 	if failed, asked := m.Failed-m.byHand, m.Requests-m.byHand; failed > 0 && !m.over && endpoints.urgency != down {
-		share := float64(failed) / float64(asked)
+		share, why := float64(failed)/float64(asked), m.howFailed
+		if 2*m.noPlace > failed && float64(m.bySSP) < failingShare*float64(asked-m.noPlace) {
+			why += "; its pool is full: see pool.max_conns"
+		}
 		u := calm
 		switch {
+		case share >= failingShare && why != m.howFailed:
+			u = poolFull
 		case share >= failingShare:
 			u = failing
 		case share >= someFailShare:
 			u = someFail
 		}
 		if u != calm {
-			add(u, "%d of %d requests of the last minute failed: %s", failed, asked, m.howFailed)
+			add(u, "%s of %s requests of the last minute failed: %s", advice.Number(float64(failed)), advice.Number(float64(asked)), why)
 		}
 	}
 	switch full := p.PlacesInUse >= p.PlacesLimit && p.PlacesLimit > 0; {

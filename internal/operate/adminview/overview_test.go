@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,8 +48,11 @@ func TestTroublesOfAnSSP(t *testing.T) {
 		{name: "by hand", urgency: byHand, pool: pool.Snapshot{State: "disabled"}, want: "an operator has set it to disabled"},
 		{name: "few fail", urgency: calm, minute: lastMinute{Requests: 1000, Failed: 9}},
 		{name: "most failed until 20 s ago", urgency: calm, minute: lastMinute{Requests: 1000, Failed: 600, over: true}},
-		{name: "some fail", urgency: someFail, minute: lastMinute{Requests: 1000, Failed: 10, howFailed: "10 as deadline"}, want: "10 of 1000 requests of the last minute failed: 10 as deadline"},
+		{name: "some fail", urgency: someFail, minute: lastMinute{Requests: 1000, Failed: 10, howFailed: "10 as deadline"}, want: "10 of 1,000 requests of the last minute failed: 10 as deadline"},
 		{name: "most fail", urgency: failing, minute: lastMinute{Requests: 10, Failed: 5, howFailed: "5 as server_error"}, want: "5 of 10 requests"},
+		{name: "the pool is full", urgency: poolFull, minute: lastMinute{Requests: 1_273_707, Failed: 1_269_576, noPlace: 1_253_243, bySSP: 1, howFailed: "1,253,243 as pending_full"}, want: "1,269,576 of 1,273,707 requests of the last minute failed: 1,253,243 as pending_full; its pool is full: see pool.max_conns"},
+		{name: "the pool is full of requests that fail", urgency: failing, minute: lastMinute{Requests: 100, Failed: 95, noPlace: 90, bySSP: 5, howFailed: "90 as pending_full, 5 as deadline"}, want: "95 of 100 requests of the last minute failed: 90 as pending_full, 5 as deadline"},
+		{name: "the pool is full at times", urgency: someFail, minute: lastMinute{Requests: 100, Failed: 9, noPlace: 8, bySSP: 1, howFailed: "8 as pending_full, 1 as deadline"}, want: "1 as deadline; its pool is full: see pool.max_conns"},
 		{name: "by hand, and its requests fail", urgency: byHand, pool: pool.Snapshot{State: "draining"}, minute: lastMinute{Requests: 10, Failed: 10, byHand: 10}, want: "an operator has set it to draining"},
 		{name: "requests wait", urgency: waits, pool: pool.Snapshot{Pending: 3, PlacesInUse: 6, PlacesLimit: 8}, want: "3 requests wait, and 6 of 8 places are in use"},
 		{name: "requests wait for a full pool", urgency: waits, pool: pool.Snapshot{Pending: 3, PlacesInUse: 8, PlacesLimit: 8}, want: "all 8 places are in use, and 3 requests wait; see pool.max_conns and pool.max_pending"},
@@ -66,7 +70,7 @@ func TestTroublesOfAnSSP(t *testing.T) {
 				testsupport.True(t, len(all) <= 0, "its troubles are %v", all)
 				return
 			}
-			if len(all) != 1 || all[0].urgency != test.urgency || !strings.Contains(cmp.Or(all[0].text, strings.Join(all[0].each, "; ")), test.want) {
+			if len(all) != 1 || all[0].urgency != test.urgency || test.urgency == failing && strings.Contains(all[0].text, "its pool is full") || !strings.Contains(cmp.Or(all[0].text, strings.Join(all[0].each, "; ")), test.want) {
 				t.Errorf("its troubles are %v, want %q (%d)", all, test.want, test.urgency)
 			}
 		})
@@ -82,9 +86,40 @@ func TestAMinuteCountsOnlyFailuresOfTheLastMinute(t *testing.T) {
 	}
 	h.ObserveDuration(time.Millisecond)
 	now := map[string]uint64{"server_error": 8, "deadline": 2, "breaker_open": 90, "ssp_disabled": 200, "cancelled": 30, "client_gone": 4, "fill": 5, "too_large": 1, "filtered": 93, "shaped": 17}
-	if got := m.last(h, counts{now, 6, 120, 57}); got.Filtered != 90 || got.Shaped != 7 || got.total() != 430 || got.Preflights != 7 || got.Masked != 2 || got.Failed != 293 || got.byHand != 200 || got.Fills != 25 || got.howFailed != "2 as deadline, 90 as breaker_open" || got.Requests != 333 || got.Seconds < 60 || got.Seconds > 70 {
+	if got := m.last(h, counts{now, 6, 120, 57}); got.Filtered != 90 || got.Shaped != 7 || got.total() != 430 || got.Preflights != 7 || got.Masked != 2 || got.Failed != 293 || got.byHand != 200 || got.Fills != 25 || got.bySSP != 3 || got.howFailed != "90 as breaker_open, 2 as deadline" || got.Requests != 333 || got.Seconds < 60 || got.Seconds > 70 {
 		t.Errorf("the last minute is %+v", got)
 	}
+}
+
+func TestOutcomesOfFailuresAreNamedTheCommonestFirst(t *testing.T) {
+	for _, test := range []struct {
+		outcomes map[string]uint64
+		want     string
+	}{
+		{map[string]uint64{"fill": 9, "ssp_disabled": 9}, ""},
+		{map[string]uint64{"deadline": 1, "pending_full": 1_253_243, "pending_timeout": 16_332}, "1,253,243 as pending_full"},
+		{map[string]uint64{"deadline": 10, "conn_lost": 9, "breaker_open": 900, "qps_limit": 50}, "900 as breaker_open, 10 as deadline"},
+		{map[string]uint64{"server_error": 40, "deadline": 50, "qps_limit": 10}, "50 as deadline, 40 as server_error, 10 as qps_limit"},
+	} {
+		testsupport.Equal(t, howFailed(test.outcomes), test.want, "%[3]v failed as %[1]q", test.outcomes)
+	}
+}
+
+// SSPs in trouble come first, those with the most failures before the others, and healthy ones by name.
+func TestTheOrderOfSSPs(t *testing.T) {
+	row := func(name string, u urgency, requests, failed, byHand uint64) sspRow {
+		return sspRow{SSP: name, Urgency: int(u), LastMinute: lastMinute{Requests: requests, Failed: failed, byHand: byHand}, Saturation: float64(len(name))}
+	}
+	rows := []sspRow{
+		row("disabled", byHand, 40, 40, 40), row("healthy", calm, 100, 0, 0), row("a-recovered", calm, 100, 99, 0), row("slow", failing, 100, 63, 0), row("a-slow", failing, 100, 62, 0),
+		row("broken", failing, 100, 100, 0), row("a-idle", calm, 0, 0, 0), row("broken-too", failing, 1000, 999, 0), row("dead", down, 0, 0, 0),
+	}
+	slices.SortFunc(rows, worstFirst)
+	names := ""
+	for i := range rows {
+		names += rows[i].SSP + " "
+	}
+	testsupport.Equal(t, names, "dead broken broken-too a-slow slow disabled a-idle a-recovered healthy ", "the order is %q")
 }
 
 // The failures end with look 49. 20 s later at most, an SSP with many requests has no trouble any more.
