@@ -275,7 +275,7 @@ func TestPlanFromARunningAdbufferIsForThePeak(t *testing.T) {
 		switch r.URL.Path {
 		case "/pools":
 			fmt.Fprint(w, `{"pools":[
-				{"ssp":"busy","protocol":"http1","places_limit":100,"saturation_max":0.5,"need":{"arrivals_per_second":100,"hold_seconds":0.1},"limits":{"max_conns":100,"max_http2_conns":4}},
+				{"ssp":"busy","protocol":"http1","places_limit":99,"saturation_max":0.5,"need":{"arrivals_per_second":100,"hold_seconds":0.1},"limits":{"max_conns":100,"max_http2_conns":4}},
 				{"ssp":"bursty","protocol":"http1","places_limit":100,"saturation_max":1,"need":{"arrivals_per_second":100,"hold_seconds":0.1},"limits":{"max_conns":100,"max_http2_conns":4}},
 				{"ssp":"calm","protocol":"http1","places_limit":100,"saturation_max":0.2,"need":{"arrivals_per_second":100,"hold_seconds":0.1},"limits":{"max_conns":100,"max_http2_conns":4}}]}`)
 		case "/history":
@@ -292,7 +292,7 @@ func TestPlanFromARunningAdbufferIsForThePeak(t *testing.T) {
 	wantRow(t, out, "busy ", "1,000", "100ms", "50", "121", "100") // Erlang C of 100 places in use
 	wantRow(t, out, "bursty ", "100", "100ms", "100", "120")       // 1.2 × the places in use at once
 	wantRow(t, out, "calm ", "100", "100ms", "20", "24", "100")    // the last point has no hold
-	for _, want := range []string{"max_conns: 121   # now 100, which is too few", "max_conns: 120   # now", "max_conns: 100   # enough: the plan needs 24"} {
+	for _, want := range []string{"warning: busy: This load counts requests that found no place; if", "max_conns: 121   # now 100, which is too few", "max_conns: 120   # now", "max_conns: 100   # enough: the plan needs 24"} {
 		testsupport.True(t, strings.Contains(out, want), "no %q in\n%s", want, out)
 	}
 }

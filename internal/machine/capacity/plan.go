@@ -38,8 +38,8 @@ const (
 // (TCP_TIMEWAIT_LEN).
 const timeWait = 60 * time.Second
 
-// peakHeadroom is the lowest ratio of the planned places to PlanInput.Peak.
-const peakHeadroom = 1.2
+// PlacesForPeak returns the number of places for a pool of which peak places were in use at once: a fifth more.
+func PlacesForPeak(peak int) int { return int(math.Ceil(1.2 * float64(peak))) }
 
 // ownFileDescriptors is a reserve for files other than connections: listeners, epoll, DNS sockets,
 // certificates, logs.
@@ -103,7 +103,7 @@ func Plan(in PlanInput) (PlanResult, error) {
 	}
 	r.Load = Load(r.Rate, r.MeanHold)
 
-	r.Places = max(Places(r.Rate, r.MeanHold, in.WaitingShare), int(math.Ceil(peakHeadroom*float64(in.Peak))))
+	r.Places = max(Places(r.Rate, r.MeanHold, in.WaitingShare), PlacesForPeak(in.Peak))
 	r.Saturation = r.Load / float64(r.Places)
 	r.WaitingShare = erlangC(r.Places, r.Load) // Places exceeds the load
 	r.MeanWait = meanWait(r.Rate, r.MeanHold, r.Places)

@@ -2,6 +2,7 @@ package advice
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"adbuffer/internal/machine/capacity"
@@ -22,8 +23,16 @@ func ForPool(s *pool.Snapshot, o *pool.Options) string {
 	setting, limit := sizeSetting(s.Protocol, o)
 	text := fmt.Sprintf("%s requests/s × %s keep %s places in use on average; with %s, 3 %% of the requests would wait.",
 		Number(n.ArrivalsPerSecond), millis(n.HoldSeconds), Number(n.Load), count(n.AdvisedConnections, "connection"))
-	if n.AdvisedConnections > limit {
-		return fmt.Sprintf("Set %s to %d, now %d. %s", setting, n.AdvisedConnections, limit, text)
+	advised, peak := n.AdvisedConnections, inUseAtOnce(s.SaturationMax, s.PlacesLimit)
+	if forPeak := pool.ConnectionsFor(capacity.PlacesForPeak(peak), placesPerConn(s.Protocol, o), s.Protocol); forPeak > max(advised, limit) {
+		advised = forPeak
+		text += fmt.Sprintf(" But %s were in use at once.", count(peak, "place"))
+	}
+	if n.Load > float64(s.PlacesLimit) {
+		text += " " + countsRefused
+	}
+	if advised > limit {
+		return fmt.Sprintf("Set %s to %d, now %d. %s", setting, advised, limit, text)
 	}
 	hold := time.Duration(n.HoldSeconds * float64(time.Second))
 	if o.MinIdle > 2*n.AdvisedConnections {
@@ -31,6 +40,14 @@ func ForPool(s *pool.Snapshot, o *pool.Options) string {
 	}
 	return fmt.Sprintf("%s %d is enough. %s It is full at %s requests/s, or at this rate when a place is held for %s.",
 		setting, limit, text, Number(capacity.FullRate(float64(s.PlacesLimit), hold)), millis(float64(s.PlacesLimit)/n.ArrivalsPerSecond))
+}
+
+// countsRefused qualifies a load that is larger than the pool.
+const countsRefused = "This load counts requests that found no place; if clients repeat refused requests, fewer connections are enough."
+
+// inUseAtOnce returns how many places were in use when the saturation was highest.
+func inUseAtOnce(saturationMax float64, places int) int {
+	return int(math.Round(saturationMax * float64(places)))
 }
 
 // ForAuto describes what pool.auto has decided about the size and the idle timeout of a pool. It returns nil if

@@ -36,6 +36,27 @@ func TestAdviceNamesTheSettingAndBothValues(t *testing.T) {
 	wantText(t, ForPool(s, o), "Set pool.max_conns to 7, now 3.")
 }
 
+// The advice allows for a peak as adbuffer plan does: with a fifth more places than were in use at once.
+func TestAdviceAllowsForThePlacesThatWereInUseAtOnce(t *testing.T) {
+	s, o := loaded(0.05, 65)
+	s.SaturationMax = 0.83
+	wantText(t, ForPool(s, o), "pool.max_conns 100 is enough.")
+	s.SaturationMax = 0.84
+	wantText(t, ForPool(s, o), "Set pool.max_conns to 101, now 100. 1,000 requests/s", "with 65 connections, 3 % of the requests would wait. But 84 places were in use at once.")
+	s.Protocol, s.PlacesLimit, o.MaxStreams = exchange.HTTP2, 400, 100 // at most half full
+	wantText(t, ForPool(s, o), "Set pool.max_http2_conns to 65, now 4.")
+	s.Need.AdvisedConnections = 1
+	wantText(t, ForPool(s, o), "Set pool.max_http2_conns to 9, now 4.", "But 336 places were in use at once.")
+}
+
+func TestAdviceSaysThatTheLoadCountsRefusedRequests(t *testing.T) {
+	s, o := loaded(0.1, 120)
+	got := ForPool(s, o)
+	testsupport.True(t, !strings.Contains(got, "refused"), "the advice is %q", got)
+	s.Need.Load = 100.1
+	wantText(t, ForPool(s, o), "Set pool.max_conns to 120, now 100.", "if clients repeat refused requests, fewer connections are enough")
+}
+
 func TestForAutoNamesTheLastDecision(t *testing.T) {
 	s, o := loaded(0.15, 176)
 	if got := ForAuto(s, o); got != nil {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"time"
 
@@ -24,6 +23,7 @@ type Observation struct {
 	streams        int           // 0 = unknown
 	depth          int           // pipeline_depth; 0 = unknown
 	sources        int           // source_addresses; 0 = none, or unknown
+	places         int           // places_limit; 0 = unknown
 	peak           int           // highest number of places in use at once in this instance; 0 = unknown
 }
 
@@ -81,7 +81,8 @@ func Observe(ctx context.Context, c *admin.Client) ([]Observation, error) {
 			rate, hold = p.Need.ArrivalsPerSecond, p.Need.HoldSeconds
 		}
 		all = append(all, Observation{
-			peak:      int(math.Round(p.Peak * float64(p.Places))),
+			places:    p.Places,
+			peak:      inUseAtOnce(p.Peak, p.Places),
 			autoLimit: p.Auto.Limit,
 			name:      p.SSP, protocol: p.Protocol, rate: rate, hold: seconds(hold),
 			conns: p.Limits.MaxConns, http2Conns: min(p.Limits.MaxConns, p.Limits.MaxHTTP2Conns), streams: p.Limits.MaxStreams, depth: p.Limits.PipelineDepth, sources: p.Limits.Sources,

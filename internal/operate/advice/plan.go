@@ -31,6 +31,7 @@ type planned struct {
 	current   int // value of the setting that the plan sets; 0 = unknown
 	conns     int // value of max_conns; 0 = unknown
 	autoLimit int // places that pool.auto allows; 0 = it is off
+	places    int // places that the pool has; 0 = unknown
 	measured  bool
 	in        capacity.PlanInput
 	result    capacity.PlanResult
@@ -102,7 +103,7 @@ func noSSP(from, name string) error {
 
 // planned returns the observed SSP, with the rate of all replicas.
 func (o *Observation) planned(in *Input) planned {
-	p := planned{name: o.name, protocol: o.protocol, current: o.conns, conns: o.conns, autoLimit: o.autoLimit, measured: true, in: in.PlanInput}
+	p := planned{name: o.name, protocol: o.protocol, current: o.conns, conns: o.conns, autoLimit: o.autoLimit, places: o.places, measured: true, in: in.PlanInput}
 	if in.ProtocolGiven {
 		p.protocol = in.Protocol
 	}
@@ -166,7 +167,8 @@ func (p *planned) sizeSetting() (name string, value int) {
 	}
 }
 
-// warnings returns the plan's warnings, and warns of a value above the configuration's range. Warnings about
+// warnings returns the plan's warnings, and warns of a load that counts refused requests, and of a value above the
+// configuration's range. Warnings about
 // descriptors and ports count HTTP/1 connections, so a plan for HTTP/2 only has none.
 func (p *planned) warnings() []string {
 	var all []string
@@ -174,6 +176,9 @@ func (p *planned) warnings() []string {
 		if !p.http2() || !strings.HasPrefix(w, "file descriptors:") && !strings.HasPrefix(w, "ephemeral ports:") {
 			all = append(all, w)
 		}
+	}
+	if p.places > 0 && p.result.Load > float64(p.places) {
+		all = append(all, countsRefused)
 	}
 	if name, n := p.sizeSetting(); n > maxConfigConns {
 		all = append(all, fmt.Sprintf("%s ends at %d: spread the rate over more replicas", name, maxConfigConns))
