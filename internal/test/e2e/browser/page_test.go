@@ -216,7 +216,7 @@ func TestThePageShowsTheValuesOfTheMetrics(t *testing.T) {
 	}
 	page, m := b.fresh(), ab.Scrape()
 	bids := b.text(`#routes tr[data-route="bids"]`)
-	if !regexp.MustCompile(`^bids\t[\d.]+ \(66\.7 % filtered\)\t0 %\t0 %\t100 % \(100 % masked\)\t`).MatchString(bids) || !strings.HasPrefix(page.Totals["unreadable"], "1|") {
+	if !regexp.MustCompile(`^bids\t[\d.]+ \(66\.7 % filtered\)\t0 %\t0 %\t100 % \(100 % SSP responses replaced by no_ad\)\t`).MatchString(bids) || !strings.HasPrefix(page.Totals["unreadable"], "1|") {
 		t.Errorf("the route with conditions is %q, unreadable bodies %q", bids, page.Totals["unreadable"])
 	}
 	if sick := page.Totals["trouble"]; sick != "1 of 3|worst: broken, failing" {
