@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"os"
 	"strconv"
@@ -24,8 +25,13 @@ type checkFlags struct {
 	file                             string
 	against                          admin.ClientOptions
 	asJSON, quiet, effective, reveal bool
-	traffic                          bool
-	maxChange                        string
+	trafficFlags
+}
+
+// trafficFlags say how a configuration is tried on the sampled traffic.
+type trafficFlags struct {
+	traffic   bool
+	maxChange string
 }
 
 func newCheck(stdout, stderr *os.File) *cobra.Command {
@@ -69,10 +75,11 @@ what each route and SSP gets now and would get then, with the 95 % interval that
 number of sampled requests; what would be filtered, edited, over qps.limit, or have less time; how
 many places each pool needs in its busiest minute; and the requests that would end differently,
 with ids of examples. The exit status is also 1 if nothing is sampled or can be judged, if a pool
-would be full, or if a route or an SSP would get more or fewer requests than --max-change allows;
-requests that qps.limit refuses are left out. With --json, traffic.exceeded has the reasons. No
-SSP gets a request. An SSP of a waterfall fills as often as in the sample; one that the sample
-never saw asked counts as never filling.
+would be full, or if a route or an SSP would get more or fewer requests than --max-change allows,
+by default as many as admin.sample.max_change of the running adbuffer allows; requests that
+qps.limit refuses are left out. With --json, traffic.exceeded has the reasons. No SSP gets a
+request. An SSP of a waterfall fills as often as in the sample; one that the sample never saw
+asked counts as never filling.
 
 With --admin, check also warns of spare endpoints (those with a higher priority number)
 that could not carry the load of the last minute if all endpoints with lower numbers failed.`,
@@ -101,7 +108,7 @@ that could not carry the load of the last minute if all endpoints with lower num
 	cmd.Flags().BoolVar(&f.effective, "effective", false, "print the effective configuration")
 	cmd.Flags().BoolVar(&f.reveal, "show-secrets", false, "like --effective, but with possible secrets; the content of files is not printed")
 	cmd.Flags().BoolVar(&f.traffic, "traffic", false, "with --admin: say what the file would do to the traffic that the running adbuffer has sampled")
-	cmd.Flags().StringVar(&f.maxChange, "max-change", "", "with --traffic: the largest change of a route's or an SSP's rate with exit status 0, such as 10%")
+	cmd.Flags().StringVar(&f.maxChange, "max-change", "", "with --traffic: the largest change of a route's or an SSP's rate with exit status 0, such as 10%, or any")
 	addAdminFlags(cmd, &f.against, "compare with a running adbuffer: URL of its admin listener (default: $"+adminVariable+")")
 	return cmd
 }
@@ -115,7 +122,10 @@ func (f *checkFlags) run(ctx context.Context, stdout, stderr *os.File) error {
 	if err != nil {
 		return err
 	}
-	limit, err := f.limit(client)
+	limit, err := f.limit()
+	if err == nil && f.traffic && client == nil {
+		err = errors.New("--traffic needs --admin: the running adbuffer has the traffic")
+	}
 	if err != nil {
 		return err
 	}
@@ -132,8 +142,8 @@ func (f *checkFlags) run(ctx context.Context, stdout, stderr *os.File) error {
 	if client == nil || unasked != nil {
 		cfg, res.Check = checkHere(path, text)
 	}
-	if res.Traffic != nil {
-		res.Traffic.Exceeded = append([]string{}, res.Traffic.Excess(limit)...)
+	if res.Traffic != nil && f.maxChange != "" {
+		res.Traffic.Exceeded = append([]string{}, res.Traffic.Excess(replay.Limit{Share: limit, Setting: "--max-change"})...)
 	}
 	if f.asJSON {
 		err = printJSON(stdout, res)
@@ -149,20 +159,18 @@ func (f *checkFlags) run(ctx context.Context, stdout, stderr *os.File) error {
 	return failed(errors.Join(err, unasked))
 }
 
-// limit returns the value of --max-change as a share, -1 without it.
-func (f *checkFlags) limit(client *admin.Client) (float64, error) {
+// limit returns the value of --max-change as a share.
+func (f *trafficFlags) limit() (float64, error) {
 	switch {
-	case f.traffic && client == nil:
-		return 0, errors.New("--traffic needs --admin: the running adbuffer has the traffic")
-	case f.maxChange == "":
-		return -1, nil
-	case !f.traffic:
+	case f.maxChange != "" && !f.traffic:
 		return 0, errors.New("--max-change needs --traffic")
+	case f.maxChange == "" || f.maxChange == "any":
+		return math.Inf(1), nil
 	}
 	number, ok := strings.CutSuffix(f.maxChange, "%")
 	limit, err := strconv.ParseFloat(number, 64)
 	if !ok || err != nil || !(limit >= 0 && limit <= 1e6) {
-		return 0, fmt.Errorf("--max-change %q must be a share such as 10%%", f.maxChange)
+		return 0, fmt.Errorf("--max-change %q must be a share such as 10%%, or any", f.maxChange)
 	}
 	return limit / 100, nil
 }
@@ -177,9 +185,7 @@ func (f *checkFlags) judge(stdout, stderr *os.File, r *replay.Report) (exceeds b
 	case !f.quiet:
 		r.Write(stdout)
 	}
-	for _, text := range r.Exceeded {
-		fmt.Fprintf(reasons, "# traffic: %s\n", text)
-	}
+	r.WriteExceeded(reasons)
 	return len(r.Exceeded) > 0
 }
 

@@ -35,8 +35,8 @@ two seconds after a change of the file or of a file that it names, such as certi
 authorities and tokens. Renamed files and swapped symbolic links, as in Kubernetes, are
 detected as well. Changes take effect without a lost request. A file with errors changes
 nothing: the log has the errors, and the metric adbuffer_config_last_reload_successful is 0.
-A change that needs a restart, such as another server.listen, is also an error; see adbuffer
-check --admin.`,
+A change that needs a restart, such as another server.listen, is also an error, as is one that
+admin.sample.max_change forbids; see adbuffer check --admin and adbuffer reload.`,
 		Example: `  adbuffer serve --config config/adbuffer.yaml
   ADBUFFER_CONFIG=/etc/adbuffer.yaml ADBUFFER_SERVER_LISTEN=0.0.0.0:8080 adbuffer serve`,
 		Args: cobra.NoArgs,

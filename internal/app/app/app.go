@@ -35,8 +35,9 @@ type App struct {
 	proxy    *proxy.Proxy
 	admin    *admin.Server
 	versions *reload.Versions
-	// replaying is held during a dry run with the traffic.
-	replaying sync.Mutex
+	// replaying has a value during a replay of the traffic.
+	replaying chan struct{}
+	tried     atomic.Pointer[string] // what GET /reload shows; nil = nothing was tried
 	requests  *logs.RequestLog
 	views     *adminview.Views
 	fleet     *fleet.Fleet // nil = no Redis is configured
@@ -78,9 +79,10 @@ var stateNames = map[int32]string{starting: "starting", ready: "ready", draining
 
 // Process holds the parts of the process that an App uses. Each may be nil.
 type Process struct {
-	Level  *zap.AtomicLevel                // level of the log given to New; operators and reloads change it
-	Sink   *logs.Sink                      // sink of the log given to New
-	Reload func() (status int, report any) // reads the configuration again and calls App.Reload, for POST /reload
+	Level *zap.AtomicLevel // level of the log given to New; operators and reloads change it
+	Sink  *logs.Sink       // sink of the log given to New
+	// Reload reads the configuration again and calls App.Reload, for POST /reload.
+	Reload func(context.Context, reload.Trial) (status int, report any)
 }
 
 // New builds the service from cfg and opens its listeners, so that a configuration that cannot work fails
@@ -104,7 +106,7 @@ func New(cfg *config.Config, log *zap.Logger, process Process) (*App, error) {
 
 // newApp makes every part of an App except its listeners. via is its name in Via.
 func newApp(cfg *config.Config, log *zap.Logger, process Process, via string) (*App, error) {
-	a := &App{log: log, configuredLevel: cfg.Log.Level, peers: logs.NewLimiter(log), process: process, started: time.Now(), via: via, accepting: make(chan struct{})}
+	a := &App{log: log, configuredLevel: cfg.Log.Level, peers: logs.NewLimiter(log), process: process, started: time.Now(), via: via, accepting: make(chan struct{}), replaying: make(chan struct{}, 1)}
 	a.alive, a.die = context.WithCancel(context.Background())
 	a.requests = logs.NewRequestLog(log, a.peers)
 	if err := a.build(cfg); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -107,13 +108,17 @@ func (a *App) register() error {
 	return nil
 }
 
-// Reload applies cfg; see reload.Versions.Replace.
-func (a *App) Reload(cfg *config.Config) (*reload.Report, error) {
+// Reload applies cfg after the trial t, unless ctx ends during the trial; see reload.Versions.Replace.
+func (a *App) Reload(ctx context.Context, cfg *config.Config, t *reload.Trial) (*reload.Report, error) {
 	if a.Ready() {
 		a.notifyReloading()
 		defer a.notifyReady()
 	}
 	was := a.versions.Current().Config
+	if err := a.try(ctx, cfg, t); err != nil {
+		a.versions.Failed(err)
+		return nil, err
+	}
 	res, err := a.versions.Replace(cfg)
 	if err == nil {
 		a.logInForce(was, cfg)
@@ -135,7 +140,12 @@ func (a *App) dryRun(ctx context.Context, document []byte, traffic bool) (status
 	check := replay.Check{Check: reload.NewCheck(cfg, warnings, err)}
 	check.Against = d
 	if traffic && err == nil {
-		check.Traffic = a.replay(ctx, cfg)
+		check.Traffic = a.replay(ctx, cfg, a.maxChange())
+		var verdict strings.Builder
+		shown := *d
+		shown.URL = "adbuffer"
+		shown.Write(&verdict, "the file", Version, true)
+		a.noteTried(verdict.String(), check.Traffic)
 	}
 	check.Hide(env.Referenced(document))
 	if err != nil || d.Verdict == reload.NeedsRestart {
@@ -197,7 +207,7 @@ func (a *App) proxyOptions(v *reload.Version) proxy.Options {
 		},
 		Fairness: ssp.NewFairnessKey(s.Fairness.Key),
 		Access:   c.Log.Access,
-		Sample:   c.Admin.Sample,
+		Sample:   c.Admin.Sample.Limits,
 		Tracer:   v.Tracer, Overload: a.overload,
 	}
 }

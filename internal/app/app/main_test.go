@@ -109,9 +109,15 @@ func run(t *testing.T, s setup) *service {
 // runAlone is run for a test that measures the whole process.
 func runAlone(t *testing.T, s setup) *service {
 	t.Helper()
+	return runWith(t, s, Process{})
+}
+
+func runWith(t *testing.T, s setup, process Process) *service {
+	t.Helper()
 	level := zap.NewAtomicLevelAt(zap.InfoLevel)
 	core, logs := observer.New(level)
-	a, err := New(s.load(t), zap.New(core), Process{Level: &level})
+	process.Level = &level
+	a, err := New(s.load(t), zap.New(core), process)
 	testsupport.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	v := &service{
@@ -141,7 +147,7 @@ func (v *service) await(what string, ok func() bool) {
 // reload applies s.
 func (v *service) reload(s setup) *reload.Report {
 	v.t.Helper()
-	r, err := v.app.Reload(s.load(v.t))
+	r, err := v.app.Reload(v.t.Context(), s.load(v.t), new(reload.Trial))
 	testsupport.MustTrue(v.t, err == nil, "the reload failed: %v", err)
 	return r
 }

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"adbuffer/internal/setup/config"
+	"adbuffer/internal/setup/reload"
 	"adbuffer/internal/test/sspsim"
 	"adbuffer/internal/test/testsupport"
 )
@@ -22,7 +23,7 @@ func TestAChangeThatNeedsARestartChangesNothing(t *testing.T) {
 	s.ssps[0] = at("a", a, "max_in_flight: 7")
 	s.log = "format: console"
 	s.server = "max_header_bytes: 9000"
-	_, err := v.app.Reload(s.load(t))
+	_, err := v.app.Reload(t.Context(), s.load(t), new(reload.Trial))
 	var faults config.Errors
 	testsupport.MustTrue(t, errors.As(err, &faults) && len(faults) == 2, "the reload says %v, want two errors", err)
 	for i, want := range []string{"server.max_header_bytes", "log.format"} {
@@ -53,7 +54,7 @@ func TestAReloadWithABrokenCAFileChangesNothing(t *testing.T) {
 	s.ssps[0] = at("b", b, "max_in_flight: 7")
 	cfg := s.load(t)
 	write(t, ca, []byte("-----BEGIN CERTIFICATE-----\nbm90IG9uZQ==\n-----END CERTIFICATE-----\n"))
-	_, err := v.app.Reload(cfg)
+	_, err := v.app.Reload(t.Context(), cfg, new(reload.Trial))
 	var faults config.Errors
 	if !errors.As(err, &faults) || len(faults) != 1 || faults[0].Path != "ssps[1]" || !strings.Contains(faults[0].Rule, "tls.ca_file") {
 		t.Fatalf("the reload says %v, want an error of the file", err)

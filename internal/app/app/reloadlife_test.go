@@ -108,7 +108,7 @@ func TestConcurrentReloadsRunOneAfterTheOther(t *testing.T) {
 	for i := range 10 {
 		cfg := setups[i%2].load(t)
 		wg.Go(func() {
-			if _, err := v.app.Reload(cfg); err != nil {
+			if _, err := v.app.Reload(t.Context(), cfg, new(reload.Trial)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -223,12 +223,12 @@ func TestAnAppThatNeverRanReloadsAndClosesWithoutLeaks(t *testing.T) {
 	app, err := New(s.load(t), zap.NewNop(), Process{})
 	testsupport.NoError(t, err)
 	s.ssps[0] = at("a", b, "pool: {min_idle: 2}")
-	if _, err := app.Reload(s.load(t)); err != nil {
+	if _, err := app.Reload(t.Context(), s.load(t), new(reload.Trial)); err != nil {
 		t.Error(err)
 	}
 	testsupport.True(t, b.AwaitCounters(patient, func(c sspsim.Counters) bool { return c.OpenConnections == 2 }), "min_idle connections were not opened")
 	app.Close()
-	if _, err := app.Reload(s.load(t)); !errors.Is(err, reload.ErrStopping) {
+	if _, err := app.Reload(t.Context(), s.load(t), new(reload.Trial)); !errors.Is(err, reload.ErrStopping) {
 		t.Errorf("after Close, a reload says %v", err)
 	}
 }
@@ -243,7 +243,7 @@ func TestADrainDuringAReloadEndsBoth(t *testing.T) {
 	cfg := s.load(t)
 	reloaded := make(chan error, 1)
 	go func() {
-		_, err := v.app.Reload(cfg)
+		_, err := v.app.Reload(t.Context(), cfg, new(reload.Trial))
 		reloaded <- err
 	}()
 	v.await("the reload has begun", func() bool {

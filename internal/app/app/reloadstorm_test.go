@@ -189,7 +189,7 @@ func TestAHundredReloadsUnderTrafficFailNoRequestAndLeakNothing(t *testing.T) {
 			if _, err := v.app.versions.DryRun(cfg); err == nil {
 				t.Error("a dry run accepted a configuration with a broken file")
 			}
-			_, err := v.app.Reload(cfg)
+			_, err := v.app.Reload(t.Context(), cfg, new(reload.Trial))
 			testsupport.True(t, err != nil, "a configuration with a broken file was accepted")
 		case 19:
 			c.log = "format: console"
@@ -197,12 +197,12 @@ func TestAHundredReloadsUnderTrafficFailNoRequestAndLeakNothing(t *testing.T) {
 			if d, err := v.app.versions.DryRun(cfg); err != nil || d.Verdict != reload.NeedsRestart {
 				t.Errorf("the dry run of a configuration that needs a restart says %+v, %v", d, err)
 			}
-			_, err := v.app.Reload(cfg)
+			_, err := v.app.Reload(t.Context(), cfg, new(reload.Trial))
 			testsupport.True(t, err != nil, "a configuration that needs a restart was accepted")
 		default:
 			cfg := s.load(c)
 			dry, errDry := v.app.versions.DryRun(cfg)
-			res, err := v.app.Reload(cfg)
+			res, err := v.app.Reload(t.Context(), cfg, new(reload.Trial))
 			if err != nil || errDry != nil {
 				t.Errorf("reload %d: %v; the dry run: %v", n, err, errDry)
 			} else if !slices.Equal(res.Changes, dry.Changes) {
@@ -217,7 +217,7 @@ func TestAHundredReloadsUnderTrafficFailNoRequestAndLeakNothing(t *testing.T) {
 	traffic.Wait()
 	t.Logf("%d requests", sent.Load())
 
-	if _, err := v.app.Reload(firstCfg); err != nil {
+	if _, err := v.app.Reload(t.Context(), firstCfg, new(reload.Trial)); err != nil {
 		t.Fatal(err)
 	}
 	v.drained()

@@ -3,8 +3,13 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"time"
+
+	"go.uber.org/zap"
 
 	"adbuffer/internal/operate/replay"
 	"adbuffer/internal/setup/config"
@@ -12,14 +17,90 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-var errReplaying = errors.New("another dry run with the traffic is in progress")
+// maxTried bounds what is kept of the report of a trial, which lists all routes and SSPs, in bytes.
+const maxTried = 64 << 10
 
-// replay says what cfg would do to the sampled traffic.
-func (a *App) replay(ctx context.Context, cfg *config.Config) *replay.Report {
-	if !a.replaying.TryLock() {
-		return replay.Failed(errReplaying)
+// maxChange returns the limit that admin.sample.max_change sets.
+func (a *App) maxChange() replay.Limit {
+	limit := replay.Limit{Share: a.versions.Current().Config.Admin.Sample.MaxChange, Setting: "admin.sample.max_change"}
+	if limit.Share == 0 {
+		limit.Share = math.Inf(1)
 	}
-	defer a.replaying.Unlock()
+	return limit
+}
+
+// try says what cfg, which a reload is about to apply, would do to the sampled traffic, if t or admin.sample.max_change
+// asks for it. It returns the reasons to refuse cfg.
+func (a *App) try(ctx context.Context, cfg *config.Config, t *reload.Trial) (err error) {
+	limit := a.maxChange()
+	guarded := !math.IsInf(limit.Share, 1)
+	if t.MaxChange != nil {
+		limit = replay.Limit{Share: *t.MaxChange, Setting: "--max-change"}
+	}
+	if !t.Traffic && !guarded {
+		return nil
+	}
+	if d, err := a.versions.DryRun(cfg); err != nil || d.Verdict != reload.Applies {
+		return nil // Replace says why, or finds nothing to apply
+	}
+	serving := a.versions.Serving()
+	trial, cancel := context.WithCancel(serving)
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	rep := a.replay(trial, cfg, limit)
+	switch {
+	case serving.Err() != nil:
+		return nil // Replace applies nothing during the drain
+	case ctx.Err() != nil:
+		return fmt.Errorf("the client of POST /reload gave up during the trial on the traffic: %w", ctx.Err())
+	}
+	t.Result = rep
+	switch why := rep.Untried(); {
+	case why == "":
+		err = rep.Refusal(limit)
+	case t.MaxChange != nil:
+		err = errors.New("the configuration could not be tried on the traffic: " + why)
+	case guarded:
+		a.log.Warn("the configuration is applied though it could not be tried on the traffic; see admin.sample.max_change", zap.String("why", why))
+	}
+	verdict := "# a reload was applied\n"
+	if err != nil {
+		verdict = "# a reload was refused\n"
+	}
+	a.noteTried(verdict, rep)
+	return err
+}
+
+// noteTried keeps a report for GET /reload, behind the time and the lines of verdict.
+func (a *App) noteTried(verdict string, rep *replay.Report) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\n%s", time.Now().UTC().Format(time.RFC3339), verdict)
+	rep.Write(&b)
+	rep.WriteExceeded(&b)
+	text := b.String()
+	if len(text) > maxTried {
+		text = strings.ToValidUTF8(text[:maxTried], "") + "…\n"
+	}
+	a.tried.Store(&text)
+}
+
+// lastTried returns the report of the last dry run with the traffic, or of the last reload that was tried on it.
+func (a *App) lastTried() string {
+	if text := a.tried.Load(); text != nil {
+		return *text
+	}
+	return "# no configuration has been tried on the traffic since the start"
+}
+
+// replay says what cfg would do to the sampled traffic. One replay runs at a time.
+func (a *App) replay(ctx context.Context, cfg *config.Config, limit replay.Limit) (rep *replay.Report) {
+	defer func() { rep.Exceeded = append([]string{}, rep.Excess(limit)...) }()
+	select {
+	case a.replaying <- struct{}{}:
+		defer func() { <-a.replaying }()
+	case <-ctx.Done():
+		return replay.Failed(ctx.Err())
+	}
 	strata, at := a.proxy.Sample().Strata(time.Now()), time.Now()
 	protocols := make(map[string]exchange.Protocol)
 	var current *config.Config
@@ -40,14 +121,14 @@ func (a *App) replay(ctx context.Context, cfg *config.Config) *replay.Report {
 		defer e.Close()
 		sides[i] = e.side(c)
 	}
-	report, err := replay.Run(ctx, &replay.Input{
+	rep, err := replay.Run(ctx, &replay.Input{
 		Now: sides[0], Then: sides[1], Strata: strata, At: at, Since: since, CPU: a.share,
 		Protocol: func(ssp string) exchange.Protocol { return protocols[ssp] },
 	})
 	if err != nil {
 		return replay.Failed(err)
 	}
-	return report
+	return rep
 }
 
 // side returns the side of a replay for cfg, the configuration of which e was made.

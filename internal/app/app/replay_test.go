@@ -141,6 +141,12 @@ func written(rep *replay.Report) string {
 	return b.String()
 }
 
+// Limits of changes.
+var (
+	anyChange  = replay.Limit{Share: math.Inf(1)}
+	tenPercent = replay.Limit{Share: 0.1, Setting: "--max-change"}
+)
+
 // changedFiles are changes of the mix's configuration, with the true rates that follow from the mix.
 var changedFiles = []struct {
 	name     string
@@ -199,7 +205,7 @@ func TestAReplayNamesWhatChanges(t *testing.T) {
 	now := sideOf(t)
 	empty, err := replay.Run(t.Context(), &replay.Input{Now: now, Then: now, At: time.Now()})
 	testsupport.NoError(t, err)
-	testsupport.True(t, len(empty.Excess(-1)) == 1 && written(empty) == "", "without a sample the report is %q, with the errors %q", written(empty), empty.Excess(-1))
+	testsupport.True(t, len(empty.Excess(anyChange)) == 1 && written(empty) == "", "without a sample the report is %q, with the errors %q", written(empty), empty.Excess(anyChange))
 	strata := drawn(1, 40, time.Now())
 	for _, change := range changedFiles {
 		rep := replayed(t, now, sideOf(t, change.replaced...), strata)
@@ -207,16 +213,43 @@ func TestAReplayNamesWhatChanges(t *testing.T) {
 		for _, want := range change.says {
 			testsupport.True(t, strings.Contains(text, want), "%s: the report lacks %q:\n%s", change.name, want, text)
 		}
-		excess := rep.Excess(0.1)
+		excess := rep.Excess(tenPercent)
 		testsupport.MustTrue(t, len(excess) == len(change.excess), "%s: too large are %q, want %q", change.name, excess, change.excess)
 		for i, want := range change.excess {
 			testsupport.True(t, strings.HasPrefix(excess[i], want), "%s: too large is %q, want %q", change.name, excess[i], want)
 		}
 		testsupport.True(t, rep.Requests == 400 && rep.Undecided == 0, "%s: %d requests, %v undecided", change.name, rep.Requests, rep.Undecided)
 		testsupport.True(t, change.replaced != nil || len(rep.Different) == 0, "nothing changes, but %+v", rep.Different)
+		var refused config.Errors
+		errors.As(rep.Refusal(tenPercent), &refused) // a full pool refuses no reload
+		testsupport.True(t, len(refused) == len(slices.DeleteFunc(excess, func(text string) bool { return strings.Contains(text, " needs ") })), "%s: a reload is refused because of %v", change.name, refused)
 		for _, d := range rep.Different {
 			testsupport.True(t, len(d.IDs) == 3, "%s: %s has the examples %v", change.name, d.What, d.IDs)
 		}
+	}
+}
+
+// A refusal names the limit that allows all of the changes, rounded up to a multiple of 10 %.
+func TestARefusalSaysWhatWouldAllowTheChange(t *testing.T) {
+	of := func(now, then float64) *replay.Report {
+		return &replay.Report{Requests: 1, Routes: []replay.Route{{Route: "r", Change: replay.Change{Now: 100, Then: 100}}}, SSPs: []replay.SSP{
+			{SSP: "s", Change: replay.Change{Now: now, Then: then}}, {SSP: "u", Change: replay.Change{Now: 100, Then: 80}}}}
+	}
+	const rest = " --max-change "
+	for _, c := range []struct {
+		now, then float64
+		limit     replay.Limit
+		says      string
+	}{
+		{100, 110, tenPercent, "ssp u: 100 → 80/s: changes by more than the 10 % that --max-change allows; adbuffer reload --traffic --max-change 20% applies the file nevertheless"},
+		{240, 1391, tenPercent, "ssp s: 240 → 1,391/s: changes by more than the 10 % that --max-change allows; adbuffer reload --traffic --max-change 480% applies the file nevertheless"},
+		{100, 0, tenPercent, rest + "100% "},
+		{0, 1, replay.Limit{Share: 1, Setting: "admin.sample.max_change"}, "ssp s: 0 → 1/s: changes by more than the 100 % that admin.sample.max_change allows; adbuffer reload --traffic --max-change any applies the file nevertheless"},
+		{0, 0, replay.Limit{Share: 0.2}, ""},
+		{0, 1, anyChange, ""},
+	} {
+		got := fmt.Sprint(of(c.now, c.then).Refusal(c.limit))
+		testsupport.True(t, c.says == "" && got == "<nil>" || c.says != "" && strings.Contains(got, c.says), "%v → %v: %s", c.now, c.then, got)
 	}
 }
 
@@ -314,7 +347,7 @@ func TestReportsOfReplays(t *testing.T) {
 		in.Since = in.Strata[0].From.Add(c.reloaded)
 		rep, err := replay.Run(t.Context(), in)
 		testsupport.NoError(t, err)
-		text, excess := written(rep), strings.Join(rep.Excess(-1), "; ")
+		text, excess := written(rep), strings.Join(rep.Excess(anyChange), "; ")
 		testsupport.True(t, strings.Contains(text, c.says) && (c.lacks == "" || !strings.Contains(text, c.lacks)), "%s: the report wants %q and lacks %q:\n%s", c.name, c.says, c.lacks, text)
 		testsupport.True(t, strings.Contains(excess, c.excess) && (excess == "") == (c.excess == ""), "%s: too large is %q, want %q", c.name, excess, c.excess)
 		testsupport.True(t, (rep.Undecided == 100) == c.undecided && rep.Rate == 100, "%s: %v/s of %v/s are undecided", c.name, rep.Undecided, rep.Rate)
@@ -362,6 +395,6 @@ func TestNoiseOfASampleIsNoLoad(t *testing.T) {
 			}
 		}
 		rep := replayed(t, now, then, strata)
-		testsupport.True(t, rep.SSPs[1].OverLimit == 0 && len(rep.Excess(-1)) == 0, "seed %d: %q\n%s", seed, rep.Excess(-1), written(rep))
+		testsupport.True(t, rep.SSPs[1].OverLimit == 0 && len(rep.Excess(anyChange)) == 0, "seed %d: %q\n%s", seed, rep.Excess(anyChange), written(rep))
 	}
 }

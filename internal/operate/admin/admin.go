@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"adbuffer/internal/setup/reload"
 	"adbuffer/internal/wire/cpushare"
 	"adbuffer/internal/wire/logs"
 )
@@ -59,9 +60,11 @@ type Options struct {
 	Explain func(message []byte, peer netip.Addr) any
 	// MaxRequestBytes returns the limit on the length of a client's request, head and body together.
 	MaxRequestBytes func() int64
-	// Reload reads the configuration file again and applies it; nil = there is no file. It returns the status
-	// of the response, and a value for its JSON body: what changed, or the errors.
-	Reload func() (status int, report any)
+	// Reload reads the configuration file again and applies it after the trial; nil = there is no file. It returns the
+	// status of the response, and a value for its JSON body: what changed, or the errors.
+	Reload func(context.Context, reload.Trial) (status int, report any)
+	// Tried returns the report of the last dry run with the traffic, or of the last reload that was tried on it.
+	Tried func() string
 	// DryRun returns in the same form what a reload of document would do and, if traffic is true, what it would do to the
 	// sampled traffic. It changes nothing.
 	DryRun func(ctx context.Context, document []byte, traffic bool) (status int, report any)
@@ -160,6 +163,7 @@ func (s *Server) guarded() http.Handler {
 	}))
 	mux.HandleFunc("GET /tail", s.tail)
 	mux.HandleFunc("POST /explain", respond(s.explain))
+	mux.HandleFunc("GET /reload", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, s.opts.Tried()) })
 	mux.HandleFunc("POST /reload", s.reload)
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)

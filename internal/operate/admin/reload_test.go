@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"adbuffer/internal/setup/reload"
 	"adbuffer/internal/test/testsupport"
 )
 
@@ -15,10 +16,14 @@ func reloading(asked *int) func(*Options) {
 		o.DryRun = func(_ context.Context, document []byte, traffic bool) (int, any) {
 			return http.StatusOK, map[string]any{"bytes": len(document), "traffic": traffic}
 		}
-		o.Reload = func() (int, any) {
+		o.Reload = func(_ context.Context, t reload.Trial) (int, any) {
 			*asked++
+			if t.Traffic {
+				return http.StatusOK, t
+			}
 			return http.StatusUnprocessableEntity, map[string]string{"result": "refused"}
 		}
+		o.Tried = func() string { return "the last trial" }
 	}
 }
 
@@ -42,7 +47,6 @@ func TestPagesOfOtherOriginsCannotReload(t *testing.T) {
 	} {
 		c.want(403, "POST", "/reload", "", fields...)
 	}
-	c.want(405, "GET", "/reload", "")
 	c.want(405, "PUT", "/reload", "")
 	away := newConsole(t, beyond, reloading(&asked))
 	away.want(403, "POST", "/reload", "")
@@ -69,8 +73,8 @@ func TestADryRunIsGuardedAndBounded(t *testing.T) {
 	if body := c.want(200, "POST", "/reload?dry_run=1&traffic=1", "ssps: []"); !strings.Contains(body, `"traffic": true`) {
 		t.Errorf("a dry run with the traffic responds with %s", body)
 	}
-	c.want(400, "POST", "/reload?traffic=1", "")
 	c.want(400, "POST", "/reload?dry_run=1&traffic=x", "ssps: []")
+	c.want(400, "POST", "/reload?dry_run=1&traffic=1&max_change=0.3", "ssps: []")
 	c.want(413, "POST", "/reload?dry_run=1", strings.Repeat("x", maxDocument+1))
 	c.want(400, "POST", "/reload?dry_run=", "")
 	if body := c.want(400, "POST", "/reload?dry_run=1", ""); !strings.Contains(body, "send the configuration as the body") {
@@ -79,6 +83,25 @@ func TestADryRunIsGuardedAndBounded(t *testing.T) {
 	c.want(403, "POST", "/reload?dry_run=1", "ssps: []", "Origin", "https://evil.example")
 	newConsole(t, beyond, reloading(&asked)).want(403, "POST", "/reload?dry_run=1", "ssps: []")
 	testsupport.Equal(t, asked, 0, "it was asked to reload %d times")
+}
+
+func TestTheTrialOfAReload(t *testing.T) {
+	asked := 0
+	c := newConsole(t, loopback, reloading(&asked))
+	for target, want := range map[string]string{
+		"/reload?traffic=1": `"MaxChange": null`, "/reload?traffic=1&max_change=0.3": `"MaxChange": 0.3`, "/reload?traffic=1&max_change=0": `"MaxChange": 0,`,
+	} {
+		body := c.want(200, "POST", target, "")
+		testsupport.True(t, strings.Contains(body, `"Traffic": true`) && strings.Contains(body, want), "%s asks for %s", target, body)
+	}
+	testsupport.Equal(t, asked, 3, "asked %d times")
+	for _, target := range []string{"/reload?max_change=0.3", "/reload?traffic=0&max_change=0.3", "/reload?traffic=1&max_change=-0.1", "/reload?traffic=1&max_change=nan", "/reload?traffic=1&max_change=", "/reload?traffic=x"} {
+		c.want(400, "POST", target, "")
+	}
+	c.want(400, "POST", "/reload?traffic=1", "ssps: []")
+	testsupport.Equal(t, asked, 3, "asked %d times")
+	testsupport.Equal(t, c.want(200, "GET", "/reload", ""), "the last trial\n", "GET /reload responds with %q")
+	newConsole(t, beyond, reloading(&asked)).want(403, "GET", "/reload", "")
 }
 
 func TestWithoutAFileThereIsNoReload(t *testing.T) {

@@ -9,12 +9,19 @@ import (
 	"text/tabwriter"
 
 	"adbuffer/internal/operate/advice"
+	"adbuffer/internal/setup/config"
 	"adbuffer/internal/setup/reload"
 )
 
 // Check is the result of a dry run with the traffic.
 type Check struct {
 	*reload.Check
+	Traffic *Report `json:"traffic,omitempty"`
+}
+
+// Reload is the result of a reload that may have been tried on the traffic.
+type Reload struct {
+	reload.Report
 	Traffic *Report `json:"traffic,omitempty"`
 }
 
@@ -29,7 +36,7 @@ type Report struct {
 	Routes    []Route      `json:"routes"`
 	SSPs      []SSP        `json:"ssps"`
 	Different []Difference `json:"different"`
-	Exceeded  []string     `json:"exceeded,omitzero"` // the result of Excess with the limit of --max-change
+	Exceeded  []string     `json:"exceeded,omitzero"` // the result of Excess with the limit in force or that of --max-change
 	Error     string       `json:"error,omitempty"`   // why no request was judged
 }
 
@@ -143,21 +150,68 @@ func (c *Change) relative() float64 {
 	return c.Then/c.Now - 1
 }
 
-// Excess returns the reasons to reject the change: that no request was judged, or each pool that would be full and, unless
-// limit is negative, each route and SSP whose rate would change by a larger share than limit. What qps limits refuse is no
-// part of an SSP's rate.
-func (r *Report) Excess(limit float64) (all []string) {
+// Limit is the largest share by which the rate of a route or an SSP may change, and the name of the setting that says so.
+type Limit struct {
+	Share   float64 // +Inf = no limit
+	Setting string
+}
+
+// Untried returns why no request was judged, or "".
+func (r *Report) Untried() string {
 	switch {
 	case r.Error != "":
-		return []string{r.Error}
+		return r.Error
 	case r.Requests == 0 && r.Undecided > 0:
-		return []string{"no sampled request could be judged: " + whyUndecided}
+		return "no sampled request could be judged: " + whyUndecided
 	case r.Requests == 0:
-		return []string{"no request is sampled yet: wait for traffic, and set admin.sample.requests of the running adbuffer if it is 0"}
+		return "no request is sampled yet: wait for traffic, and set admin.sample.requests of the running adbuffer if it is 0"
 	}
+	return ""
+}
+
+// Excess returns the reasons to reject the change: that no request was judged, or each route and SSP whose rate would
+// change by more than limit, and each pool that would be full.
+func (r *Report) Excess(limit Limit) (all []string) {
+	if why := r.Untried(); why != "" {
+		return []string{why}
+	}
+	errs, _ := r.tooGreat(limit)
+	for _, e := range errs {
+		all = append(all, e.String())
+	}
+	for i := range r.SSPs {
+		if s := &r.SSPs[i]; s.Pool != nil && s.Pool.Full {
+			all = append(all, fmt.Sprintf("ssp %s: needs %d of %d places: %s", s.SSP, s.Pool.Needs, s.Pool.Places, s.Pool.Advice))
+		}
+	}
+	return all
+}
+
+// Refusal returns, as config.Errors, why a reload must not make the change: each route and SSP whose rate would change by
+// more than limit. A full pool is no reason, since it may be full without the change.
+func (r *Report) Refusal(limit Limit) error {
+	errs, greatest := r.tooGreat(limit)
+	if len(errs) == 0 {
+		return nil
+	}
+	allows := "any"
+	if !math.IsInf(greatest, 1) {
+		allows = fmt.Sprintf("%.0f%%", 10*math.Ceil(10*greatest-1e-9))
+	}
+	for i := range errs {
+		errs[i].Rule += "; adbuffer reload --traffic --max-change " + allows + " applies the file nevertheless"
+	}
+	return errs
+}
+
+// tooGreat returns an error for each route and SSP whose rate would change by more than limit, and the greatest of these
+// changes. What qps limits refuse is no part of an SSP's rate.
+func (r *Report) tooGreat(limit Limit) (all config.Errors, greatest float64) {
 	check := func(what string, c Change) {
-		if change := c.relative(); limit >= 0 && math.Abs(change) > limit+1e-9 {
-			all = append(all, fmt.Sprintf("%s: %s → %s/s, more than %.4g %%", what, advice.Number(c.Now), advice.Number(c.Then), 100*limit))
+		if change := math.Abs(c.relative()); change > limit.Share+1e-9 {
+			greatest = max(greatest, change)
+			all = append(all, config.Error{Path: what, Value: advice.Number(c.Now) + " → " + advice.Number(c.Then) + "/s",
+				Rule: fmt.Sprintf("changes by more than the %.4g %% that %s allows", 100*limit.Share, limit.Setting)})
 		}
 	}
 	for i := range r.Routes {
@@ -170,11 +224,15 @@ func (r *Report) Excess(limit float64) (all []string) {
 			what += ", within qps.limit"
 		}
 		check(what, Change{Now: s.Now - s.RefusedNow, Then: s.Then - s.Refused})
-		if s.Pool != nil && s.Pool.Full {
-			all = append(all, fmt.Sprintf("ssp %s: needs %d of %d places: %s", s.SSP, s.Pool.Needs, s.Pool.Places, s.Pool.Advice))
-		}
 	}
-	return all
+	return all, greatest
+}
+
+// WriteExceeded prints Exceeded for people.
+func (r *Report) WriteExceeded(w io.Writer) {
+	for _, text := range r.Exceeded {
+		fmt.Fprintf(w, "# traffic: %s\n", text)
+	}
 }
 
 const whyUndecided = "the sample lacks their bodies, masks a value that decides their route, or has no request of their minute"
@@ -182,7 +240,7 @@ const whyUndecided = "the sample lacks their bodies, masks a value that decides 
 // Write prints the report for people.
 func (r *Report) Write(w io.Writer) {
 	if r.Requests == 0 {
-		return // Excess says why
+		return // Untried says why
 	}
 	fmt.Fprintf(w, "# traffic: %d sampled requests stand for %s/s of the last %.0f s\n", r.Requests, advice.Number(r.Rate), r.Seconds)
 	if r.Undecided > 0 {

@@ -139,12 +139,18 @@ type Admin struct {
 	ClientCAFile  string        `yaml:"client_ca_file" reload:"restart"` // PEM; a client certificate that it signed gives the same access as the token; needs TLS
 	WarmupTimeout time.Duration `yaml:"warmup_timeout" default:"10s" min:"0s" max:"10m"`
 	Capture       bool          `yaml:"capture"` // GET /capture shows exchanges
-	// Sample keeps requests in memory, for dry runs.
-	Sample sample.Limits `yaml:"sample"`
+	// Sample keeps requests in memory, for dry runs and for trials of reloads.
+	Sample Sample `yaml:"sample"`
 
 	// Token is the content of TokenFile when the config was loaded, without the newline at its end;
 	// empty if TokenFile is.
 	Token Secret `yaml:"-"`
+}
+
+// Sample says how much of the traffic is kept, and which reloads are refused because of it.
+type Sample struct {
+	sample.Limits `yaml:",inline"`
+	MaxChange     float64 `yaml:"max_change" min:"0" max:"1" needs:"requests"` // the largest change of a route's or an SSP's rate that a reload may make, as a share; 0 = any change
 }
 
 // Log says which lines adbuffer writes to standard error.

@@ -23,7 +23,7 @@ const (
 
 // service is what a File reloads: an *app.App.
 type service interface {
-	Reload(cfg *config.Config) (*Report, error)
+	Reload(ctx context.Context, cfg *config.Config, t *Trial) (*Report, error)
 	ReloadFailed(err error)
 }
 
@@ -45,9 +45,20 @@ type File struct {
 	failure string             // the error of the last reading, or the errors in the file; "" = no error
 }
 
-// reading is one reading of the file, on behalf of all requests that arrived before it began.
+// Trial says how a configuration is tried on the sampled traffic before it is applied. A zero Trial leaves this to
+// admin.sample.max_change.
+type Trial struct {
+	Traffic   bool     // the configuration is tried whatever admin.sample.max_change is
+	MaxChange *float64 // a limit that takes the place of admin.sample.max_change, and must be kept; needs Traffic
+	Result    any      // what the configuration would do to the traffic; set by the service, nil = not tried
+}
+
+// reading is one reading of the file, on behalf of all requests that arrived before it began, or of one request with a
+// trial of its own.
 type reading struct {
+	ctx    context.Context
 	by     []string
+	trial  Trial
 	done   chan struct{} // closed when report is complete
 	report Report
 }
@@ -81,8 +92,18 @@ func (f *File) Run(ctx context.Context, hangups <-chan os.Signal) {
 	}
 }
 
-// Post serves POST /reload.
-func (f *File) Post() (status int, body any) { return f.reload(byAdmin).response() }
+// Post serves POST /reload. A client that asks for a trial shares its reading with no other request, and nothing is
+// applied if the client gives up before the end of the trial.
+func (f *File) Post(ctx context.Context, t Trial) (status int, body any) {
+	if !t.Traffic {
+		return f.reload(byAdmin).response()
+	}
+	r := &reading{ctx: ctx, by: []string{byAdmin}, trial: t}
+	f.turn.Lock()
+	defer f.turn.Unlock()
+	f.readLocked(r)
+	return r.report.response()
+}
 
 // contentOf returns the content of the files that cfg names: as of the last reading or, for a file that no
 // configuration has named before, the current content.
@@ -124,7 +145,7 @@ func (f *File) reload(by string) *Report {
 		<-r.done
 		return &r.report
 	}
-	r := &reading{by: []string{by}, done: make(chan struct{})}
+	r := &reading{ctx: context.Background(), by: []string{by}, done: make(chan struct{})}
 	f.next = r
 	f.mu.Unlock()
 
@@ -157,15 +178,17 @@ func (f *File) readLocked(r *reading) {
 	f.failure = ""
 	f.log.Info("reading the configuration again", by)
 	content := f.contentOf(cfg) // before the service reads the files, which may take long
-	report, err := f.service.Reload(cfg)
+	report, err := f.service.Reload(r.ctx, cfg, &r.trial)
 	if err != nil {
 		r.report = failed(err)
+		r.report.Traffic = r.trial.Result
 		if r.report.Result == draining {
 			f.log.Warn("the configuration stays as it is while adbuffer drains", by)
 		}
 		return
 	}
 	r.report = *report
+	r.report.Traffic = r.trial.Result
 	r.report.Warnings = append(warnings, report.Warnings...)
 	f.follow(cfg, content)
 	if r.report.Result == applied {

@@ -1,6 +1,7 @@
 package reload
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -22,8 +23,11 @@ type counter struct {
 	during            func() // called within Reload; may be nil
 }
 
-func (c *counter) Reload(cfg *config.Config) (*Report, error) {
+func (c *counter) Reload(_ context.Context, cfg *config.Config, t *Trial) (*Report, error) {
 	c.reloads++
+	if t.MaxChange != nil {
+		t.Result = *t.MaxChange
+	}
 	if c.during != nil {
 		c.during()
 	}
@@ -83,6 +87,38 @@ func TestAllRequestsDuringAReloadShareTheNextOne(t *testing.T) {
 	testsupport.True(t, s.reloads == 1 && first.Result == unchanged, "%d reloads, the first of which was %q", s.reloads, first.Result)
 	r.reload(bySignal)
 	testsupport.Equal(t, s.reloads, 2, "%d reloads")
+}
+
+func TestAReadingWithATrialOfItsOwnIsNotShared(t *testing.T) {
+	t.Parallel()
+	r, s := newTestFile(t, to("http://127.0.0.1:1/bid"))
+	s.refuse = errors.New("too great")
+	r.turn.Lock() // a reload is in progress
+	var wg sync.WaitGroup
+	for _, limit := range []float64{0.3, 0.5} {
+		wg.Go(func() {
+			status, body := r.Post(t.Context(), Trial{Traffic: true, MaxChange: &limit})
+			rep := body.(Report)
+			testsupport.True(t, status == 422 && rep.Traffic == limit, "with the limit %v: %d %+v", limit, status, rep)
+		})
+	}
+	wg.Go(func() { r.reload(bySignal) })
+	wg.Go(func() {
+		_, body := r.Post(t.Context(), Trial{})
+		testsupport.True(t, body.(Report).Traffic == nil, "a reading without a trial responds with %+v", body)
+	})
+	testsupport.Eventually(t, "SIGHUP and the client without a trial share a reading", func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.next != nil && len(r.next.by) == 2
+	})
+	r.turn.Unlock()
+	wg.Wait()
+	testsupport.Equal(t, s.reloads, 3, "%d readings")
+	s.refuse = nil
+	limit := 0.7
+	_, body := r.Post(t.Context(), Trial{Traffic: true, MaxChange: &limit})
+	testsupport.True(t, body.(Report).Traffic == 0.7, "the report of what was applied is %+v", body)
 }
 
 func TestOnlyAnotherContentMakesTheWatcherReload(t *testing.T) {

@@ -26,7 +26,8 @@ type Report struct {
 	Warnings []config.Warning `json:"warnings"` // about the configuration, and about the current load
 	// Error says why the file could not be read or applied, if the reason is no error in the values of
 	// the file. Those are in Faults.
-	Error string `json:"error,omitempty"`
+	Error   string `json:"error,omitempty"`
+	Traffic any    `json:"traffic,omitempty"` // the result of the trial on the sampled traffic; nil = not tried
 }
 
 // Err returns why no configuration was applied, or nil. The error is of type config.Errors if the file has

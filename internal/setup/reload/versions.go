@@ -78,6 +78,9 @@ func New(cfg *config.Config, opts Options) (*Versions, error) {
 // Current returns the current version. Two calls may return different versions.
 func (v *Versions) Current() *Version { return v.current.Load() }
 
+// Serving returns a context that ends when the drain begins.
+func (v *Versions) Serving() context.Context { return v.serving }
+
 // Look calls f while no swap can happen, so that all parts that f sees belong to one version.
 func (v *Versions) Look(f func(current *Version)) {
 	v.swapLock.RLock()

@@ -80,7 +80,7 @@ routes:
 		outputs[path] = fmt.Sprint(res.Fields, res.Body)
 	}
 	ask := func() {
-		for _, path := range []string{"/", "/config", "/overview", "/pools", "/history", "/metrics", "/readyz", "/healthz", "/log/level", "/failures", "/ssps", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/symbol?0x1", "/debug/pprof/heap?debug=1", "/debug/pprof/goroutine?debug=1"} {
+		for _, path := range []string{"/", "/config", "/overview", "/pools", "/history", "/metrics", "/readyz", "/healthz", "/log/level", "/failures", "/reload", "/ssps", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/symbol?0x1", "/debug/pprof/heap?debug=1", "/debug/pprof/goroutine?debug=1"} {
 			_, outputs[path] = ab.AskAdmin(path)
 		}
 	}

@@ -1,11 +1,54 @@
 package reload
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"adbuffer/internal/test/e2e"
+	"adbuffer/internal/test/testsupport"
 )
+
+func TestTheReloadCommandSetsALimitForTheChangeOfTheTraffic(t *testing.T) {
+	t.Parallel()
+	ssp := e2e.Healthy(t)
+	const guard = "admin: {sample: {requests: 6000, max_change: 0.1}}\n"
+	ab := e2e.Start(t, guard+e2e.Single(ssp.URL()))
+	admin := []string{"ADBUFFER_ADMIN=http://" + ab.AdminAddr}
+	for range 5 {
+		ab.Get("/fillbuffer")
+	}
+	ab.AwaitMetric(5, "adbuffer_sample_requests")
+	ab.Write(guard + strings.Replace(e2e.Single(ssp.URL()), "path: /fillbuffer", "path: /other", 1)) // route default gets nothing
+	for _, c := range []struct {
+		args []string
+		code int
+		want []string
+	}{
+		{[]string{"--max-change", "10%"}, 2, []string{"--max-change needs --traffic"}},
+		{[]string{"--traffic", "--max-change", "10"}, 2, []string{"must be a share such as 10%, or any"}},
+		{nil, 1, []string{"nothing changed:", "ssp openx: ", "more than the 10 % that admin.sample.max_change allows; adbuffer reload --traffic --max-change any applies"}},
+		{[]string{"--traffic"}, 1, []string{"TRAFFIC", "route none", "nothing changed:", "more than the 10 % that admin.sample.max_change allows"}},
+		{[]string{"--traffic", "--max-change", "30%"}, 1, []string{"TRAFFIC", "nothing changed:", "more than the 30 % that --max-change allows"}},
+		{[]string{"--traffic", "--max-change", "30%", "--json"}, 1, []string{`"result": "refused"`, `"routes": [`, `"exceeded": [`}},
+		{[]string{"--traffic", "--max-change", "any"}, 0, []string{"TRAFFIC", "configuration applied, changes: 1"}},
+		{nil, 0, []string{"configuration unchanged"}},
+	} {
+		stdout, stderr, code := e2e.Run(t, admin, append([]string{"reload"}, c.args...)...)
+		text := strings.ReplaceAll(stdout+stderr, "\n", " ")
+		testsupport.True(t, code == c.code && hasLineWith(text, c.want), "%v: exit status %d, want %d and %q:\n%s%s", c.args, code, c.code, c.want, stdout, stderr)
+	}
+	ab.Write(guard + e2e.Single(ssp.URL()))
+	for maxChange, want := range map[string]int{"10%": 1, "any": 0, "": 1} {
+		args := []string{"check", ab.File, "--traffic"}
+		if maxChange != "" {
+			args = append(args, "--max-change", maxChange)
+		}
+		stdout, stderr, code := e2e.Run(t, admin, args...)
+		testsupport.Equal(t, code, want, fmt.Sprint(args, " says ", stdout, stderr, " with the exit status %d"))
+	}
+	ab.SendAdmin("PUT", "/sample", `{"state":"cleared"}`)
+}
 
 func TestTheReloadCommandShowsChangesAndErrors(t *testing.T) {
 	t.Parallel()
