@@ -65,8 +65,8 @@ func newRoot(stdout, stderr *os.File) *cobra.Command {
 		Use:   "loadtest",
 		Short: "Load adbuffer, and compare it with other proxies",
 		Long: `loadtest measures how much one core carries and what a request costs, in adbuffer and
-in other proxies (peers), and repeats five field reports (field). soak, chaos, overload
-and sizing report which promises of adbuffer hold. run sends a load from a file.`,
+in other proxies (peers), and repeats five field reports (field). soak, chaos, overload,
+sizing and traffic report which promises of adbuffer hold. run sends a load from a file.`,
 		Example: `  go run ./loadtest run loadtest/scenarios/steady.yaml   load from a file
   go run ./loadtest field --only keepalive               one field report
   go run ./loadtest peers --readme README.md             the table of the README`,

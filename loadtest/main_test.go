@@ -166,7 +166,7 @@ func TestKeepAliveReportHolds(t *testing.T) {
 
 // Every command is there and has a description.
 func TestEveryCommandIsThere(t *testing.T) {
-	want := []string{"run", "peers", "field", "chaos", "soak", "overload", "sizing"}
+	want := []string{"run", "peers", "field", "chaos", "soak", "overload", "sizing", "traffic"}
 	root := newRoot(os.Stdout, os.Stderr)
 	for _, name := range want {
 		cmd, _, err := root.Find([]string{name})

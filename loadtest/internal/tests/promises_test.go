@@ -3,6 +3,8 @@ package tests
 import (
 	"testing"
 
+	"adbuffer/internal/operate/advice"
+	"adbuffer/internal/operate/replay"
 	"adbuffer/loadtest/internal/results"
 	"adbuffer/loadtest/internal/rig"
 )
@@ -18,6 +20,11 @@ func TestPromisesHoldAndBreak(t *testing.T) {
 			c.judge()
 		}
 	}
+	places := func(said int, inUse float64) judge {
+		return func(r *results.Report) {
+			judgeChange(r, new(results.Table), nil, "a change", &replay.Report{SSPs: []replay.SSP{{SSP: "a", Pool: &advice.Fit{Needs: said}}}}, map[string]*use{"a": {load: inUse}})
+		}
+	}
 	type verdicts struct{ held, broken int }
 	for name, c := range map[string]struct {
 		judged judge
@@ -27,6 +34,10 @@ func TestPromisesHoldAndBreak(t *testing.T) {
 		"peers, pipelined":     {peers(11, 11, 13), verdicts{held: 3, broken: 1}},
 		"peers, h2":            {peers(10, 12, 13), verdicts{held: 3, broken: 1}},
 		"peers, p99 and p99.9": {peers(10, 11, 16), verdicts{held: 2, broken: 2}},
+		"traffic":              {places(54, 60), verdicts{held: 1}},
+		"traffic, rounded up":  {places(67, 60), verdicts{held: 1}},
+		"traffic, too few":     {places(53, 60), verdicts{broken: 1}},
+		"traffic, too many":    {places(68, 60), verdicts{broken: 1}},
 	} {
 		r := new(results.Report)
 		c.judged(r)

@@ -27,7 +27,7 @@ type Command struct {
 
 // Commands returns the load tests of this package.
 func Commands() []Command {
-	return []Command{peersCommand(), fieldCommand(), soakCommand(), overloadCommand(), sizingCommand()}
+	return []Command{peersCommand(), fieldCommand(), soakCommand(), overloadCommand(), sizingCommand(), trafficCommand()}
 }
 
 // rounds has the figures of each round of one situation. Those of a round that was not measured are nil.
