@@ -78,7 +78,7 @@ func everything(t *testing.T, dir string) (*config.Config, *sspsim.SSP) {
 	files := fmt.Sprintf("cert_file: %[1]s/cert.pem, key_file: %[1]s/key.pem", dir)
 	return parse(t, strings.NewReplacer("FILES", files, "DIR", dir, "URL", ssp.URL()).Replace(`
 server: {tls: {FILES, client_ca_file: DIR/ca.pem}}
-admin: {tls: {FILES}, client_ca_file: DIR/ca.pem, token_file: DIR/token}
+admin: {tls: {FILES}, client_ca_file: DIR/ca.pem, token_file: DIR/token, sample: {requests: 100}}
 fleet: {expected_replicas: 3, redis: {address: "127.0.0.1:1", username: u, password_file: DIR/token, tls: {enabled: true, FILES, ca_file: DIR/ca.pem}}}
 ssps:
   - {name: a, endpoints: ["URL"], tls: {FILES, ca_file: DIR/ca.pem}, max_in_flight: 50, rewrite_tmax: true}
