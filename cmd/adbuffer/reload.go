@@ -29,8 +29,11 @@ says beforehand what a file would change.
 
 With --traffic, the running adbuffer takes the requests that it has sampled (admin.sample)
 through the file before it applies it, and reload prints the report of adbuffer check --traffic.
---max-change takes the place of admin.sample.max_change for this reload. With it, nothing changes
-if no request is sampled or can be judged.`,
+--max-change takes the place of admin.sample.max_change for this reload. With it, unless it is any,
+nothing changes if no request is sampled, or if too many cannot be judged.
+
+A changed file is also read without this command, within two seconds: then only
+admin.sample.max_change can refuse it.`,
 		Example: `  adbuffer reload
   adbuffer reload --traffic --max-change 30%
   adbuffer reload --admin https://10.0.0.7:9090 --token-file token --json`,

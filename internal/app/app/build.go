@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -115,12 +116,26 @@ func (a *App) Reload(ctx context.Context, cfg *config.Config, t *reload.Trial) (
 		defer a.notifyReady()
 	}
 	was := a.versions.Current().Config
-	if err := a.try(ctx, cfg, t); err != nil {
+	rep, err := a.try(ctx, cfg, t)
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("the client of POST /reload gave up during the trial on the traffic: %w", ctx.Err())
+	}
+	if err != nil {
 		a.versions.Failed(err)
+		a.noteTried("# a reload was refused\n", rep)
 		return nil, err
 	}
 	res, err := a.versions.Replace(cfg)
 	if err == nil {
+		switch hash := cfg.Hash(); {
+		case hash == a.before:
+			a.before = ""
+		case hash != was.Hash():
+			a.before = was.Hash()
+		}
+		if rep != nil {
+			a.noteTried("# a reload was applied\n", rep)
+		}
 		a.logInForce(was, cfg)
 		res.Warnings = a.groupWarnings(cfg)
 	}
@@ -139,15 +154,17 @@ func (a *App) dryRun(ctx context.Context, document []byte, traffic bool) (status
 	}
 	check := replay.Check{Check: reload.NewCheck(cfg, warnings, err)}
 	check.Against = d
+	hide := reload.Hider(env.Referenced(document))
+	check.Hide(hide)
 	if traffic && err == nil {
 		check.Traffic = a.replay(ctx, cfg, a.maxChange())
+		check.Traffic.Hide(hide)
 		var verdict strings.Builder
 		shown := *d
 		shown.URL = "adbuffer"
 		shown.Write(&verdict, "the file", Version, true)
 		a.noteTried(verdict.String(), check.Traffic)
 	}
-	check.Hide(env.Referenced(document))
 	if err != nil || d.Verdict == reload.NeedsRestart {
 		return http.StatusUnprocessableEntity, check
 	}

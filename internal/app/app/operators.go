@@ -23,7 +23,7 @@ func (a *App) adminOptions() admin.Options {
 	current := func() *config.Config { return a.versions.Current().Config }
 	return admin.Options{
 		Token: func() string { return current().Admin.Token.Reveal() }, TLS: tlsOf(a.certificates.admin, "http/1.1"), CPU: a.share, Metrics: a.metrics(),
-		Ready: a.readiness, Level: a.process.Level, Log: a.log, Capture: a.views.Capture, ClearSample: func() { a.proxy.Sample().Clear() }, Requests: a.requests, Reload: a.process.Reload, DryRun: a.dryRun, Tried: a.lastTried,
+		Ready: a.readiness, Level: a.process.Level, Log: a.log, Capture: a.views.Capture, ClearSample: a.clearSample, Requests: a.requests, Reload: a.process.Reload, DryRun: a.dryRun, Tried: a.lastTried,
 		Explain:         func(m []byte, peer netip.Addr) any { return a.explain(m, peer) },
 		MaxRequestBytes: func() int64 { s := current().Server; return int64(s.MaxHeaderBytes) + int64(s.MaxBodyBytes) },
 		SSPs:            a.views, Routes: func() []string { return routeNames(current()) }, Pools: a.pools, Overview: a.overview, History: a.views.History, Config: func() []byte { return current().YAML() },

@@ -17,8 +17,10 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// maxTried bounds what is kept of the report of a trial, which lists all routes and SSPs, in bytes.
-const maxTried = 64 << 10
+const (
+	maxTried = 64 << 10         // bytes that are kept of the report of a trial, which lists all routes and SSPs
+	maxTrial = 30 * time.Second // for a trial. Other reloads wait for it
+)
 
 // maxChange returns the limit that admin.sample.max_change sets.
 func (a *App) maxChange() replay.Limit {
@@ -30,53 +32,47 @@ func (a *App) maxChange() replay.Limit {
 }
 
 // try says what cfg, which a reload is about to apply, would do to the sampled traffic, if t or admin.sample.max_change
-// asks for it. It returns the reasons to refuse cfg.
-func (a *App) try(ctx context.Context, cfg *config.Config, t *reload.Trial) (err error) {
+// asks for it; rep is nil if cfg is not tried. err has the reasons to refuse cfg.
+func (a *App) try(ctx context.Context, cfg *config.Config, t *reload.Trial) (rep *replay.Report, err error) {
 	limit := a.maxChange()
 	guarded := !math.IsInf(limit.Share, 1)
 	if t.MaxChange != nil {
 		limit = replay.Limit{Share: *t.MaxChange, Setting: "--max-change"}
 	}
-	if !t.Traffic && !guarded {
-		return nil
+	if !t.Traffic && (!guarded || cfg.Hash() == a.before) { // the way back is open
+		return nil, nil
 	}
 	if d, err := a.versions.DryRun(cfg); err != nil || d.Verdict != reload.Applies {
-		return nil // Replace says why, or finds nothing to apply
+		return nil, nil // Replace says why, or finds nothing to apply
 	}
 	serving := a.versions.Serving()
-	trial, cancel := context.WithCancel(serving)
+	trial, cancel := context.WithTimeoutCause(serving, maxTrial, fmt.Errorf("it lasts longer than %v; see admin.sample.requests", maxTrial))
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
-	rep := a.replay(trial, cfg, limit)
-	switch {
-	case serving.Err() != nil:
-		return nil // Replace applies nothing during the drain
-	case ctx.Err() != nil:
-		return fmt.Errorf("the client of POST /reload gave up during the trial on the traffic: %w", ctx.Err())
+	rep = a.replay(trial, cfg, limit)
+	if serving.Err() != nil {
+		return nil, nil // Replace applies nothing during the drain
 	}
 	t.Result = rep
-	switch why := rep.Untried(); {
+	if err := rep.Refusal(limit); err != nil {
+		return rep, err
+	}
+	switch why := rep.Untried(limit); {
 	case why == "":
-		err = rep.Refusal(limit)
-	case t.MaxChange != nil:
-		err = errors.New("the configuration could not be tried on the traffic: " + why)
-	case guarded:
+	case t.MaxChange == nil && guarded:
 		a.log.Warn("the configuration is applied though it could not be tried on the traffic; see admin.sample.max_change", zap.String("why", why))
+	case t.MaxChange != nil && !math.IsInf(limit.Share, 1):
+		return rep, errors.New("the configuration could not be tried on the traffic: " + why + "; --max-change any applies it nevertheless")
 	}
-	verdict := "# a reload was applied\n"
-	if err != nil {
-		verdict = "# a reload was refused\n"
-	}
-	a.noteTried(verdict, rep)
-	return err
+	return rep, nil
 }
 
 // noteTried keeps a report for GET /reload, behind the time and the lines of verdict.
 func (a *App) noteTried(verdict string, rep *replay.Report) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n%s", time.Now().UTC().Format(time.RFC3339), verdict)
-	rep.Write(&b)
 	rep.WriteExceeded(&b)
+	rep.Write(&b)
 	text := b.String()
 	if len(text) > maxTried {
 		text = strings.ToValidUTF8(text[:maxTried], "") + "…\n"
@@ -92,6 +88,12 @@ func (a *App) lastTried() string {
 	return "# no configuration has been tried on the traffic since the start"
 }
 
+// clearSample empties the sample, and forgets the ids of its requests in the last report.
+func (a *App) clearSample() {
+	a.proxy.Sample().Clear()
+	a.tried.Store(nil)
+}
+
 // replay says what cfg would do to the sampled traffic. One replay runs at a time.
 func (a *App) replay(ctx context.Context, cfg *config.Config, limit replay.Limit) (rep *replay.Report) {
 	defer func() { rep.Exceeded = append([]string{}, rep.Excess(limit)...) }()
@@ -99,7 +101,7 @@ func (a *App) replay(ctx context.Context, cfg *config.Config, limit replay.Limit
 	case a.replaying <- struct{}{}:
 		defer func() { <-a.replaying }()
 	case <-ctx.Done():
-		return replay.Failed(ctx.Err())
+		return replay.Failed(context.Cause(ctx))
 	}
 	strata, at := a.proxy.Sample().Strata(time.Now()), time.Now()
 	protocols := make(map[string]exchange.Protocol)

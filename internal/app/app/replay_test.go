@@ -354,6 +354,31 @@ func TestReportsOfReplays(t *testing.T) {
 	}
 }
 
+// A limit that is raised by 5 % changes what an SSP gets by 5 %, however few requests of a minute are sampled.
+func TestALimitThatIsRaisedALittleIsNoGreatChange(t *testing.T) {
+	with := func(limit string) replay.Side {
+		return sideOfText(t, strings.Replace(twoSSPs, `127.0.0.1:2/"]`, `127.0.0.1:2/"], qps: {limit: `+limit+`}`, 1)+"  - {name: q, match: {path: /b}, ssps: [u]}\n")
+	}
+	now, then := with("21"), with("22")
+	get := sample.Request{Method: "GET", Target: []byte("/a"), HasBody: true, Fields: []byte("Host: x\r\n\r\n")}
+	other := get
+	other.Target, other.Asked = []byte("/b"), []sample.Asked{{SSP: "u", Outcome: exchange.NoBid, Hold: time.Millisecond}}
+	for seed := range uint64(5) {
+		r := rand.New(rand.NewPCG(seed, 50))
+		strata := strataOf(&get)
+		for i := range strata {
+			strata[i].Requests = slices.Repeat([]*sample.Request{&get}, 17)
+			for j := range strata[i].Requests {
+				if r.Float64() < 0.3 {
+					strata[i].Requests[j] = &other
+				}
+			}
+		}
+		rep := replayed(t, now, then, strata)
+		testsupport.True(t, rep.Refusal(tenPercent) == nil, "seed %d: %v\n%s", seed, rep.Refusal(tenPercent), written(rep))
+	}
+}
+
 // A replay ends when its client goes away. A minute that has just begun says nothing about a load.
 func TestAReplayEndsAndLeavesOutTheMinuteThatHasJustBegun(t *testing.T) {
 	now := sideOfText(t, twoSSPs)

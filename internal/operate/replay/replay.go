@@ -125,8 +125,8 @@ func Run(ctx context.Context, in *Input) (*Report, error) {
 			if time.Since(begun) < slice {
 				continue
 			}
-			if err := ctx.Err(); err != nil {
-				return nil, err
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
 			}
 			turn.Release()
 			time.Sleep(time.Microsecond) // lets requests that are ready run
@@ -479,17 +479,19 @@ func limitOf(cfg *config.Config, ssp string) (limit float64, dryRun bool) {
 	return limit, cfg.SSPs[i].QPS.DryRun
 }
 
-// overLimit returns how many requests a second are over the qps limit that cfg has for the SSP, and how many of them are
-// refused. It counts only the minutes in which the whole 95 % interval is over the limit.
+// overLimit returns how many requests a second are over the qps limit that cfg has for the SSP, in the minutes in which the
+// whole 95 % interval is over it, and how many are refused as far as the rates of all minutes tell.
 func (r *replay) overLimit(cfg *config.Config, ssp string, t *sspTally, seconds float64) (over, refused float64) {
 	limit, dryRun := limitOf(cfg, ssp)
 	for i := range r.Strata {
-		if a, ok := r.average(i, t); ok && a.low > limit {
-			over += (a.rate - limit) * r.Strata[i].Length.Seconds() / seconds
+		a, ok := r.average(i, t)
+		excess := (a.rate - limit) * r.Strata[i].Length.Seconds() / seconds
+		if ok && a.low > limit {
+			over += excess
 		}
-	}
-	if !dryRun {
-		refused = over
+		if ok && !dryRun {
+			refused += max(0, excess)
+		}
 	}
 	return over, refused
 }

@@ -64,7 +64,7 @@ type SSP struct {
 	Change
 	Filtered    float64     `json:"filtered"`             // its conditions do not hold
 	OverLimit   float64     `json:"over_qps_limit"`       // more than its qps limit allows in a minute, beyond the 95 % interval
-	Refused     float64     `json:"refused_by_qps_limit"` // OverLimit, unless qps.dry_run is set
+	Refused     float64     `json:"refused_by_qps_limit"` // more than its qps limit allows in a minute, 0 with qps.dry_run
 	RefusedNow  float64     `json:"refused_by_qps_limit_now"`
 	BytesPerSec float64     `json:"bytes_per_second"`
 	BytesNow    float64     `json:"bytes_per_second_now"`
@@ -156,8 +156,25 @@ type Limit struct {
 	Setting string
 }
 
-// Untried returns why no request was judged, or "".
-func (r *Report) Untried() string {
+// Hide calls hide with all texts that may have values of variables.
+func (r *Report) Hide(hide func(texts ...*string)) {
+	hide(&r.Error)
+	for i := range r.Routes {
+		hide(&r.Routes[i].Route)
+	}
+	for i := range r.SSPs {
+		hide(&r.SSPs[i].SSP)
+	}
+	for i := range r.Different {
+		hide(&r.Different[i].What)
+	}
+	for i := range r.Exceeded {
+		hide(&r.Exceeded[i])
+	}
+}
+
+// Untried returns why no request was judged or, with a limit, why a larger share of them was not, or "".
+func (r *Report) Untried(limit Limit) string {
 	switch {
 	case r.Error != "":
 		return r.Error
@@ -165,15 +182,17 @@ func (r *Report) Untried() string {
 		return "no sampled request could be judged: " + whyUndecided
 	case r.Requests == 0:
 		return "no request is sampled yet: wait for traffic, and set admin.sample.requests of the running adbuffer if it is 0"
+	case r.Undecided > limit.Share*r.Rate:
+		return fmt.Sprintf("%s of %s/s could not be judged: %s", advice.Number(r.Undecided), advice.Number(r.Rate), whyUndecided)
 	}
 	return ""
 }
 
-// Excess returns the reasons to reject the change: that no request was judged, or each route and SSP whose rate would
-// change by more than limit, and each pool that would be full.
+// Excess returns the reasons to reject the change: what Untried returns, each route and SSP whose rate would change by more
+// than limit, and each pool that would be full.
 func (r *Report) Excess(limit Limit) (all []string) {
-	if why := r.Untried(); why != "" {
-		return []string{why}
+	if why := r.Untried(limit); why != "" {
+		all = append(all, why)
 	}
 	errs, _ := r.tooGreat(limit)
 	for _, e := range errs {

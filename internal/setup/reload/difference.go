@@ -32,18 +32,22 @@ func NewCheck(cfg *config.Config, warnings []config.Warning, err error) *Check {
 	return c
 }
 
-// Hide replaces the given values by config.Hidden wherever the result shows them.
-func (c *Check) Hide(values []string) {
+// Hider returns a function that replaces the given values by config.Hidden.
+func Hider(values []string) (hide func(texts ...*string)) {
 	var pairs []string
 	for _, value := range values {
 		pairs = append(pairs, value, config.Hidden)
 	}
 	hidden := strings.NewReplacer(pairs...)
-	hide := func(texts ...*string) {
+	return func(texts ...*string) {
 		for _, text := range texts {
 			*text = hidden.Replace(*text)
 		}
 	}
+}
+
+// Hide hides what a Hider hides.
+func (c *Check) Hide(hide func(texts ...*string)) {
 	for i := range c.Faults {
 		hide(&c.Faults[i].Path, &c.Faults[i].Value, &c.Faults[i].Rule)
 	}

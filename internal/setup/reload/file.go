@@ -101,7 +101,11 @@ func (f *File) Post(ctx context.Context, t Trial) (status int, body any) {
 	r := &reading{ctx: ctx, by: []string{byAdmin}, trial: t}
 	f.turn.Lock()
 	defer f.turn.Unlock()
+	content := f.content
 	f.readLocked(r)
+	if ctx.Err() != nil {
+		f.content = content // so that look applies a change which this client wanted to try
+	}
 	return r.report.response()
 }
 
