@@ -127,10 +127,7 @@ func (a *App) Reload(ctx context.Context, cfg *config.Config, t *reload.Trial) (
 	}
 	res, err := a.versions.Replace(cfg)
 	if err == nil {
-		switch hash := cfg.Hash(); {
-		case hash == a.before:
-			a.before = ""
-		case hash != was.Hash():
+		if hash := cfg.Hash(); hash != was.Hash() && hash != a.before {
 			a.before = was.Hash()
 		}
 		if rep != nil {
