@@ -14,7 +14,7 @@ import (
 var (
 	descs        metrics.Descs
 	descConfig   = descs.New("adbuffer_config_info", "1, with a hash of the effective configuration.", "hash")
-	descGood     = descs.New("adbuffer_config_last_reload_successful", "1 if the configuration was valid when it was last read, 0 if it was not.")
+	descGood     = descs.New("adbuffer_config_last_reload_successful", "1 if the last reload succeeded, 0 if it was refused because of an error in the configuration, a change that needs a restart, or its trial on the traffic.")
 	descLoaded   = descs.New("adbuffer_config_last_reload_success_timestamp_seconds", "When the configuration in force was read, in seconds since 1970.")
 	descDraining = descs.New("adbuffer_pools_draining", "Pools that a reload replaced or removed, and that still have requests.")
 	descHeadWait = descs.New("adbuffer_pipeline_head_wait_seconds", "How long a pipelined response waited for the responses before it, in seconds.", "ssp")

@@ -54,14 +54,14 @@ func failed(err error) Report {
 	return r
 }
 
-// maxLoggedChanges bounds the changes that one reload logs, since a change of ssp_defaults counts as a
-// change of every SSP.
-const maxLoggedChanges = 100
+// maxLogged bounds the changes that one reload logs, since a change of ssp_defaults counts as a change of
+// every SSP. It bounds the errors too, since a trial on the traffic may fail for every SSP and route.
+const maxLogged = 100
 
 func (r *Report) log(log *zap.Logger) {
 	log.Info("configuration reloaded", zap.String("hash", r.Hash), zap.Int("changes", len(r.Changes)))
 	for i, c := range r.Changes {
-		if i == maxLoggedChanges {
+		if i == maxLogged {
 			log.Info("further changes of the configuration are not logged", zap.Int("changes", len(r.Changes)-i))
 			return
 		}

@@ -186,8 +186,8 @@ type FailedReload struct {
 // LastFailed returns the last reload if it failed, or nil.
 func (v *Versions) LastFailed() *FailedReload { return v.failed.Load() }
 
-// Failed records that a configuration could not be read or applied. It logs each error and sets
-// config_last_reload_successful to 0.
+// Failed records that a configuration could not be read or applied. It logs the errors, up to maxLogged
+// of them, and sets config_last_reload_successful to 0.
 func (v *Versions) Failed(err error) {
 	v.failed.Store(&FailedReload{time.Now(), err})
 	const message = "the configuration was not reloaded; the previous one stays in force"
@@ -196,7 +196,11 @@ func (v *Versions) Failed(err error) {
 		v.opts.Log.Error(message, zap.Error(err))
 		return
 	}
-	for _, f := range faults {
+	for i, f := range faults {
+		if i == maxLogged {
+			v.opts.Log.Error("further errors of the configuration are not logged", zap.Int("errors", len(faults)-i))
+			return
+		}
 		v.opts.Log.Error(message, zap.String("fault", f.String()))
 	}
 }
