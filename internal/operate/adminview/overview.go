@@ -189,7 +189,7 @@ func troublesOf(p *pool.Snapshot, s *ssp.Snapshot, m *lastMinute) (all []trouble
 	// Requests that were refused because an operator disabled the SSP are no failures of the SSP.
 	if failed, asked := m.Failed-m.byHand, m.Requests-m.byHand; failed > 0 && !m.over && endpoints.urgency != down {
 		share, why := float64(failed)/float64(asked), m.howFailed
-		if 2*m.noPlace > failed && float64(m.bySSP) < failingShare*float64(asked-m.noPlace) {
+		if 2*m.noPlace > failed && float64(m.bySSP) < failingShare*float64(asked-failed+m.bySSP) {
 			why += "; its pool is full: see pool.max_conns"
 		}
 		u := calm
