@@ -275,9 +275,9 @@ func TestPlanFromARunningAdbufferIsForThePeak(t *testing.T) {
 		switch r.URL.Path {
 		case "/pools":
 			fmt.Fprint(w, `{"pools":[
-				{"ssp":"busy","protocol":"http1","places_limit":99,"saturation_max":0.5,"need":{"arrivals_per_second":100,"hold_seconds":0.1},"limits":{"max_conns":100,"max_http2_conns":4}},
-				{"ssp":"bursty","protocol":"http1","places_limit":100,"saturation_max":1,"need":{"arrivals_per_second":100,"hold_seconds":0.1},"limits":{"max_conns":100,"max_http2_conns":4}},
-				{"ssp":"calm","protocol":"http1","places_limit":100,"saturation_max":0.2,"need":{"arrivals_per_second":100,"hold_seconds":0.1},"limits":{"max_conns":100,"max_http2_conns":4}}]}`)
+				{"ssp":"busy","protocol":"http1","places_limit":99,"places_in_use_max":50,"need":{"arrivals_per_second":100,"hold_seconds":0.1},"limits":{"max_conns":100,"max_http2_conns":4}},
+				{"ssp":"bursty","protocol":"http1","places_limit":100,"places_in_use_max":100,"need":{"arrivals_per_second":100,"hold_seconds":0.1},"limits":{"max_conns":100,"max_http2_conns":4}},
+				{"ssp":"calm","protocol":"http1","places_limit":100,"places_in_use_max":20,"need":{"arrivals_per_second":100,"hold_seconds":0.1},"limits":{"max_conns":100,"max_http2_conns":4}}]}`)
 		case "/history":
 			// For ten seconds 1 000 requests/s were held for 100 ms, and single points were higher.
 			fmt.Fprint(w, `{"step_seconds":2,"ssps":{

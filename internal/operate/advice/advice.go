@@ -2,7 +2,6 @@ package advice
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"adbuffer/internal/machine/capacity"
@@ -23,7 +22,7 @@ func ForPool(s *pool.Snapshot, o *pool.Options) string {
 	setting, limit := sizeSetting(s.Protocol, o)
 	text := fmt.Sprintf("%s requests/s × %s keep %s places in use on average; with %s, 3 %% of the requests would wait.",
 		Number(n.ArrivalsPerSecond), millis(n.HoldSeconds), Number(n.Load), count(n.AdvisedConnections, "connection"))
-	advised, peak := n.AdvisedConnections, inUseAtOnce(s.SaturationMax, s.PlacesLimit)
+	advised, peak := n.AdvisedConnections, s.PlacesInUseMax
 	if forPeak := pool.ConnectionsFor(capacity.PlacesForPeak(peak), placesPerConn(s.Protocol, o), s.Protocol); forPeak > max(advised, limit) {
 		advised = forPeak
 		text += fmt.Sprintf(" But %s were in use at once.", count(peak, "place"))
@@ -44,11 +43,6 @@ func ForPool(s *pool.Snapshot, o *pool.Options) string {
 
 // countsRefused qualifies a load that is larger than the pool.
 const countsRefused = "This load counts requests that found no place; if clients repeat refused requests, fewer connections are enough."
-
-// inUseAtOnce returns how many places were in use when the saturation was highest.
-func inUseAtOnce(saturationMax float64, places int) int {
-	return int(math.Round(saturationMax * float64(places)))
-}
 
 // ForAuto describes what pool.auto has decided about the size and the idle timeout of a pool. It returns nil if
 // pool.auto is off.

@@ -39,11 +39,13 @@ func TestAdviceNamesTheSettingAndBothValues(t *testing.T) {
 // The advice allows for a peak as adbuffer plan does: with a fifth more places than were in use at once.
 func TestAdviceAllowsForThePlacesThatWereInUseAtOnce(t *testing.T) {
 	s, o := loaded(0.05, 65)
-	s.SaturationMax = 0.83
+	s.PlacesInUseMax = 83
 	wantText(t, ForPool(s, o), "pool.max_conns 100 is enough.")
-	s.SaturationMax = 0.84
+	s.PlacesInUseMax = 84
 	wantText(t, ForPool(s, o), "Set pool.max_conns to 101, now 100. 1,000 requests/s", "with 65 connections, 3 % of the requests would wait. But 84 places were in use at once.")
-	s.Protocol, s.PlacesLimit, o.MaxStreams = exchange.HTTP2, 400, 100 // at most half full
+	s.PlacesInUseMax, s.PlacesLimit, s.SaturationMax, o.MaxConns = 100, 120, 1, 120 // full until it was enlarged as advised
+	wantText(t, ForPool(s, o), "pool.max_conns 120 is enough.")
+	s.PlacesInUseMax, s.Protocol, s.PlacesLimit, o.MaxConns, o.MaxStreams = 336, exchange.HTTP2, 400, 100, 100 // at most half full
 	wantText(t, ForPool(s, o), "Set pool.max_http2_conns to 65, now 4.")
 	s.Need.AdvisedConnections = 1
 	wantText(t, ForPool(s, o), "Set pool.max_http2_conns to 9, now 4.", "But 336 places were in use at once.")

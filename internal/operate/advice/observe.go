@@ -59,9 +59,9 @@ func Observe(ctx context.Context, c *admin.Client) ([]Observation, error) {
 				DryRun bool `json:"dry_run"`
 				Limit  int  `json:"limit"`
 			} `json:"auto"`
-			Places int     `json:"places_limit"`
-			Peak   float64 `json:"saturation_max"`
-			Limits Limits  `json:"limits"`
+			Places int    `json:"places_limit"`
+			Peak   int    `json:"places_in_use_max"`
+			Limits Limits `json:"limits"`
 		} `json:"pools"`
 	}
 	if err := getPools(ctx, c, &v); err != nil {
@@ -82,7 +82,7 @@ func Observe(ctx context.Context, c *admin.Client) ([]Observation, error) {
 		}
 		all = append(all, Observation{
 			places:    p.Places,
-			peak:      inUseAtOnce(p.Peak, p.Places),
+			peak:      p.Peak,
 			autoLimit: p.Auto.Limit,
 			name:      p.SSP, protocol: p.Protocol, rate: rate, hold: seconds(hold),
 			conns: p.Limits.MaxConns, http2Conns: min(p.Limits.MaxConns, p.Limits.MaxHTTP2Conns), streams: p.Limits.MaxStreams, depth: p.Limits.PipelineDepth, sources: p.Limits.Sources,

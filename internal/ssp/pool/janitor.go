@@ -36,7 +36,7 @@ func (j *janitor) run() {
 func (j *janitor) sweep(now time.Time) {
 	p := j.pool
 	p.mu.Lock()
-	p.size.noteSaturation()
+	p.size.notePeak()
 	p.demotion.turn(now)
 	p.pruner.expireIdle(now)
 	p.pruner.expireShared(now)
@@ -98,7 +98,7 @@ func (j *janitor) updateNeed(now time.Time) {
 	p := j.pool
 	s := p.stats.sums(now)
 	p.mu.Lock()
-	s.highest, p.size.highest = p.size.highest, p.size.load().saturation()
+	s.peak, p.size.peak = p.size.peak, p.size.load().peak()
 	window, rate, hold := p.needs.note(s)
 	protocol, perConn := p.size.next(), p.size.perConn()
 	p.mu.Unlock()

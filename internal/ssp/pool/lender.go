@@ -155,7 +155,7 @@ func (l *lender) acquire(ch choice, alone bool, now time.Time) *lease {
 		m.isolated = true
 		l.conns.isolated++
 	}
-	l.size.noteSaturation()
+	l.size.notePeak()
 	if n := l.conns.opts.MaxRequests; n > 0 && m.requests >= n {
 		l.conns.drain(m, exchange.ClosedMaxRequests)
 	}

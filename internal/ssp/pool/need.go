@@ -38,7 +38,7 @@ type sums struct {
 	at              time.Time
 	arrivals, holds uint64
 	held            float64 // seconds
-	highest         float64 // saturation of the second before
+	peak            peak    // of the second before
 }
 
 // sums reads the counters. It reads holds first: so a place released in between adds a little too
@@ -73,11 +73,11 @@ func (h *needHistory) note(now sums) (window time.Duration, rate float64, hold t
 	return window, rate, hold
 }
 
-// highest returns the highest saturation of the last 60 seconds, without the current one.
-func (h *needHistory) highest(now time.Time) (highest float64) {
+// peak returns the peak of the last 60 seconds, without the current one.
+func (h *needHistory) peak(now time.Time) (highest peak) {
 	for i := range h.ring {
 		if s := &h.ring[i]; now.Sub(s.at) < needWindow*time.Second {
-			highest = max(highest, s.highest)
+			highest = highest.max(s.peak)
 		}
 	}
 	return highest

@@ -95,3 +95,18 @@ func TestHighestSaturationIsRememberedForAMinute(t *testing.T) {
 		highest(0.5)
 	})
 }
+
+// The places that were in use at once stay known when a reload changes how many are possible.
+func TestTheMostPlacesInUseOutlastAChangeOfMaxConns(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, _ *fakeSSP, p *Pool) {
+		useAll(acquireAll(t, p, 4))
+		o := p.Options()
+		o.MaxConns = 8
+		p.SetOptions(o)
+		pass(3 * sec)
+		s := p.Snapshot()
+		testsupport.True(t, s.PlacesInUseMax == 4 && s.SaturationMax == 1 && s.PlacesLimit == 8, "at most %d places were in use, saturation %v of %d", s.PlacesInUseMax, s.SaturationMax, s.PlacesLimit)
+		pass(60 * sec)
+		testsupport.Equal(t, p.Snapshot().PlacesInUseMax, 0, "a minute later, %d places were in use")
+	})
+}

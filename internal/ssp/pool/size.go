@@ -9,9 +9,9 @@ type size struct {
 	opts  *Options // the pool's
 	conns *connections
 
-	chosen     int     // the size that the pool chose, in connections; 0 = max_conns
-	closeAbove int     // the size to which it went back; 0 = max_conns
-	highest    float64 // saturation since the janitor's last round
+	chosen     int  // the size that the pool chose, in connections; 0 = max_conns
+	closeAbove int  // the size to which it went back; 0 = max_conns
+	peak       peak // since the janitor's last round
 }
 
 // maxConns returns how many connections may be open: pool.max_conns, or fewer if the pool sizes itself.
@@ -96,10 +96,10 @@ func (z *size) load() load {
 	return l
 }
 
-// noteSaturation updates the highest saturation of this second.
-func (z *size) noteSaturation() {
-	if s := z.load().saturation(); s > z.highest { // each request reads its cache line: write it only if needed
-		z.highest = s
+// notePeak updates the peak of this second.
+func (z *size) notePeak() {
+	if now := z.load().peak(); now.saturation > z.peak.saturation || now.inUse > z.peak.inUse { // each request reads its cache line: write it only if needed
+		z.peak = z.peak.max(now)
 	}
 }
 
@@ -140,4 +140,17 @@ func (l load) saturation() float64 {
 		return 0
 	}
 	return float64(l.inUse) / float64(l.possible)
+}
+
+func (l load) peak() peak { return peak{l.saturation(), l.inUse} }
+
+// peak holds the highest saturation of some time, and the highest number of places in use, which may have been at
+// another moment: the number of possible places changes with the settings and the protocol.
+type peak struct {
+	saturation float64
+	inUse      int
+}
+
+func (p peak) max(q peak) peak {
+	return peak{max(p.saturation, q.saturation), max(p.inUse, q.inUse)}
 }

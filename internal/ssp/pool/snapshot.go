@@ -34,10 +34,11 @@ type Snapshot struct {
 	DialsLimit       int        `json:"dials_limit"`
 	ConnectionsLimit int        `json:"connections_limit"` // max_conns
 
-	PlacesInUse   int     `json:"places_in_use"`
-	PlacesLimit   int     `json:"places_limit"`
-	Saturation    float64 `json:"saturation"`     // PlacesInUse / PlacesLimit
-	SaturationMax float64 `json:"saturation_max"` // of the last 60 s
+	PlacesInUse    int     `json:"places_in_use"`
+	PlacesInUseMax int     `json:"places_in_use_max"` // of the last 60 s
+	PlacesLimit    int     `json:"places_limit"`
+	Saturation     float64 `json:"saturation"`     // PlacesInUse / PlacesLimit
+	SaturationMax  float64 `json:"saturation_max"` // of the last 60 s
 
 	Pending         int  `json:"pending"`          // requests that wait for a released place
 	WaitingForDials int  `json:"waiting_for_dial"` // requests that wait for a dial
@@ -85,11 +86,12 @@ func (p *Pool) Snapshot() Snapshot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	load, isolated := p.size.load(), &p.isolation.queue
+	highest := load.peak().max(p.size.peak).max(p.needs.peak(now))
 	s := Snapshot{
 		SSP: p.opts.SSP, Protocol: p.conns.forecast.protocol, ProtocolName: p.conns.forecast.protocol.String(),
 		Dialing: p.governor.dialing, DialsLimit: p.opts.MaxDials, ConnectionsLimit: p.opts.MaxConns,
-		PlacesInUse: load.inUse, PlacesLimit: load.possible,
-		Saturation: load.saturation(), SaturationMax: max(load.saturation(), p.size.highest, p.needs.highest(now)),
+		PlacesInUse: load.inUse, PlacesInUseMax: highest.inUse, PlacesLimit: load.possible,
+		Saturation: load.saturation(), SaturationMax: highest.saturation,
 		Pending:         p.queue.pending + isolated.pending,
 		WaitingForDials: p.queue.n - p.queue.pending + len(p.elsewhere.waiters) + isolated.n - isolated.pending, PendingLimit: p.opts.MaxPending,
 		Warm: p.Ready(), FairQueues: p.queue.active(),
