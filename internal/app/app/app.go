@@ -38,7 +38,7 @@ type App struct {
 	// replaying has a value during a replay of the traffic.
 	replaying chan struct{}
 	tried     atomic.Pointer[string] // what GET /reload shows; nil = nothing was tried
-	before    string                 // hash of the configuration that may come back untried: the last one that another has replaced; "" = none. Reloads take turns
+	before    atomic.Pointer[string] // hash of the configuration that may come back untried: the last one that another has replaced; nil = none
 	requests  *logs.RequestLog
 	views     *adminview.Views
 	fleet     *fleet.Fleet // nil = no Redis is configured

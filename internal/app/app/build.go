@@ -127,8 +127,8 @@ func (a *App) Reload(ctx context.Context, cfg *config.Config, t *reload.Trial) (
 	}
 	res, err := a.versions.Replace(cfg)
 	if err == nil {
-		if hash := cfg.Hash(); hash != was.Hash() && hash != a.before {
-			a.before = was.Hash()
+		if hash := was.Hash(); cfg.Hash() != hash && !a.mayComeBack(cfg) {
+			a.before.Store(&hash)
 		}
 		if rep != nil {
 			a.noteTried("# a reload was applied\n", rep)

@@ -39,7 +39,7 @@ func (a *App) try(ctx context.Context, cfg *config.Config, t *reload.Trial) (rep
 	if t.MaxChange != nil {
 		limit = replay.Limit{Share: *t.MaxChange, Setting: "--max-change"}
 	}
-	if !t.Traffic && (!guarded || cfg.Hash() == a.before) { // the way back is open
+	if !t.Traffic && (!guarded || a.mayComeBack(cfg)) {
 		return nil, nil
 	}
 	if d, err := a.versions.DryRun(cfg); err != nil || d.Verdict != reload.Applies {
@@ -65,6 +65,12 @@ func (a *App) try(ctx context.Context, cfg *config.Config, t *reload.Trial) (rep
 		return rep, errors.New("the configuration could not be tried on the traffic: " + why + "; --max-change any applies it nevertheless")
 	}
 	return rep, nil
+}
+
+// mayComeBack reports whether cfg is the last configuration that another has replaced.
+func (a *App) mayComeBack(cfg *config.Config) bool {
+	before := a.before.Load()
+	return before != nil && *before == cfg.Hash()
 }
 
 // noteTried keeps a report for GET /reload, behind the time and the lines of verdict.
