@@ -7,13 +7,16 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 
 	"adbuffer/internal/operate/replay"
+	"adbuffer/internal/setup/config"
 	"adbuffer/internal/setup/reload"
 	"adbuffer/internal/test/sspsim"
 	"adbuffer/internal/test/testsupport"
@@ -221,6 +224,25 @@ func TestAChangeIsNotLostWithTheClientThatTriedIt(t *testing.T) {
 	}()
 	defer func() { stop(); <-ended }()
 	f.await("the change is applied", func() bool { return len(f.app.versions.Current().Config.Routes) == 2 })
+}
+
+// A trial that lasts longer than 30 s, here since a dry run is in progress, refuses a reload whose client gave a limit.
+func TestATrialEndsAfterThirtySeconds(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		cfg, _, err := config.Parse([]byte(twoSSPs), nil)
+		testsupport.NoError(t, err)
+		e, err := newExplainer(cfg, "adbuffer-test")
+		testsupport.NoError(t, err)
+		defer e.Close()
+		changed := *e.app.versions.Current().Config
+		changed.Routes = slices.Clone(changed.Routes)
+		changed.Routes[0].Match.Path = "/b"
+		e.app.replaying <- struct{}{}
+		begun, tenth := time.Now(), 0.1
+		_, err = e.app.try(t.Context(), &changed, &reload.Trial{Traffic: true, MaxChange: &tenth})
+		took := time.Since(begun)
+		testsupport.True(t, err != nil && strings.Contains(err.Error(), "it lasts longer than 30s; see admin.sample.requests") && took == 30*time.Second, "after %v: %v", took, err)
+	})
 }
 
 // A trial waits for the dry run in progress. It ends when its client leaves, and when the drain begins.

@@ -204,7 +204,7 @@ func valuesOf(q *exchange.Request) map[string][]string {
 // maxJudgedBody bounds a body that is decoded to be judged.
 const maxJudgedBody = 64 << 20
 
-// documentOf returns the JSON of a body with these content codings.
+// documentOf decodes a body that has the given content codings, and returns the JSON document in it.
 func documentOf(body []byte, codings []string) (document any, err error) {
 	if len(body) == 0 {
 		return nil, errors.New("no body")

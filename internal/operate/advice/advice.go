@@ -23,7 +23,7 @@ func ForPool(s *pool.Snapshot, o *pool.Options) string {
 	text := fmt.Sprintf("%s requests/s × %s keep %s places in use on average; with %s, 3 %% of the requests would wait.",
 		Number(n.ArrivalsPerSecond), millis(n.HoldSeconds), Number(n.Load), count(n.AdvisedConnections, "connection"))
 	advised, peak := n.AdvisedConnections, s.PlacesInUseMax
-	if forPeak := pool.ConnectionsFor(capacity.PlacesForPeak(peak), placesPerConn(s.Protocol, o), s.Protocol); forPeak > max(advised, limit) {
+	if forPeak := pool.ConnectionsFor(capacity.PlacesForPeak(peak), o.PlacesPerConn(s.Protocol), s.Protocol); forPeak > max(advised, limit) {
 		advised = forPeak
 		text += fmt.Sprintf(" But %s were in use at once.", count(peak, "place"))
 	}
@@ -41,7 +41,7 @@ func ForPool(s *pool.Snapshot, o *pool.Options) string {
 		setting, limit, text, Number(capacity.FullRate(float64(s.PlacesLimit), hold)), millis(float64(s.PlacesLimit)/n.ArrivalsPerSecond))
 }
 
-// countsRefused qualifies a load that is larger than the pool.
+// countsRefused is what advice says of a load that is larger than the pool.
 const countsRefused = "This load counts requests that found no place; if clients repeat refused requests, fewer connections are enough."
 
 // ForAuto describes what pool.auto has decided about the size and the idle timeout of a pool. It returns nil if

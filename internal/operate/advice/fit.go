@@ -21,22 +21,11 @@ type Fit struct {
 // FitOf compares rate requests a second that each hold a place for hold with the limits of a pool that speaks pr.
 func FitOf(rate float64, hold time.Duration, pr exchange.Protocol, o *pool.Options) *Fit {
 	setting, conns := sizeSetting(pr, o)
-	perConn := placesPerConn(pr, o)
+	perConn := o.PlacesPerConn(pr)
 	f := &Fit{Needs: int(math.Ceil(capacity.Load(rate, hold))), Places: conns * perConn}
 	if advised := capacity.Places(rate, hold, capacity.DefaultWaitingShare); advised > f.Places {
 		f.Full = f.Needs >= f.Places
 		f.Advice = fmt.Sprintf("raise %s to %d", setting, pool.ConnectionsFor(advised, perConn, pr))
 	}
 	return f
-}
-
-func placesPerConn(pr exchange.Protocol, o *pool.Options) int {
-	switch pr {
-	case exchange.HTTP2:
-		return o.MaxStreams
-	case exchange.HTTP1Pipelined:
-		return o.PipelineDepth
-	default:
-		return 1
-	}
 }

@@ -167,9 +167,8 @@ func (p *planned) sizeSetting() (name string, value int) {
 	}
 }
 
-// warnings returns the plan's warnings, and warns of a load that counts refused requests, and of a value above the
-// configuration's range. Warnings about
-// descriptors and ports count HTTP/1 connections, so a plan for HTTP/2 only has none.
+// warnings returns the plan's warnings, and warns of a load that counts refused requests and of a value above the
+// configuration's range. Warnings about descriptors and ports count HTTP/1 connections, so a plan for HTTP/2 only has none.
 func (p *planned) warnings() []string {
 	var all []string
 	for _, w := range p.result.Warnings {

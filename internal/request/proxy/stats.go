@@ -8,7 +8,7 @@ import (
 	"adbuffer/internal/wire/logs"
 )
 
-// origin is the party that decided that a response has no ad: the label origin of adbuffer_no_ad_total.
+// An origin is the party that decided that a response has no ad. It is the label origin of adbuffer_no_ad_total.
 type origin uint8
 
 const (

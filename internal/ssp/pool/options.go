@@ -63,9 +63,9 @@ func (o *Options) dialLimit() time.Duration { return o.ConnectTimeout + o.TLSTim
 // request gets the error of a failed dial.
 func (o *Options) waitForDial() time.Duration { return o.dialLimit() + 2*dialGrace }
 
-// placesPerConn returns the maximum places of a connection with the protocol, 1 if the protocol is
+// PlacesPerConn returns the maximum places of a connection with the protocol, 1 if the protocol is
 // unknown.
-func (o *Options) placesPerConn(pr exchange.Protocol) int {
+func (o *Options) PlacesPerConn(pr exchange.Protocol) int {
 	switch pr {
 	case exchange.HTTP2:
 		return o.MaxStreams

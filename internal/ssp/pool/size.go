@@ -78,7 +78,7 @@ func (z *size) next() exchange.Protocol {
 // its protocol. Before the first one it is the configured limit, or 1 while the protocol is
 // unknown.
 func (z *size) perConn() int {
-	n := z.opts.placesPerConn(z.next())
+	n := z.opts.PlacesPerConn(z.next())
 	if z.conns.forecast.places > 0 {
 		n = min(n, z.conns.forecast.places)
 	}
