@@ -35,7 +35,7 @@ type App struct {
 	proxy    *proxy.Proxy
 	admin    *admin.Server
 	versions *reload.Versions
-	// replaying has a value during a replay of the traffic.
+	// replaying holds a value while a replay of the traffic runs.
 	replaying chan struct{}
 	tried     atomic.Pointer[string] // what GET /reload shows; nil = nothing was tried
 	before    atomic.Pointer[string] // hash of the configuration that may come back untried: the last one that another has replaced; nil = none
@@ -105,7 +105,7 @@ func New(cfg *config.Config, log *zap.Logger, process Process) (*App, error) {
 	return a, nil
 }
 
-// newApp makes every part of an App except its listeners. via is its name in Via.
+// newApp makes every part of an App except its listeners. via is the name of the App in the field Via.
 func newApp(cfg *config.Config, log *zap.Logger, process Process, via string) (*App, error) {
 	a := &App{log: log, configuredLevel: cfg.Log.Level, peers: logs.NewLimiter(log), process: process, started: time.Now(), via: via, accepting: make(chan struct{}), replaying: make(chan struct{}, 1)}
 	a.alive, a.die = context.WithCancel(context.Background())

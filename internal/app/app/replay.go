@@ -19,7 +19,7 @@ import (
 
 const (
 	maxTried = 64 << 10         // bytes that are kept of the report of a trial, which lists all routes and SSPs
-	maxTrial = 30 * time.Second // for a trial. Other reloads wait for it
+	maxTrial = 30 * time.Second // how long a trial of a reload may last, since other reloads wait for it
 )
 
 // maxChange returns the limit that admin.sample.max_change sets.

@@ -15,14 +15,15 @@ import (
 // window is the number of minutes over which load is averaged, since one minute may have few sampled requests.
 const window = 5
 
-// average is what t gets per second of a stratum: the rate of the stratum, with the shares of the minutes around it.
+// average is what an SSP gets per second of a stratum: its share of the requests of the minutes around the stratum, at the
+// rate of the stratum.
 type average struct {
 	rate, low float64 // requests, and the lower bound of their 95 % interval
 	load      float64 // places in use
 	margin    float64 // share of load: the half of its 95 % interval
 }
 
-// average returns false for a stratum that says too little.
+// average returns what the SSP of t gets in stratum i. ok is false if the sample says too little of it.
 func (r *replay) average(i int, t *sspTally) (a average, ok bool) {
 	length := r.Strata[i].Length.Seconds()
 	if length == 0 || length < 10 && len(r.Strata) > 1 {
@@ -84,8 +85,8 @@ func (r *replay) protocolOf(ssp string, o *pool.Options) exchange.Protocol {
 	return r.Protocol(ssp)
 }
 
-// limitOf returns the qps limit that cfg has for an SSP, of which the replicas may share one. +Inf is no limit. dryRun is
-// whether it refuses nothing.
+// limitOf returns the qps limit of an SSP in cfg, or the share of one replica if replicas share the limit. +Inf stands for no
+// limit. dryRun says whether the limit refuses nothing.
 func limitOf(cfg *config.Config, ssp string) (limit float64, dryRun bool) {
 	i := slices.IndexFunc(cfg.SSPs, func(s config.SSP) bool { return s.Name == ssp })
 	if i < 0 || cfg.SSPs[i].QPS.Limit <= 0 {

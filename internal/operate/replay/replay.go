@@ -32,7 +32,7 @@ type Input struct {
 	Now, Then Side
 	Strata    []sample.Stratum
 	At        time.Time // when Strata were read
-	Since     time.Time // when the configuration in force came into force
+	Since     time.Time // when the configuration in force was loaded
 	// Protocol returns the protocol that the pool of the SSP speaks now, Unknown if there is no such SSP.
 	Protocol func(ssp string) exchange.Protocol
 	CPU      *cpushare.Share
