@@ -1,10 +1,12 @@
 package tcf
 
-// isComplete reports whether data, a decoded core segment, has all bits that its own counts announce, and at most one list
-// of vendors for each publisher restriction. Package tcf2 does not check this: it makes room for all announced
-// restrictions before it reads them (394 KB for a string of 54 characters), it panics on some cut strings, and of two
-// lists of vendors it uses only the last.
-func isComplete(data []byte) bool {
+import "encoding/binary"
+
+// check reports whether data, a decoded core segment, has all bits that its own counts announce, and at most one list of
+// vendors for each publisher restriction. Package tcf2 does not check this: it makes room for all announced restrictions
+// before it reads them (394 KB for a string of 54 characters), it panics on some cut strings, and of two lists of vendors
+// it uses only the last. restricted has a bit for each purpose that has a publisher restriction.
+func check(data []byte) (restricted uint64, complete bool) {
 	b := bits{data: data, at: vendorsAt}
 	b.skipVendors() // with consent
 	b.skipVendors() // with legitimate interest
@@ -12,12 +14,13 @@ func isComplete(data []byte) bool {
 	for range b.take(12) {
 		restriction := b.take(8) // purpose and type
 		if seen[restriction] {
-			return false
+			return 0, false
 		}
 		seen[restriction] = true
+		restricted |= 1 << (restriction >> 2)
 		b.skipRanges()
 	}
-	return b.at <= 8*len(data)
+	return restricted, b.at <= 8*len(data)
 }
 
 // vendorsAt is the offset of the first section of vendors, in bits.
@@ -29,16 +32,13 @@ type bits struct {
 	at   int // offset of the next bit
 }
 
-// take returns the number in the next n bits.
-func (b *bits) take(n int) (v int) {
-	for range n {
-		v <<= 1
-		if i := b.at / 8; i < len(b.data) {
-			v |= int(b.data[i]>>(7-b.at%8)) & 1
-		}
-		b.at++
-	}
-	return v
+// take returns the number in the next n bits, up to 25.
+func (b *bits) take(n int) int {
+	var next [4]byte
+	copy(next[:], b.data[min(b.at/8, len(b.data)):])
+	v := binary.BigEndian.Uint32(next[:]) << (b.at % 8) >> (32 - n)
+	b.at += n
+	return int(v)
 }
 
 // skipVendors skips a set of vendors: a bit for each one, or ranges of their ids.

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"fmt"
 
+	"github.com/prebid/go-gdpr/api"
 	"github.com/prebid/go-gdpr/consentconstants"
 	tcf2 "github.com/prebid/go-gdpr/vendorconsent/tcf2"
 )
@@ -44,8 +45,9 @@ func (d Decision) Allows() bool { return d <= NotApplicable }
 
 // Consent is what a request says about consent. It does not change, so any number of goroutines may use it.
 type Consent struct {
-	decision Decision             // for all requirements; Allowed = metadata decides
-	metadata tcf2.ConsentMetadata // the decoded string
+	decision   Decision           // for all requirements; Allowed = decoded decides
+	decoded    api.VendorConsents // the decoded string, a tcf2.ConsentMetadata
+	restricted uint64             // a bit for each purpose that has a publisher restriction
 }
 
 var (
@@ -73,20 +75,21 @@ func New(applies bool, text []byte) *Consent {
 		return missing
 	case len(core) > maxText || !bytes.HasPrefix(core, []byte{'C'}): // C stands for version 2
 		return unreadable
-	case bytes.ContainsAny(core, "\r\n"): // which package base64 skips
+	case bytes.IndexByte(core, '\r') >= 0, bytes.IndexByte(core, '\n') >= 0: // which package base64 skips
 		return unreadable
 	}
 	data := make([]byte, base64.RawURLEncoding.DecodedLen(len(core)))
 	n, err := base64.RawURLEncoding.Decode(data, core)
-	if err != nil || !isComplete(data[:n]) {
+	restricted, complete := check(data[:n])
+	if err != nil || !complete {
 		return unreadable
 	}
-	return decode(data[:n])
+	return decode(data[:n], restricted)
 }
 
-// decode decodes a string for which isComplete holds. The decoder of package tcf2 panics on some malformed strings.
-// isComplete rejects all of them that are known, and recover guards against others.
-func decode(data []byte) (c *Consent) {
+// decode decodes a string that check has found to be complete. The decoder of package tcf2 panics on some malformed
+// strings. check rejects all of them that are known, and recover guards against others.
+func decode(data []byte, restricted uint64) (c *Consent) {
 	defer func() {
 		if recover() != nil {
 			c = unreadable
@@ -96,7 +99,7 @@ func decode(data []byte) (c *Consent) {
 	if err != nil {
 		return unreadable
 	}
-	return &Consent{metadata: decoded.(tcf2.ConsentMetadata)}
+	return &Consent{decoded: decoded, restricted: restricted}
 }
 
 // Decide returns whether the vendor of r may process the request.
@@ -132,17 +135,20 @@ func (c *Consent) find(r *Requirement) (d Decision, lack string, id int) {
 	case NotApplicable:
 		return NotApplicable, "", 0
 	}
-	vendor, m := uint16(r.Vendor), &c.metadata
+	vendor, m := uint16(r.Vendor), c.decoded.(tcf2.ConsentMetadata)
 	if (len(r.Purposes) > 0 || len(r.LegitimateInterests) == 0) && !m.VendorConsent(vendor) {
 		return NoConsent, "vendor %d has no consent", r.Vendor
+	}
+	restricts := func(purpose int, kind uint8) bool {
+		return c.restricted>>purpose&1 != 0 && m.CheckPubRestriction(uint8(purpose), kind, vendor)
 	}
 	for _, p := range r.Purposes {
 		switch {
 		case !m.PurposeAllowed(consentconstants.Purpose(p)):
 			return NoConsent, "purpose %d has no consent", p
-		case m.CheckPubRestriction(uint8(p), notAllowed, vendor):
+		case restricts(p, notAllowed):
 			return NoConsent, "a publisher restriction forbids purpose %d", p
-		case m.CheckPubRestriction(uint8(p), requireLegitimateInterest, vendor):
+		case restricts(p, requireLegitimateInterest):
 			return NoConsent, "a publisher restriction requires legitimate interest for purpose %d", p
 		}
 	}
@@ -153,9 +159,9 @@ func (c *Consent) find(r *Requirement) (d Decision, lack string, id int) {
 		switch {
 		case !m.PurposeLITransparency(consentconstants.Purpose(p)):
 			return NoConsent, "purpose %d has no legitimate interest", p
-		case m.CheckPubRestriction(uint8(p), notAllowed, vendor):
+		case restricts(p, notAllowed):
 			return NoConsent, "a publisher restriction forbids purpose %d", p
-		case m.CheckPubRestriction(uint8(p), requireConsent, vendor):
+		case restricts(p, requireConsent):
 			return NoConsent, "a publisher restriction requires consent for purpose %d", p
 		}
 	}
