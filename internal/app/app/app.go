@@ -44,7 +44,8 @@ type App struct {
 	fleet     *fleet.Fleet // nil = no Redis is configured
 	// redisFiles are the TLS files of connections to Redis; nil = cleartext.
 	redisFiles *configfile.Keeper
-	queue      *lag.Queue
+	queue      *lag.Queue // of the lag's meter
+	turns      *lag.Queue // of dry runs, which let requests go first
 	lag        *lag.Meter
 	overload   *overload.Gate
 	share      *cpushare.Share
@@ -248,4 +249,5 @@ func (a *App) closePools(ctx context.Context) {
 	a.background.Wait()
 	a.withFleet((*fleet.Fleet).Close)
 	a.queue.Close()
+	a.turns.Close()
 }

@@ -42,7 +42,7 @@ func (a *App) build(cfg *config.Config) error {
 	if err := a.startFleet(&cfg.Fleet); err != nil {
 		return err
 	}
-	a.queue = lag.NewQueue()
+	a.queue, a.turns = lag.NewQueue(), lag.NewQueue()
 	a.overload, a.lag = new(overload.Gate), lag.New(a.queue.Pass)
 	a.overload.Configure(cfg.Server.Overload)
 	a.share = cpushare.New(backgroundCPU(cfg))
@@ -59,6 +59,7 @@ func (a *App) build(cfg *config.Config) error {
 	if err != nil {
 		a.withFleet((*fleet.Fleet).Close)
 		a.queue.Close()
+		a.turns.Close()
 		return err
 	}
 	a.withFleet((*fleet.Fleet).AwaitFirst)
@@ -144,11 +145,13 @@ func (a *App) Reload(ctx context.Context, cfg *config.Config, t *reload.Trial) (
 func (a *App) dryRun(ctx context.Context, document []byte, traffic bool) (status int, report any) {
 	env := config.OSEnv()
 	cfg, warnings, err := config.Parse(document, env)
+	a.turns.Pass()
 	var d *reload.Difference
 	if err == nil {
 		d, err = a.versions.DryRun(cfg)
 		warnings = append(warnings, a.groupWarnings(cfg)...)
 	}
+	a.turns.Pass()
 	check := replay.Check{Check: reload.NewCheck(cfg, warnings, err)}
 	check.Against = d
 	hide := reload.Hider(env.Referenced(document))

@@ -19,7 +19,7 @@ func TestAChangeThatNeedsARestartChangesNothing(t *testing.T) {
 	a := sim(t, sspsim.Options{})
 	s := setup{ssps: []string{at("a", a)}, routes: []string{to("x", "a")}}
 	v := run(t, s)
-	hash := v.app.versions.Current().Hash
+	hash := v.app.versions.Current().Hash()
 	s.ssps[0] = at("a", a, "max_in_flight: 7")
 	s.log = "format: console"
 	s.server = "max_header_bytes: 9000"
@@ -29,7 +29,7 @@ func TestAChangeThatNeedsARestartChangesNothing(t *testing.T) {
 	for i, want := range []string{"server.max_header_bytes", "log.format"} {
 		testsupport.True(t, faults[i].Path == want && strings.Contains(faults[i].Rule, "restart"), "error %d is %v, want it to name %s and how to mend it", i, faults[i], want)
 	}
-	testsupport.True(t, v.app.versions.Current().Hash == hash && v.app.versions.Current().Parts[0].SSP.MaxInFlight() == 0, "a part of it was applied")
+	testsupport.True(t, v.app.versions.Current().Hash() == hash && v.app.versions.Current().Parts[0].SSP.MaxInFlight() == 0, "a part of it was applied")
 	v.wantMetric("config_last_reload_successful", "0")
 	v.wantMetric(`config_info{hash="`+hash+`"}`, "1")
 	l := v.logged(zap.ErrorLevel)

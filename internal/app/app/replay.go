@@ -122,6 +122,7 @@ func (a *App) replay(ctx context.Context, cfg *config.Config, limit replay.Limit
 	})
 	var sides [2]replay.Side
 	for i, c := range []*config.Config{current, cfg} {
+		a.turns.Pass()
 		e, err := newExplainer(unshaped(c), a.via)
 		if err != nil {
 			return replay.Failed(err)
@@ -130,7 +131,7 @@ func (a *App) replay(ctx context.Context, cfg *config.Config, limit replay.Limit
 		sides[i] = e.side(c)
 	}
 	rep, err := replay.Run(ctx, &replay.Input{
-		Now: sides[0], Then: sides[1], Strata: strata, At: at, Since: since, CPU: a.share,
+		Now: sides[0], Then: sides[1], Strata: strata, At: at, Since: since, CPU: a.share, Yield: a.turns.Pass,
 		Protocol: func(ssp string) exchange.Protocol { return protocols[ssp] },
 	})
 	if err != nil {

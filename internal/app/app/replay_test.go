@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -115,7 +116,7 @@ func sideOfText(t testing.TB, text string) replay.Side {
 func input(now, then replay.Side, strata []sample.Stratum) *replay.Input {
 	return &replay.Input{
 		Now: now, Then: then, Strata: strata, At: strata[0].From.Add(mixMinutes * time.Minute),
-		Protocol: func(string) exchange.Protocol { return exchange.HTTP1 },
+		Protocol: func(string) exchange.Protocol { return exchange.HTTP1 }, Yield: runtime.Gosched,
 	}
 }
 
@@ -203,7 +204,7 @@ func TestRatesOfAReplayHoldTheTruth(t *testing.T) {
 
 func TestAReplayNamesWhatChanges(t *testing.T) {
 	now := sideOf(t)
-	empty, err := replay.Run(t.Context(), &replay.Input{Now: now, Then: now, At: time.Now()})
+	empty, err := replay.Run(t.Context(), &replay.Input{Now: now, Then: now, At: time.Now(), Yield: runtime.Gosched})
 	testsupport.NoError(t, err)
 	testsupport.True(t, len(empty.Excess(anyChange)) == 1 && written(empty) == "", "without a sample the report is %q, with the errors %q", written(empty), empty.Excess(anyChange))
 	strata := drawn(1, 40, time.Now())
@@ -379,7 +380,7 @@ func TestALimitThatIsRaisedALittleIsNoGreatChange(t *testing.T) {
 	}
 }
 
-// A replay ends when its client goes away. A minute that has just begun says nothing about a load.
+// A replay lets requests go first, and ends when its client goes away. A minute that has just begun says nothing about a load.
 func TestAReplayEndsAndLeavesOutTheMinuteThatHasJustBegun(t *testing.T) {
 	now := sideOfText(t, twoSSPs)
 	then := sideOfText(t, strings.Replace(twoSSPs, `127.0.0.1:1/"]`, `127.0.0.1:1/"], qps: {limit: 110}`, 1))
@@ -394,8 +395,9 @@ func TestAReplayEndsAndLeavesOutTheMinuteThatHasJustBegun(t *testing.T) {
 		strata[i].Requests = slices.Repeat(strata[i].Requests, 100)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := replay.Run(ctx, input(now, then, strata))
+	in := input(now, then, strata)
+	in.Yield = cancel
+	_, err := replay.Run(ctx, in)
 	testsupport.True(t, errors.Is(err, context.Canceled), "the error is %v", err)
 }
 

@@ -88,7 +88,7 @@ func (v *Views) Overview(service Service, routes []proxy.RouteCounts, limits []p
 	var rows []sspRow
 	lower := []string{}
 	v.versions.Look(func(current *reload.Version) {
-		service.ConfigHash, lower = current.Hash, lowered(current.Config)
+		service.ConfigHash, lower = current.Hash(), lowered(current.Config)
 		rows = make([]sspRow, len(current.Parts))
 		for i, p := range current.Parts {
 			rows[i] = v.history.rowOf(p)

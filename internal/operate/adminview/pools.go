@@ -53,7 +53,7 @@ type Service struct {
 func (v *Views) Pools(service Service, totals any, only string) any {
 	views := []poolView{}
 	v.versions.Look(func(current *reload.Version) {
-		service.ConfigHash = current.Hash
+		service.ConfigHash = current.Hash()
 		for _, p := range current.Parts {
 			if only == "" || only == p.Config.Name {
 				views = append(views, v.viewOf(p))

@@ -36,11 +36,13 @@ type Input struct {
 	// Protocol returns the protocol that the pool of the SSP speaks now, Unknown if there is no such SSP.
 	Protocol func(ssp string) exchange.Protocol
 	CPU      *cpushare.Share
+	// Yield lets the requests of clients that are ready go first. Run calls it after each slice of its work.
+	Yield func()
 }
 
 const (
 	// slice is how long a replay judges sampled requests before it lets the requests of clients go first.
-	slice = 250 * time.Microsecond
+	slice = 100 * time.Microsecond
 	// patience is how long a replay waits for CPU.
 	patience = 5 * time.Second
 	// examples is how many requests a difference names by their ids.
@@ -124,7 +126,7 @@ func Run(ctx context.Context, in *Input) (*Report, error) {
 				return nil, context.Cause(ctx)
 			}
 			turn.Release()
-			time.Sleep(time.Microsecond) // lets requests that are ready run
+			in.Yield()
 			if turn, err = in.takeTurn(); err != nil {
 				return nil, err
 			}

@@ -90,7 +90,7 @@ func (v *Versions) DryRun(cfg *config.Config) (*Difference, error) {
 		return nil, ErrStopping
 	}
 	was := v.Current()
-	d := &Difference{Version: v.opts.AppVersion, Hash: was.Hash, Verdict: Unchanged}
+	d := &Difference{Version: v.opts.AppVersion, Hash: was.Hash(), Verdict: Unchanged}
 	p, err := v.prepare(was, cfg, config.Compare(was.Config, cfg))
 	if err != nil {
 		return nil, err

@@ -28,7 +28,7 @@ func (v *Versions) Metrics() prometheus.Collector {
 
 func (v *Versions) collect(to metrics.Sink) {
 	current := v.Current()
-	to.Gauge(descConfig, 1, current.Hash)
+	to.Gauge(descConfig, 1, current.Hash())
 	to.Bool(descGood, v.failed.Load() == nil)
 	to.Gauge(descLoaded, float64(current.Loaded.Unix()))
 	to.Gauge(descDraining, float64(v.leftovers.Load()))

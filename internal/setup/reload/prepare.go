@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"go.uber.org/zap"
 
@@ -22,7 +23,6 @@ import (
 type prepared struct {
 	was     *Version
 	cfg     *config.Config
-	hash    string
 	common  common
 	changes []config.Change
 	ssps    []preparedSSP
@@ -49,7 +49,7 @@ func (s *preparedSSP) encrypted() bool { return s.cfg.Parsed.Scheme == "https" }
 // prepare prepares the version of cfg that follows was. Its error is of type config.Errors and holds all
 // errors; after an error, nothing has changed.
 func (v *Versions) prepare(was *Version, cfg *config.Config, changes []config.Change) (*prepared, error) {
-	p := &prepared{was: was, cfg: cfg, hash: cfg.Hash(), common: commonOf(cfg, v.opts.Via), changes: changes, tracer: was.Tracer}
+	p := &prepared{was: was, cfg: cfg, common: commonOf(cfg, v.opts.Via), changes: changes, tracer: was.Tracer}
 	effects := effectsBySSP(changes)
 	var faults config.Errors
 	for i := range cfg.SSPs {
@@ -108,7 +108,7 @@ func (p *prepared) drop() {
 // build makes the prepared version. It applies the new settings to the parts that the version shares with
 // the previous one.
 func (p *prepared) build(f *fleet.Fleet) *Version {
-	next := &Version{Config: p.cfg, Hash: p.hash, common: p.common, Tracer: p.tracer}
+	next := &Version{Config: p.cfg, Hash: sync.OnceValue(p.cfg.Hash), common: p.common, Tracer: p.tracer}
 	byName := make(map[string]*ssp.SSP, len(p.ssps))
 	for i := range p.ssps {
 		part := p.ssps[i].build(p.was.common, p.common, f)

@@ -17,9 +17,9 @@ import (
 // builds the next version, which shares the unchanged parts with this one.
 type Version struct {
 	Config *config.Config
-	Hash   string    // hash of Config
-	Loaded time.Time // when the version came into force
-	Parts  []*Part   // one for each SSP, in the configuration's order
+	Hash   func() string // returns the hash of Config
+	Loaded time.Time     // when the version came into force
+	Parts  []*Part       // one for each SSP, in the configuration's order
 	Table  *route.Table
 	Tracer *tracing.Tracer // nil while tracing is off
 

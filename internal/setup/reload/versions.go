@@ -119,7 +119,7 @@ func (v *Versions) Replace(cfg *config.Config) (*Report, error) {
 		pauseChecks(next.Parts)
 	}
 	v.opts.Applied(next)
-	report := &Report{Result: applied, Hash: next.Hash, Changes: p.changes}
+	report := &Report{Result: applied, Hash: next.Hash(), Changes: p.changes}
 	if len(p.changes) == 0 {
 		report.Result = unchanged
 	}
