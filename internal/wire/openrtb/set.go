@@ -8,7 +8,7 @@ import (
 )
 
 // Set gives the member at Path a value, if all conditions hold. Path must not contain "*". Parents that the body
-// does not have become objects.
+// does not have become objects. A member that is null counts as absent.
 type Set struct {
 	Path Path
 	When []Condition
@@ -25,7 +25,7 @@ type How uint8
 const (
 	Replace How = iota // the member has Value afterwards, whether the body had the member or not
 	Default            // the member gets Value only if the body does not have the member
-	Append             // Value becomes the last element of the array at Path, which is empty if the body has no such member
+	Append             // Value becomes the last element of the array at Path, which is empty if the body does not have the member
 )
 
 // part is a member on the path of at least one Set.
@@ -58,6 +58,8 @@ const (
 	noRule       = -2 // the value is a new object or array, which consists of parts and appended elements
 	clientsBody  = -3 // the text is the body
 )
+
+func (s state) isAbsent() bool { return s.kind == 0 || s.kind == 'n' }
 
 func (s state) isChanged() bool { return s.rule != ruleOfParent || s.changedWithin }
 
@@ -167,19 +169,19 @@ func (e *Edit) apply(i int, states []state) bool {
 	last := len(r.path) - 1
 	parents, target := r.path[:last], &states[r.path[last].index]
 	for _, p := range parents {
-		if kind := states[p.index].kind; kind != 0 && kind != '{' {
+		if s := &states[p.index]; !s.isAbsent() && s.kind != '{' {
 			return false
 		}
 	}
 	switch {
-	case set.How == Default && target.kind != 0:
+	case set.How == Default && !target.isAbsent():
 		return true
-	case set.How == Append && target.kind != 0 && target.kind != '[':
+	case set.How == Append && !target.isAbsent() && target.kind != '[':
 		return false
 	}
 	for _, p := range parents {
 		s := &states[p.index]
-		if s.kind == 0 {
+		if s.isAbsent() {
 			*s = state{kind: '{', rule: noRule}
 		}
 		s.changedWithin = true
@@ -191,7 +193,7 @@ func (e *Edit) apply(i int, states []state) bool {
 			states[p.index] = state{kind: kindOf(set.Value[value.start:value.end]), rule: ruleOfParent, firstAppend: int32(i) + 1}
 		}
 		return true
-	case target.kind == 0:
+	case target.isAbsent():
 		*target = state{kind: '[', rule: noRule, firstAppend: int32(i)}
 	}
 	target.changedWithin = true
