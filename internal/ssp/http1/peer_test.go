@@ -331,6 +331,8 @@ func wantReason(tb testing.TB, conn exchange.Conn, reason exchange.CloseReason) 
 	testsupport.MustTrue(tb, (places > 0) == (reason == exchange.NotClosed), "%d places with close reason %q", places, reason)
 }
 
+const chunkedHead = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
 // textResponse returns a 200 with a body of fixed length.
 func textResponse(body string) string {
 	return "HTTP/1.1 200 OK\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body

@@ -44,7 +44,7 @@ func TestBytesReservedFollowTheBytesThatArrived(t *testing.T) {
 		for name, claim := range claims {
 			testsupport.RunBubble(t, fmt.Sprint(name, "/", k), func(t *testing.T) {
 				r := rand.New(rand.NewPCG(11, 3))
-				for range 20 {
+				for range 10 {
 					reserveAsItComes(t, k, claim(r, 1+r.IntN(1<<uint(r.IntN(19)))), r)
 				}
 			})

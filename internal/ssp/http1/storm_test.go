@@ -156,7 +156,7 @@ func TestNoResponseEverReachesAnotherRequest(t *testing.T) {
 					places = append(places, p)
 					return p
 				}
-				const callers, each = 16, 80
+				const callers, each = 16, 40
 				var wg sync.WaitGroup
 				for caller := range callers {
 					wg.Go(func() {
