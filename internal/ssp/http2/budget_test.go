@@ -57,7 +57,7 @@ func hostileStep(r *rand.Rand, ids []uint32) (b []byte) {
 // memory is at most twice that, plus 4 KB for each response that has begun. At the end no byte is
 // reserved.
 func TestReservedBytesFollowTheBytesThatArrived(t *testing.T) {
-	scripts := 60
+	scripts := 30
 	if *full {
 		scripts = 150
 	}

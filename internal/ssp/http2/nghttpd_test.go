@@ -18,17 +18,20 @@ import (
 
 // nghttpdSizes are body sizes in both directions: around one frame, around the first window, and
 // several frames and windows.
-var nghttpdSizes = []int{0, 1, 16383, 16385, 65536, 1 << 20}
+var nghttpdSizes = []int{0, 1, 16383, 16385, 65536, 1 << 18}
 
-// nghttpdBody returns the file of that size, which tests also upload. All its parts differ, so
-// tests detect lost, repeated or misplaced DATA.
-func nghttpdBody(size int) string {
-	b := make([]byte, 0, size+16)
-	for i := 0; len(b) < size; i++ {
+// largestNghttpdBody is the largest file. All its parts differ, so tests detect lost, repeated or
+// misplaced DATA.
+var largestNghttpdBody = sync.OnceValue(func() string {
+	var b []byte
+	for i := 0; len(b) < 1<<18; i++ {
 		b = fmt.Appendf(b, "%d %x|", i, i*7919)
 	}
-	return string(b[:size])
-}
+	return string(b)
+})
+
+// nghttpdBody returns the file of that size, which tests also upload.
+func nghttpdBody(size int) string { return largestNghttpdBody()[:size] }
 
 // startNghttpd runs the server of the nghttp2 project with these options, and returns its address.
 // It responds to a GET of /N with a body of N bytes, and to an upload with the uploaded body. The
