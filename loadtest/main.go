@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,13 +15,13 @@ import (
 
 	"adbuffer/loadtest/internal/chaos"
 	"adbuffer/loadtest/internal/rig"
+	"adbuffer/loadtest/internal/scenario"
 	"adbuffer/loadtest/internal/tests"
 )
 
 func main() {
 	rig.ChildMain()
-	// The first signal cancels ctx: run then prints the results so far, and the other commands fail. The second signal
-	// kills the process.
+	// The first signal cancels ctx, and the command fails. The second signal kills the process.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
@@ -76,8 +75,7 @@ sizing and traffic report which promises of adbuffer hold. run sends a load from
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newRun(stdout, stderr))
-	for _, t := range append(tests.Commands(), chaos.Command()) {
+	for _, t := range append(tests.Commands(), chaos.Command(), scenario.Command()) {
 		root.AddCommand(newTest(stdout, stderr, t))
 	}
 	return root
@@ -85,70 +83,55 @@ sizing and traffic report which promises of adbuffer hold. run sends a load from
 
 // newTest returns the command of a load test. It prints the report of the test.
 func newTest(stdout, stderr *os.File, t tests.Command) *cobra.Command {
-	var (
-		scale    float64
-		adbuffer string
-		asJSON   bool
-	)
+	var scale float64
+	var adbuffer string
 	cmd := &cobra.Command{Use: t.Name, Short: t.Short, Long: t.Question + "\n\n" + t.Long, Example: t.Example, Args: cobra.NoArgs}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	if t.File != nil {
+		cmd.Use, cmd.Args = t.Name+" SCENARIO.yaml", cobra.ExactArgs(1)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if t.Check != nil {
 			if err := t.Check(cmd.Flags()); err != nil {
 				return err
 			}
 		}
-		if err := checkScale(scale); err != nil {
-			return err
+		if !(scale > 0 && scale <= 100) {
+			return fmt.Errorf("--scale %v: must be above 0 and at most 100", scale)
 		}
-		return withRig(stderr, adbuffer, func(r *rig.Rig) error {
-			r.Scale = scale
-			r.Separate()
-			err := r.Do(cmd.Context(), func() {
-				r.Build()
-				r.Report(t.Short, t.Question)
-				t.Test(r)
-			})
-			if err != nil {
-				return err
-			}
-			r.Rep.Seconds = time.Since(r.Rep.Started).Seconds()
-			if asJSON {
-				err = r.Rep.JSON(stdout)
-			} else {
-				_, err = fmt.Fprint(stdout, r.Rep.Markdown())
-			}
-			return cmp.Or(err, r.Rep.Broken())
+		r, err := rig.New(func(format string, args ...any) {
+			fmt.Fprintf(stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
 		})
+		if err != nil {
+			return failure{err}
+		}
+		defer r.Close()
+		r.Adbuffer, r.Scale = adbuffer, scale
+		r.Separate()
+		err = r.Do(cmd.Context(), func() {
+			r.Report(t.Short, t.Question)
+			if t.File != nil {
+				*t.File = args[0]
+			} else {
+				r.Build()
+			}
+			t.Test(r)
+		})
+		if err != nil {
+			return failure{err}
+		}
+		r.Rep.Seconds = time.Since(r.Rep.Started).Seconds()
+		if _, err = fmt.Fprint(stdout, r.Rep.Markdown()); err == nil {
+			err = r.Rep.Broken()
+		}
+		if err != nil {
+			return failure{err}
+		}
+		return nil
 	}
-	cmd.Flags().Float64Var(&scale, "scale", 1, "size of the test; 1 is that of the original measurement")
+	cmd.Flags().Float64Var(&scale, "scale", 1, "size of the test; 1 is that of the original measurement, or the durations of the scenario")
 	cmd.Flags().StringVar(&adbuffer, "adbuffer", "", "adbuffer's `executable`; default: built from this module")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the results as JSON")
 	if t.Flags != nil {
 		t.Flags(cmd.Flags())
 	}
 	return cmd
-}
-
-func checkScale(scale float64) error {
-	if scale > 0 && scale <= 100 {
-		return nil
-	}
-	return fmt.Errorf("--scale %v: must be above 0 and at most 100", scale)
-}
-
-// withRig calls fn with a new rig of scale 1, which logs its progress to stderr. The error that withRig returns is a
-// failure.
-func withRig(stderr *os.File, adbuffer string, fn func(*rig.Rig) error) error {
-	r, err := rig.New(func(format string, args ...any) {
-		fmt.Fprintf(stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
-	})
-	if err != nil {
-		return failure{err}
-	}
-	defer r.Close()
-	r.Adbuffer = adbuffer
-	if err := fn(r); err != nil {
-		return failure{err}
-	}
-	return nil
 }

@@ -127,13 +127,6 @@ type Size struct {
 	Max int `json:"max"`
 }
 
-// Mistakes returns what is wrong with s, each with its path below path.
-func (s Size) Mistakes(path string) []string {
-	var e InvalidError
-	s.check(&e, path)
-	return e.Mistakes
-}
-
 // At returns the size below which a share q of the draws lies, 0 < q < 1.
 func (s Size) At(q float64) int { return s.at(math.Sqrt2 * math.Erfinv(2*q-1)) }
 

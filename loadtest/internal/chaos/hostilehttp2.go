@@ -9,8 +9,6 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/sys/unix"
-
-	"adbuffer/loadtest/internal/load"
 )
 
 // manyStreams is the attack with the most goroutines at once: one for each of manyStreamsEach streams on each of
@@ -92,9 +90,9 @@ func narrow(_, _ string, c syscall.RawConn) (err error) {
 }
 
 // http2 starts HTTP/2 on the connection. Its reads and writes fail after twice readTimeout.
-func (h *hostile) http2(settings ...http2.Setting) *load.RawHTTP2 {
+func (h *hostile) http2(settings ...http2.Setting) *rawHTTP2 {
 	_ = h.SetDeadline(time.Now().Add(2 * readTimeout))
-	f := load.NewRawHTTP2(h, settings...)
+	f := newRawHTTP2(h, settings...)
 	f.AllowIllegalWrites = true
 	return f
 }
@@ -108,7 +106,7 @@ func (h *hostile) drawGET() *request {
 
 // open sends the header of a request on the client's i-th stream. It claims a body of length bytes, or ends the
 // stream if length is negative.
-func open(f *load.RawHTTP2, i int, a *request, length int) (id uint32) {
+func open(f *rawHTTP2, i int, a *request, length int) (id uint32) {
 	id = uint32(2*i + 1)
 	var fields [][2]string
 	if a.inHeader {
@@ -119,7 +117,7 @@ func open(f *load.RawHTTP2, i int, a *request, length int) (id uint32) {
 }
 
 // readAtMost sends what is buffered, and reads for less than maxMillis milliseconds.
-func (h *hostile) readAtMost(f *load.RawHTTP2, maxMillis int) {
+func (h *hostile) readAtMost(f *rawHTTP2, maxMillis int) {
 	_ = f.Flush()
 	_ = h.SetReadDeadline(time.Now().Add(time.Duration(h.rnd.IntN(maxMillis)) * time.Millisecond))
 	_, _ = io.Copy(io.Discard, h)

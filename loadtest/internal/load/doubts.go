@@ -25,7 +25,6 @@ func doubts(plan *Plan, r *Result) (out []string) {
 	failed := r.Whole.FailedShare()
 	doubtIf(failed > maxFailed, "%.1f %% %s", failed*100, failedSuffix)
 	doubtIf(r.Whole.Answered == 0, "no request was answered")
-	doubtIf(r.Interrupted, "the run was interrupted")
 	if plan.Open {
 		var due float64
 		for _, p := range plan.Phases {
@@ -40,7 +39,7 @@ func doubts(plan *Plan, r *Result) (out []string) {
 			slack = 4 / math.Sqrt(due)
 		}
 		sent := float64(r.Whole.Offered - min(unsent, r.Whole.Offered))
-		doubtIf(due >= 100 && !r.Interrupted && sent < due*(minKept-slack),
+		doubtIf(due >= 100 && sent < due*(minKept-slack),
 			"the rate was not kept: %.0f of %.0f requests were sent", sent, due)
 		lag := time.Duration(r.Generator.LagP99 * float64(time.Millisecond))
 		limit := max(maxLag, time.Duration(r.Whole.Latency.P50*maxLagToWait*float64(time.Millisecond)))

@@ -2,15 +2,13 @@ package load
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// generator sends the requests of a run. Each connection of HTTP/1 and each stream of HTTP/2 has a
-// goroutine that takes due requests.
+// generator sends the requests of a run. Each connection has a goroutine that takes due requests.
 type generator struct {
 	plan      *Plan
 	rec       *recorder
@@ -27,30 +25,10 @@ type generator struct {
 // maxBacklog bounds the requests that wait for a connection.
 const maxBacklog = 1 << 20
 
-// client is a connection that is opened again when it ends.
-type client interface {
-	// connect opens a connection.
-	connect() error
-	// run sends requests until there are no more, and returns after their responses.
-	run()
-	close()
-}
-
 func newGenerator(plan *Plan, rec *recorder) *generator {
 	g := &generator{plan: plan, rec: rec, due: make(chan arrival, maxBacklog), rest: make(chan struct{})}
 	g.remaining.Store(int64(plan.Requests))
 	return g
-}
-
-func (g *generator) clients() (out []client) {
-	for range g.plan.Connections {
-		if g.plan.Protocol == HTTP2 {
-			out = append(out, &http2Conn{g: g})
-		} else {
-			out = append(out, newHTTP1(g))
-		}
-	}
-	return out
 }
 
 // run connects, sends the requests of all phases, and waits for outstanding responses.
@@ -58,7 +36,10 @@ func (g *generator) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	g.stop, g.fatal = ctx, func(err error) { cancel(err) }
-	clients := g.clients()
+	clients := make([]*client, g.plan.Connections)
+	for i := range clients {
+		clients[i] = newClient(g)
+	}
 	defer func() {
 		for _, c := range clients {
 			c.close()
@@ -66,7 +47,7 @@ func (g *generator) run(ctx context.Context) error {
 	}()
 	if g.plan.Protocol != Close {
 		g.connect(clients)
-		if err := cause(ctx); err != nil {
+		if err := context.Cause(ctx); err != nil {
 			return err
 		}
 	}
@@ -88,14 +69,14 @@ func (g *generator) run(ctx context.Context) error {
 	for {
 		select {
 		case <-ended:
-			return cause(ctx)
+			return context.Cause(ctx)
 		case <-tick.C:
 			g.rec.endInterval(g.now())
 		}
 	}
 }
 
-func (g *generator) connect(clients []client) {
+func (g *generator) connect(clients []*client) {
 	var dials sync.WaitGroup
 	limit := make(chan struct{}, 64) // bounds the handshakes at a time; listeners queue more
 	for _, c := range clients {
@@ -211,28 +192,12 @@ func (g *generator) connectFailed(f flight, err error) {
 	}
 }
 
-// dial opens a connection, with TLS if the plan has it.
 func (g *generator) dial() (net.Conn, error) {
-	deadline := time.Now().Add(g.plan.Timeout)
-	d := net.Dialer{Deadline: deadline}
-	raw, err := d.DialContext(g.stop, "tcp", g.plan.Addr)
+	d := net.Dialer{Timeout: g.plan.Timeout}
+	conn, err := d.DialContext(g.stop, "tcp", g.plan.Addr)
 	if err != nil {
 		return nil, dialError(g.plan.Addr, err)
 	}
-	if g.plan.tls == nil {
-		g.rec.count(func(c *Counts) { c.TCP++ })
-		return raw, nil
-	}
-	conn := tls.Client(raw, g.plan.tls)
-	_ = conn.SetDeadline(deadline)
-	if err := conn.HandshakeContext(g.stop); err != nil {
-		raw.Close()
-		return nil, &kindError{noConnect, err}
-	}
-	_ = conn.SetDeadline(time.Time{})
-	g.rec.count(func(c *Counts) {
-		c.TCP++
-		c.TLS++
-	})
+	g.rec.connected()
 	return conn, nil
 }

@@ -98,6 +98,3 @@ func closedPlan(addr string, n, conns int) Plan {
 	p.Open, p.Requests, p.Connections = false, n, conns
 	return p
 }
-
-// trust makes the plan use TLS where s does.
-func trust(p *Plan, s *sspsim.SSP) { p.Encrypted, p.Authority = s.CA().PEM() != nil, s.CA().PEM() }

@@ -4,16 +4,12 @@
 // time, even if earlier responses are outstanding, as the users of a service do. Latency counts
 // from that time.
 //
-// The generator must cost less than the server that it measures. Goroutines send and read, HTTP/1 with
-// fasthttp's parser and HTTP/2 with x/net.
+// The generator must cost less than the server that it measures. Goroutines send and read HTTP/1.1 in cleartext, with
+// fasthttp's parser.
 package load
 
 import (
 	"cmp"
-	"crypto/tls"
-	"crypto/x509"
-	"errors"
-	"net"
 	"slices"
 	"time"
 )
@@ -26,19 +22,13 @@ const (
 	KeepAlive Protocol = "http1"           // one request at a time on a keep-alive connection
 	Close     Protocol = "http1-close"     // one connection for each request
 	Pipelined Protocol = "http1-pipelined" // up to Depth requests at a time on a connection
-	HTTP2     Protocol = "http2"           // over TLS, up to Depth streams at a time on a connection
 )
 
 // Plan describes a whole run.
 type Plan struct {
-	Addr string // host:port to connect to, which is the value of the Host field too
-	// Encrypted uses TLS, which HTTP2 needs. Authority is a CA certificate in PEM; if it is empty, the
-	// run trusts the CAs of the machine. Insecure accepts any certificate.
-	Encrypted, Insecure bool
-	Authority           []byte
-	tls                 *tls.Config // built by prepare; nil is cleartext
-	Protocol            Protocol
-	Depth               int // of Pipelined and HTTP2
+	Addr     string // host:port to connect to, which is the value of the Host field too
+	Protocol Protocol
+	Depth    int // of Pipelined
 
 	// Open sends each request at its planned time. Otherwise the loop is closed: each connection
 	// sends when it has a free place.
@@ -46,7 +36,6 @@ type Plan struct {
 	Poisson bool // random arrivals of an open loop
 
 	Connections int
-	Threads     int // threads that may run at the same time
 	Timeout     time.Duration
 	Phases      []Phase // a closed loop uses only the durations
 	// Requests ends a closed loop after this many requests; 0 is no limit. Before the second half of them, the loop
@@ -64,36 +53,16 @@ type Plan struct {
 	Echo bool
 	// EchoBody requires the request's number at the start of its response's body.
 	EchoBody bool
-	Seed     uint64
-	// Tick is the interval of the timeline; 0 is a second.
+	// Tick is the interval of Progress; 0 is a second.
 	Tick time.Duration
 }
 
-func (p *Plan) prepare() error {
-	p.Threads = cmp.Or(p.Threads, 1)
+func (p *Plan) prepare() {
 	p.Timeout = cmp.Or(p.Timeout, 5*time.Second)
 	p.Tick = cmp.Or(p.Tick, time.Second)
-	if p.Depth == 0 || p.Protocol == KeepAlive || p.Protocol == Close {
+	if p.Depth == 0 || p.Protocol != Pipelined {
 		p.Depth = 1
 	}
-	if !p.Encrypted {
-		return nil
-	}
-	host, _, err := net.SplitHostPort(p.Addr)
-	if err != nil {
-		return err
-	}
-	p.tls = &tls.Config{ServerName: host, InsecureSkipVerify: p.Insecure, NextProtos: []string{"http/1.1"}}
-	if p.Protocol == HTTP2 {
-		p.tls.NextProtos = []string{"h2"}
-	}
-	if len(p.Authority) > 0 {
-		p.tls.RootCAs = x509.NewCertPool()
-		if !p.tls.RootCAs.AppendCertsFromPEM(p.Authority) {
-			return errors.New("target.ca_file: it holds no certificate in PEM")
-		}
-	}
-	return nil
 }
 
 func (p *Plan) expects(status int) bool {

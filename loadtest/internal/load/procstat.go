@@ -18,10 +18,9 @@ const tick = 10 * time.Millisecond
 
 // Usage is the resource use of a process.
 type Usage struct {
-	CPU     time.Duration // user and system time
-	RSS     int64         // bytes in memory
-	PeakRSS int64
-	Files   int // open file descriptors
+	CPU   time.Duration // user and system time
+	RSS   int64         // bytes in memory
+	Files int           // open file descriptors
 }
 
 // Read returns the usage of a process.
@@ -37,13 +36,12 @@ func Read(pid int) (Usage, error) {
 	if err := errors.Join(statErr, statusErr); err != nil {
 		return Usage{}, fmt.Errorf("process %d: %w", pid, err)
 	}
-	u := Usage{CPU: time.Duration(stat.UTime+stat.STime) * tick, RSS: int64(status.VmRSS), PeakRSS: int64(status.VmHWM)}
+	u := Usage{CPU: time.Duration(stat.UTime+stat.STime) * tick, RSS: int64(status.VmRSS)}
 	u.Files, _ = p.FileDescriptorsLen() // 0 for another user's process, whose files are hidden
 	return u, nil
 }
 
-// ReadTree returns the sum over a process and all its descendants, for servers with workers. The
-// sum of the peaks may be too high, because peaks may come at different times.
+// ReadTree returns the sum over a process and all its descendants, for servers with workers.
 func ReadTree(pid int) (Usage, error) {
 	sum, err := Read(pid)
 	if err != nil {
@@ -56,7 +54,6 @@ func ReadTree(pid int) (Usage, error) {
 		}
 		sum.CPU += u.CPU
 		sum.RSS += u.RSS
-		sum.PeakRSS += u.PeakRSS
 		sum.Files += u.Files
 	}
 	return sum, nil

@@ -13,7 +13,7 @@ import (
 func TestUsageOfThisProcessIsRead(t *testing.T) {
 	before, err := Read(os.Getpid())
 	testsupport.NoError(t, err)
-	testsupport.True(t, before.RSS >= 1<<20 && before.PeakRSS >= before.RSS && before.Files >= 3, "%+v", before)
+	testsupport.True(t, before.RSS >= 1<<20 && before.Files >= 3, "%+v", before)
 	// Work until the clock of /proc has moved.
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
 		now, err := Read(os.Getpid())

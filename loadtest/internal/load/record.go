@@ -32,11 +32,10 @@ type recorder struct {
 
 	mu          sync.Mutex // guards the fields below
 	requests    *set
-	connections Counts
+	connections uint64 // that were opened
 	cells       []cell // by phase and class
 	tick        *hdrhistogram.Histogram
-	errors      uint64 // errors since the last tick
-	timeline    []Tick
+	errors      uint64                  // errors since the last tick
 	lag         *hdrhistogram.Histogram // delay between the planned time of a request and the moment the generator saw it
 	last        time.Duration           // time of the last response, since the first phase
 	// Numbers of requests: due in an open loop, sent, and completed or failed.
@@ -51,26 +50,19 @@ type flight struct {
 	sent   time.Time
 }
 
-// Progress is one interval of a run.
+// Progress is one interval of a run, including the warm-up.
 type Progress struct {
-	Tick
-	Waiting uint64 // outstanding requests
+	Second   float64 // end of the interval, since the start
+	Answered int64
+	Errors   uint64
+	P50, P99 float64 // milliseconds
+	Waiting  uint64  // outstanding requests
 }
 
 // cell holds the sums of one class of requests in one phase.
 type cell struct {
 	Summary                         // without the figures that latency gives
 	latency *hdrhistogram.Histogram // of successful and failed requests; nil before the first one
-}
-
-// Tick is one interval of the run, including the warm-up.
-type Tick struct {
-	Second   float64 `json:"second"` // end of the interval, since the start
-	Answered int64   `json:"answered"`
-	Errors   uint64  `json:"errors"`
-	P50      float64 `json:"p50_ms"`
-	P99      float64 `json:"p99_ms"`
-	Max      float64 `json:"max_ms"`
 }
 
 func newRecorder(plan *Plan, report func(Progress)) *recorder {
@@ -111,10 +103,10 @@ func (r *recorder) begin(a arrival) flight {
 	return f
 }
 
-func (r *recorder) count(add func(*Counts)) {
+func (r *recorder) connected() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	add(&r.connections)
+	r.connections++
 }
 
 // response has the parts of a response that are judged. Its slices are valid until the next response is read.
@@ -151,7 +143,6 @@ func (r *recorder) received(f flight, a response, now time.Duration) {
 	default:
 		c.Statuses[a.status]++
 		c.Answered++
-		c.Body += int64(len(a.body))
 		Record(c.latency, latency)
 		Record(r.tick, latency)
 	}
@@ -184,24 +175,17 @@ func (r *recorder) fail(c *cell, kind string, latency time.Duration) {
 	Record(r.tick, latency)
 }
 
-// endInterval closes the interval of the timeline at now, which counts from the first phase, and reports it.
+// endInterval reports the interval that ends at now, which counts from the first phase.
 func (r *recorder) endInterval(now time.Duration) {
 	r.mu.Lock()
-	p := Progress{Tick: r.roll(now), Waiting: max(r.due, r.sent) - r.ended}
+	p := Progress{Second: now.Seconds(), Errors: r.errors, Answered: r.tick.TotalCount() - int64(r.errors),
+		P50: ms(r.tick.ValueAtQuantile(50)), P99: ms(r.tick.ValueAtQuantile(99)), Waiting: max(r.due, r.sent) - r.ended}
+	r.tick.Reset()
+	r.errors = 0
 	r.mu.Unlock()
 	if r.report != nil {
 		r.report(p)
 	}
-}
-
-// roll closes the interval of the timeline at now, which counts from the first phase.
-func (r *recorder) roll(now time.Duration) Tick {
-	t := Tick{Second: round(now.Seconds(), 3), Errors: r.errors, Answered: r.tick.TotalCount() - int64(r.errors),
-		P50: ms(r.tick.ValueAtQuantile(50)), P99: ms(r.tick.ValueAtQuantile(99)), Max: ms(r.tick.Max())}
-	r.tick.Reset()
-	r.errors = 0
-	r.timeline = append(r.timeline, t)
-	return t
 }
 
 func ms(nanoseconds int64) float64 { return round(float64(nanoseconds)/1e6, 4) }

@@ -20,28 +20,24 @@ const (
 )
 
 // Field is a header field.
-type Field struct {
-	Name  string `yaml:"name"`
-	Value string `yaml:"value"`
-}
+type Field struct{ Name, Value string }
 
 // Template is one kind of request.
 type Template struct {
-	Name    string      `yaml:"name"`
-	Preset  string      `yaml:"preset"`  // name of a preset, which sets the keys that a scenario omits
-	Weight  float64     `yaml:"weight"`  // weight in the random choice among templates; 0 is 1
-	Method  string      `yaml:"method"`  // GET or POST
-	Path    string      `yaml:"path"`    // origin-form with the query; may contain Number
-	Headers []Field     `yaml:"headers"` // values may contain Number
-	Body    sspsim.Size `yaml:"body"`    // POST only
+	Name    string
+	Weight  float64     // weight in the random choice among templates; 0 is 1
+	Method  string      // GET or POST
+	Path    string      // origin-form with the query; may contain Number
+	Headers []Field     // values may contain Number
+	Body    sspsim.Size // POST only
 	// JSON makes each body an OpenRTB bid request with Number as its id. Otherwise the body is filler.
 	// A bid request is padded to its size and never cut.
-	JSON bool `yaml:"json"`
+	JSON bool
 	// Literal is the text of the body and may contain Number. It excludes Body and JSON.
-	Literal string `yaml:"literal"`
-	// Segments are the numbers of values of the placeholders {1}, {2} and so on, coarse to fine. Each combination of
-	// values is a segment, and requests are distributed over the segments by Zipf's law.
-	Segments []int `yaml:"segments"`
+	Literal string
+	// Segments are the numbers of values of the placeholders {1}, {2} and so on of Path, coarse to fine. Each combination
+	// of values is a segment, and requests are distributed over the segments by Zipf's law.
+	Segments []int
 }
 
 // request is an encoded request without its number.
@@ -64,9 +60,9 @@ type set struct {
 // of the distribution.
 const bodyVariants = 199
 
-// newSet encodes the templates of a plan, whose seed determines the random choices.
+// newSet encodes the templates of a plan. The random choices are the same in each run.
 func newSet(p *Plan) *set {
-	s := &set{next: make([]int, len(p.Templates)), random: rand.New(rand.NewPCG(p.Seed, 1))}
+	s := &set{next: make([]int, len(p.Templates)), random: rand.New(rand.NewPCG(0, 1))}
 	var weights []float64
 	for class, t := range p.Templates {
 		weights = append(weights, cmp.Or(t.Weight, 1))
@@ -128,11 +124,7 @@ func (t Template) in(segment int) (of Template, rate float64) {
 		segment /= n
 	}
 	slices.Reverse(values)
-	insert := strings.NewReplacer(pairs...).Replace
-	t.Path, t.Literal, t.Headers = insert(t.Path), insert(t.Literal), slices.Clone(t.Headers)
-	for i := range t.Headers {
-		t.Headers[i].Value = insert(t.Headers[i].Value)
-	}
+	t.Path = strings.NewReplacer(pairs...).Replace(t.Path)
 	return t, sspsim.FillRate(values...)
 }
 

@@ -11,22 +11,12 @@ type Phase struct {
 	Name     string
 	Duration time.Duration
 	From, To float64 // requests a second
-	// BurstSize requests come at the start of the phase and again after each BurstEvery; 0 adds none.
-	BurstEvery time.Duration
-	BurstSize  int
 	// Unrecorded marks a warm-up, which the summary of the whole run omits.
 	Unrecorded bool
 }
 
-// Requests returns the number of requests of the phase, including bursts. With random arrivals it
-// is the mean.
-func (p Phase) Requests() float64 {
-	n := (p.From + p.To) / 2 * p.Duration.Seconds()
-	if p.BurstEvery > 0 && p.Duration > 0 {
-		n += float64(p.BurstSize) * math.Ceil(float64(p.Duration)/float64(p.BurstEvery))
-	}
-	return n
-}
+// Requests returns the number of requests of the phase. With random arrivals it is the mean.
+func (p Phase) Requests() float64 { return (p.From + p.To) / 2 * p.Duration.Seconds() }
 
 // arrival is a request that is due, since the start of the first phase.
 type arrival struct {
@@ -35,9 +25,9 @@ type arrival struct {
 	lag   time.Duration // from due until pace saw it
 }
 
-// arrivals yields the arrivals of an open loop in order of time.
+// arrivals yields the arrivals of an open loop in order of time, the same ones in each run.
 func (p *Plan) arrivals(yield func(arrival) bool) {
-	random := rand.New(rand.NewPCG(p.Seed, 0))
+	random := rand.New(rand.NewPCG(0, 0))
 	var start time.Duration
 	for i, phase := range p.Phases {
 		// The next arrival comes when the phase expects this number of requests. Steps of 1 give evenly spaced
@@ -46,19 +36,7 @@ func (p *Plan) arrivals(yield func(arrival) bool) {
 		if p.Poisson {
 			expected = random.ExpFloat64()
 		}
-		var burst time.Duration // time of the next burst, since the start of the phase
-		for {
-			next := phase.when(expected)
-			for ; phase.BurstEvery > 0 && burst <= next && burst < phase.Duration; burst += phase.BurstEvery {
-				for range phase.BurstSize {
-					if !yield(arrival{due: start + burst, phase: i}) {
-						return
-					}
-				}
-			}
-			if next >= phase.Duration {
-				break
-			}
+		for next := phase.when(expected); next < phase.Duration; next = phase.when(expected) {
 			if !yield(arrival{due: start + next, phase: i}) {
 				return
 			}

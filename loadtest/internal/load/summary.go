@@ -11,33 +11,24 @@ import (
 
 // Summary holds the figures of one phase, of one class, or of the whole run.
 type Summary struct {
-	Name     string            `json:"name"`
-	Seconds  float64           `json:"seconds"`
-	Offered  uint64            `json:"offered"` // requests due in an open loop or sent by a closed loop
-	Answered uint64            `json:"answered"`
-	Failed   uint64            `json:"failed"`
-	Errors   map[string]uint64 `json:"errors"` // by kind
-	Statuses map[int]uint64    `json:"statuses"`
-	Rate     float64           `json:"rate"` // responses a second
-	Body     int64             `json:"body_bytes"`
-	Latency  Latency           `json:"latency"`
+	Name     string
+	Seconds  float64
+	Offered  uint64 // requests due in an open loop or sent by a closed loop
+	Answered uint64
+	Failed   uint64
+	Errors   map[string]uint64 // by kind
+	Statuses map[int]uint64
+	Rate     float64 // responses a second
+	Latency  Latency
 	// Fills is the sum of sspsim.FillRate over the offered requests, and Shaped the sum over those that adbuffer
 	// dropped by qps.shape. Both are 0 without segments.
-	Fills   float64   `json:"fills,omitempty"`
-	Shaped  float64   `json:"shaped_fills,omitempty"`
-	Classes []Summary `json:"classes,omitempty"` // empty if there is one class
+	Fills   float64
+	Shaped  float64
+	Classes []Summary // empty if there is one class
 }
 
 // Latency holds percentiles in milliseconds. A failed request counts with the time until it failed.
-type Latency struct {
-	Mean float64 `json:"mean_ms"`
-	P50  float64 `json:"p50_ms"`
-	P90  float64 `json:"p90_ms"`
-	P95  float64 `json:"p95_ms"`
-	P99  float64 `json:"p99_ms"`
-	P999 float64 `json:"p999_ms"`
-	Max  float64 `json:"max_ms"`
-}
+type Latency struct{ P50, P95, P99, P999, Max float64 }
 
 // FailedShare returns the share of requests that failed.
 func (s Summary) FailedShare() float64 {
@@ -110,7 +101,6 @@ func sum(name string, seconds float64, cells []*cell) Summary {
 		s.Offered += c.Offered
 		s.Answered += c.Answered
 		s.Failed += c.Failed
-		s.Body += c.Body
 		s.Fills += c.Fills
 		s.Shaped += c.Shaped
 		for kind, n := range c.Errors {
@@ -133,7 +123,6 @@ func LatencyOf(h *hdrhistogram.Histogram) Latency {
 	if h.TotalCount() == 0 {
 		return Latency{}
 	}
-	return Latency{Mean: round(h.Mean()/1e6, 4), P50: ms(h.ValueAtQuantile(50)), P90: ms(h.ValueAtQuantile(90)),
-		P95: ms(h.ValueAtQuantile(95)), P99: ms(h.ValueAtQuantile(99)), P999: ms(h.ValueAtQuantile(99.9)),
-		Max: ms(h.Max())}
+	return Latency{P50: ms(h.ValueAtQuantile(50)), P95: ms(h.ValueAtQuantile(95)), P99: ms(h.ValueAtQuantile(99)),
+		P999: ms(h.ValueAtQuantile(99.9)), Max: ms(h.Max())}
 }

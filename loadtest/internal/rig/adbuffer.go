@@ -24,21 +24,24 @@ type Adbuffer struct {
 	File     string // path of the configuration
 }
 
-// Build builds adbuffer from this module, unless the user named an executable. Its version names the
-// commit, if there is one, and -dirty if files were changed.
+// Build builds adbuffer from this module, unless the user named an executable, and adds its version to the report. The
+// version names the commit, if there is one, and -dirty if files were changed.
 func (r *Rig) Build() {
-	if r.Adbuffer != "" {
-		return
+	if r.Adbuffer == "" {
+		r.Say("building adbuffer")
+		commit, _ := exec.CommandContext(r.Ctx, "git", "describe", "--always", "--dirty", "--exclude=*").Output() // nothing outside of a repository
+		r.Adbuffer = filepath.Join(r.Dir, "adbuffer")
+		cmd := exec.CommandContext(r.Ctx, "go", "build", "-o", r.Adbuffer, "-ldflags", "-X adbuffer/internal/app/app.Commit="+strings.TrimSpace(string(commit)), "./cmd/adbuffer")
+		cmd.Dir, cmd.Env = r.ModuleRoot(), append(os.Environ(), "CGO_ENABLED=0") // as it is shipped
+		if out, err := cmd.CombinedOutput(); err != nil {
+			r.Check(fmt.Errorf("building adbuffer in %s: %w\n%s", cmd.Dir, err, out))
+		}
 	}
-	r.Say("building adbuffer")
-	commit, _ := exec.CommandContext(r.Ctx, "git", "describe", "--always", "--dirty", "--exclude=*").Output() // nothing outside of a repository
-	bin := filepath.Join(r.Dir, "adbuffer")
-	cmd := exec.CommandContext(r.Ctx, "go", "build", "-o", bin, "-ldflags", "-X adbuffer/internal/app/app.Commit="+strings.TrimSpace(string(commit)), "./cmd/adbuffer")
-	cmd.Dir, cmd.Env = r.ModuleRoot(), append(os.Environ(), "CGO_ENABLED=0") // as it is shipped
-	if out, err := cmd.CombinedOutput(); err != nil {
-		r.Check(fmt.Errorf("building adbuffer in %s: %w\n%s", cmd.Dir, err, out))
+	version, err := exec.Command(r.Adbuffer, "version").Output()
+	if err != nil {
+		version = []byte("of unknown version")
 	}
-	r.Adbuffer = bin
+	r.Rep.Versions["adbuffer"] = strings.Join(strings.Fields(string(version)), " ")
 }
 
 // StartAdbuffer starts adbuffer with the configuration in file and waits until it is ready. The

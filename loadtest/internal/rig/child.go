@@ -3,13 +3,10 @@ package rig
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"runtime"
 	"strings"
-	"syscall"
 	"time"
 
 	"adbuffer/loadtest/internal/load"
@@ -86,32 +83,27 @@ func (c *childProcess) read(v any, timeout time.Duration) error {
 	return nil
 }
 
-// generated is a reply of a generator: its progress, and in the last reply its result.
+// generated is a reply of a generator: its progress, or at the end its result.
 type generated struct {
 	Progress *load.Progress
 	Result   *load.Result
-	Error    string // Result then holds the measurements until the error
 }
 
 func generate(plan load.Plan, reply func(any) error) error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	runtime.GOMAXPROCS(max(1, plan.Threads) + 1)                                                // the additional thread makes requests due
-	r, err := load.Run(ctx, plan, func(p load.Progress) { _ = reply(generated{Progress: &p}) }) // SIGPIPE ends it
-	out := generated{Result: r}
+	runtime.GOMAXPROCS(2)                                                                                        // the second thread makes requests due
+	r, err := load.Run(context.Background(), plan, func(p load.Progress) { _ = reply(generated{Progress: &p}) }) // SIGPIPE ends it
 	if err != nil {
-		out.Error = err.Error()
+		return err
 	}
-	return reply(out)
+	return reply(generated{Result: r})
 }
 
-// Generate executes a plan in a process of its own. It calls watch, which may be nil, after each
-// interval. When the context ends, the load ends, and Generate returns the measurements until then.
+// Generate executes a plan in a process of its own. It calls watch, which may be nil, after each interval.
 func (r *Rig) Generate(plan load.Plan, watch func(load.Progress)) (*load.Result, error) {
 	c := r.spawn("generator", Command{Name: "generator", Cores: r.LoadCores}, plan)
 	defer c.pipe.Close()
 	defer c.Stop()
-	defer context.AfterFunc(r.Ctx, func() { _ = c.Signal(syscall.SIGTERM) })()
+	defer context.AfterFunc(r.Ctx, c.Stop)()
 	length := plan.Timeout + time.Minute
 	for _, p := range plan.Phases {
 		length += p.Duration
@@ -119,17 +111,12 @@ func (r *Rig) Generate(plan load.Plan, watch func(load.Progress)) (*load.Result,
 	for end := time.Now().Add(length); ; {
 		var g generated
 		if err := c.read(&g, time.Until(end)); err != nil {
-			if r.Ctx.Err() != nil { // the generator was stopped before it began
-				return &load.Result{Interrupted: true}, nil
-			}
 			return nil, err
 		}
-		switch {
-		case g.Error != "":
-			return g.Result, errors.New(g.Error)
-		case g.Progress == nil:
+		if g.Progress == nil {
 			return g.Result, nil
-		case watch != nil:
+		}
+		if watch != nil {
 			watch(*g.Progress)
 		}
 	}

@@ -22,8 +22,7 @@ type Config struct {
 
 	// Text is the whole configuration of a scenario. {{url "name"}} and {{ca "name"}} insert the
 	// address and the CA file of an SSP.
-	Text  string
-	Cores string // used if Setup.Anywhere is set
+	Text string
 }
 
 //go:embed adbuffer.yaml

@@ -27,27 +27,9 @@ type Figures struct {
 
 // Usage is the resource use of the loaded server during the whole load, including the warm-up.
 type Usage struct {
-	PID     int     `json:"pid"`
-	CPU     float64 `json:"cpu_seconds"`
-	CPUus   float64 `json:"cpu_us_per_request"` // microseconds for each response
-	RSS     int64   `json:"rss_bytes"`
-	PeakRSS int64   `json:"peak_rss_bytes"`
-	Files   int     `json:"open_files"`
-}
-
-// Used returns the resources that the server used between before and after, during a load with these results. The CPU of
-// one request is an average over the responses of all phases, or over those of whole if there are no phases, since the
-// load came from a tool that reports none.
-func (s *Stage) Used(before, after load.Usage, whole load.Summary, phases []load.Summary) Usage {
-	served := whole.Answered
-	if len(phases) > 0 {
-		served = 0
-		for _, p := range phases {
-			served += p.Answered
-		}
-	}
-	cpu := (after.CPU - before.CPU).Seconds()
-	return Usage{PID: s.PID, CPU: cpu, CPUus: cpu * 1e6 / float64(max(served, 1)), RSS: after.RSS, PeakRSS: after.PeakRSS, Files: after.Files}
+	CPU   float64 // seconds
+	CPUus float64 // microseconds for each response
+	RSS   int64   // at the end
 }
 
 // Phase returns the figures of the phase with this name, or zero figures.
@@ -86,9 +68,16 @@ func (s *Stage) Measure(run Load) *Figures {
 	f := Must(run(s))(s.Rig)
 	s.Check(s.Ctx.Err()) // an interrupted test has no report
 	after := s.counters()
-	if s.PID != 0 {
-		f.Usage = s.Used(before.usage, after.usage, f.Summary, f.Phases)
+	// The CPU of one request is an average over the responses of all phases. Tools report none.
+	served := f.Answered
+	if len(f.Phases) > 0 {
+		served = 0
 	}
+	for _, p := range f.Phases {
+		served += p.Answered
+	}
+	cpu := (after.usage.CPU - before.usage.CPU).Seconds()
+	f.Usage = Usage{CPU: cpu, CPUus: cpu * 1e6 / float64(max(served, 1)), RSS: after.usage.RSS}
 	f.SSP = sspsim.Counters{Connections: after.ssp.Connections - before.ssp.Connections,
 		Handshakes: after.ssp.Handshakes - before.ssp.Handshakes, Responded: after.ssp.Responded - before.ssp.Responded}
 	f.SSPOpen = uint64(after.ssp.OpenConnections)
@@ -144,7 +133,7 @@ func repeat(plan load.Plan, failuresExpected bool, tries int, watch func(load.Pr
 			if !failuresExpected {
 				doubts = r.Doubts
 			}
-			return &Figures{Summary: r.Whole, Phases: r.Phases, Connections: r.Connections.TCP,
+			return &Figures{Summary: r.Whole, Phases: r.Phases, Connections: r.Connections,
 				ClientCPU: r.Generator.CPUSeconds, Doubts: doubts}, nil
 		}
 	}
@@ -153,9 +142,6 @@ func repeat(plan load.Plan, failuresExpected bool, tries int, watch func(load.Pr
 // Generate executes a plan against the server of the stage.
 func (s *Stage) Generate(plan load.Plan, watch func(load.Progress)) (*load.Result, error) {
 	plan.Addr = s.Addr
-	if s.TLS {
-		plan.Encrypted, plan.Authority = true, append(plan.Authority, s.Authority...)
-	}
 	return s.Rig.Generate(plan, watch)
 }
 

@@ -129,11 +129,6 @@ func (r *Rig) Time(full, lowest time.Duration) time.Duration {
 func (r *Rig) Report(title, question string) {
 	r.Rep = &results.Report{Title: title, Question: question, Started: time.Now(), Scale: r.Scale,
 		Machine: results.ThisMachine(), Versions: map[string]string{}}
-	out, err := exec.Command(r.Adbuffer, "version").Output()
-	if err != nil {
-		out = []byte("of unknown version")
-	}
-	r.Rep.Versions["adbuffer"] = strings.Join(strings.Fields(string(out)), " ")
 }
 
 // runtimes names, for a program of this repository, the program whose version the report shows instead.

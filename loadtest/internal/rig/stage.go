@@ -1,8 +1,6 @@
 package rig
 
 import (
-	"net/url"
-	"os"
 	"slices"
 	"strings"
 
@@ -23,8 +21,7 @@ type SSP struct {
 	Speaks    sspsim.Protocol // protocol of the simulated SSP; "" is HTTP/1.1 in cleartext
 	Behaviour sspsim.Behaviour
 	Seed      uint64
-	Cores     string // "" is Rig.LoadCores
-	Spare     bool   // the last of its URLs has priority 1
+	Spare     bool // the last of its URLs has priority 1
 }
 
 // IsSpare reports whether the endpoint of an index is the spare.
@@ -40,21 +37,19 @@ type Setup struct {
 	OneCore bool   // adbuffer may use one thread at a time
 	// Anywhere lets the server run on cores other than Rig.ProxyCores.
 	Anywhere bool
-	// URL is a running server. CAFile and PID, which may be empty, belong to it.
-	URL, CAFile string
-	PID         int
+	URL      string // of a running server
+	PID      int    // its process; 0 if unknown
 }
 
 // Stage is a setup with its running processes.
 type Stage struct {
 	*Rig
-	Addr      string // host:port of the loaded server
-	Authority []byte // CA of the server's certificate in PEM
-	TLS       bool
-	PID       int             // process of the loaded server; 0 if unknown
-	Adbuffer  *Adbuffer       // nil if the server is another program
-	SSPs      []*SimulatedSSP // all simulated SSPs
-	stops     []func()
+	Addr     string // host:port of the loaded server
+	TLS      bool
+	PID      int             // process of the loaded server; 0 if unknown
+	Adbuffer *Adbuffer       // nil if the server is another program
+	SSPs     []*SimulatedSSP // all simulated SSPs
+	stops    []func()
 }
 
 // URL returns the scheme, host and port of the loaded server.
@@ -81,14 +76,11 @@ func (r *Rig) Start(t Setup) *Stage {
 	}
 	switch {
 	case t.Program == "direct":
-		sim := s.SSPs[0]
-		s.PID = sim.PID
-		s.loadURL(sim.URL, sim.CAFile)
+		s.Addr, s.PID = s.SSPs[0].Addr, s.SSPs[0].PID
 	case t.Program != "":
 		s.startProgram(t)
 	case t.URL != "":
-		s.PID = t.PID
-		s.loadURL(t.URL, t.CAFile)
+		s.Addr, s.PID = HostOf(t.URL), t.PID
 	default:
 		s.startAdbuffer(t)
 	}
@@ -100,9 +92,9 @@ func (s *Stage) startSSP(ssp *SSP, anywhere bool) {
 	if len(ssp.URLs) > 0 {
 		return
 	}
-	cores := ssp.Cores
-	if cores == "" && !anywhere {
-		cores = s.LoadCores
+	cores := s.LoadCores
+	if anywhere {
+		cores = ""
 	}
 	sim := s.Rig.startSSP(ssp.Name, cores, simulation{Protocol: ssp.Speaks, Behaviour: ssp.Behaviour, Seed: ssp.Seed})
 	s.stops = append(s.stops, sim.Stop)
@@ -110,23 +102,12 @@ func (s *Stage) startSSP(ssp *SSP, anywhere bool) {
 	ssp.URLs, ssp.CAFile = []string{sim.URL}, sim.CAFile
 }
 
-func (s *Stage) loadURL(text, caFile string) {
-	u := Must(url.Parse(text))(s.Rig)
-	if caFile != "" {
-		s.Authority = Must(os.ReadFile(caFile))(s.Rig)
-	}
-	s.Addr, s.TLS = u.Host, u.Scheme == "https"
-	if u.Port() == "" {
-		s.Addr += map[string]string{"http": ":80", "https": ":443"}[u.Scheme]
-	}
-}
-
 func (s *Stage) startAdbuffer(t Setup) {
 	c := t.Config
 	c.SSPs = t.SSPs
 	how := Command{Cores: s.ProxyCores}
 	if t.Anywhere {
-		how.Cores = c.Cores
+		how.Cores = ""
 	}
 	if t.OneCore {
 		how.Env = []string{"GOMAXPROCS=1"}
@@ -134,14 +115,7 @@ func (s *Stage) startAdbuffer(t Setup) {
 	s.Adbuffer = s.StartAdbuffer(s.Write("adbuffer-*.yaml", Must(c.YAML())(s.Rig)), how)
 	s.stops = append(s.stops, s.Adbuffer.Stop)
 	s.Addr, s.PID = s.Adbuffer.Addr, s.Adbuffer.PID
-	s.trust(c.Cert)
-}
-
-// trust makes clients use TLS, if the server has a certificate.
-func (s *Stage) trust(cert *Certificate) {
-	if cert != nil {
-		s.TLS, s.Authority = true, cert.Authority
-	}
+	s.TLS = c.Cert != nil
 }
 
 // startProgram starts the program of the setup, unless it runs already.
@@ -156,7 +130,7 @@ func (s *Stage) startProgram(t Setup) {
 		s.stops = append(s.stops, route.Process.Stop)
 	}
 	s.Addr, s.PID = route.Addr, route.Process.PID
-	s.trust(route.TLS)
+	s.TLS = route.TLS != nil
 }
 
 // counters holds the resource use of the server and the sums of the SSPs' counters.

@@ -30,17 +30,17 @@ func TestAllFaultsAreReportedAtOnceWithTheirLinesOrPaths(t *testing.T) {
 }
 
 func TestScenarioBecomesThePlanItSays(t *testing.T) {
-	s, err := ReadFile("testdata/good.yaml")
+	s, err := readFile("testdata/good.yaml")
 	testsupport.NoError(t, err)
-	p := s.Plan()
-	if !p.Open || !p.Poisson || p.Protocol != load.KeepAlive || p.Connections != 128 || p.Timeout != 5*time.Second {
+	p := s.plan(0.5)
+	if !p.Open || !p.Poisson || p.Protocol != load.KeepAlive || p.Connections != 128 {
 		t.Errorf("plan %+v", p)
 	}
-	if len(p.Phases) != 3 || !p.Phases[0].Unrecorded || p.Phases[1].To != 1500 || p.Phases[2].From != 1500 ||
-		p.Phases[2].BurstSize != 50 {
+	if len(p.Phases) != 2 || !p.Phases[0].Unrecorded || p.Phases[1].Unrecorded || p.Phases[1].From != 1500 ||
+		p.Phases[1].To != 1500 || p.Phases[1].Duration != 2500*time.Millisecond {
 		t.Errorf("phases %+v", p.Phases)
 	}
-	if len(p.Templates) != 2 || p.Templates[0].Body.P50 != 1300 || p.Templates[0].Weight != 3 ||
+	if len(p.Templates) != 2 || p.Templates[0].Body.P50 != 1300 || p.Templates[0].Weight != 3 || p.Templates[0].Path != "/auction" ||
 		p.Templates[1].Name != "video" || p.Templates[1].Method != "GET" {
 		t.Errorf("requests %+v", p.Templates)
 	}
@@ -57,16 +57,14 @@ func TestScenariosThatAreNoneAreRefused(t *testing.T) {
 		"- a":                                "into scenario.Scenario",
 		"a: [":                               "did not find expected node content",
 		"name: x\nname: y":                   "already defined",
-		"name: x\n---\nname: y":              "more than one document",
 		"target: {url: \"ftp://x\"}":         "must be http://host:port",
-		"target: {url: \"http://x/a?b\"}":    "paths are those of requests",
-		"target: {ssp: x}":                   "no SSP of this name",
+		"target: {url: \"http://x:1/a?b\"}":  "paths are those of requests",
+		"target: {url: \"http://x\"}":        "must be http://host:port",
 		"adbuffer: {config: \"{{nosuch}}\"}": "nosuch",
-		"load: {mode: closed, phases: [{for: 1s, rate: 1/s}]}":               "a closed loop has no rate",
-		"load: {phases: [{for: 1s, rate: 1/s, record: false}]}":              "at least one must be recorded",
-		"load: {connections: 2, threads: 3, phases: [{for: 1s, rate: 1/s}]}": "load.threads: 3: must be 1 to 2",
-		"load: {phases: [{for: 1s, rate: -1/s}]}":                            "must be 0/s to 10000k/s",
-		"load: {phases: [{for: 1s, rate: nan/s}]}":                           "must be 0/s to 10000k/s",
+		"load: {mode: closed, phases: [{for: 1s, per_second: 1}]}":  "a closed loop has no rate",
+		"load: {phases: [{for: 1s, per_second: 1, record: false}]}": "at least one must be recorded",
+		"load: {phases: [{for: 1s}]}":                               "per_second: 0: must be above 0",
+		"load: {phases: [{for: 1s, per_second: .nan}]}":             "per_second: NaN: must be above 0",
 	} {
 		if _, err := parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
@@ -78,7 +76,7 @@ func TestEveryScenarioShippedIsValid(t *testing.T) {
 	files, err := filepath.Glob("../../scenarios/*.yaml")
 	testsupport.MustTrue(t, err == nil && len(files) != 0, "no scenarios: %v", err)
 	for _, f := range files {
-		if _, err := ReadFile(f); err != nil {
+		if _, err := readFile(f); err != nil {
 			t.Errorf("%s: %v", f, err)
 		}
 	}
@@ -93,13 +91,13 @@ func FuzzParse(f *testing.F) {
 		}
 		f.Add(b)
 	}
-	f.Add([]byte("target: {url: 'http://[::1]:80'}\nload: {phases: [{for: 1s, rate: 1/s}]}"))
+	f.Add([]byte("target: {url: 'http://[::1]:80'}\nload: {phases: [{for: 1s, per_second: 1}]}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := parse(data)
 		if err != nil {
 			return
 		}
-		if p := s.Plan(); len(p.Phases) == 0 || len(p.Templates) == 0 || p.Connections < 1 {
+		if p := s.plan(1); len(p.Phases) == 0 || len(p.Templates) == 0 || p.Connections < 1 {
 			t.Fatalf("plan %+v", p)
 		}
 	})

@@ -15,12 +15,11 @@ import (
 // Shape is what qps.shape must achieve at an SSP with response.fill_by, whose parameters have the values of the requests'
 // segments.
 type Shape struct {
-	SSP   string  `yaml:"ssp"`
-	Limit Rate    `yaml:"limit"` // the SSP's qps.limit
-	Burst int     `yaml:"burst"` // its qps.burst
-	Fills float64 `yaml:"fills"` // lowest share of the fills that the best requests bring, in the recorded phases
-	// Simulated says what the simulation of qps.shape achieves.
-	Simulated string `yaml:"simulated"`
+	SSP       string
+	Limit     float64 // the SSP's qps.limit
+	Burst     float64 // its qps.burst
+	Fills     float64 // lowest share of the fills that the best requests bring, in the recorded phases
+	Simulated string  // what the simulation of qps.shape achieves
 }
 
 // learning is how long a new shaper learns before its fills are judged.
@@ -51,11 +50,11 @@ func best(segments []load.Segment, share float64) (fills float64) {
 
 // judge compares what the shaper of an SSP achieved with what the generator knows. perSecond is the largest number of
 // requests that the SSP got in a second, and loss what adbuffer reports.
-func (e *Shape) judge(p load.Plan, m *load.Result, perSecond uint64, loss [3]float64) []results.Verdict {
-	doubts := m.Doubts
+func (e *Shape) judge(rep *results.Report, p load.Plan, f *rig.Figures, perSecond uint64, loss [3]float64) {
+	doubts := f.Doubts
 	var fills, lost float64
 	var learned time.Duration
-	for i, phase := range m.Phases {
+	for i, phase := range f.Phases {
 		fills, lost = fills+float64(phase.Statuses[200]), lost+phase.Shaped
 		if p.Phases[i].Unrecorded {
 			learned += p.Phases[i].Duration
@@ -64,16 +63,13 @@ func (e *Shape) judge(p load.Plan, m *load.Result, perSecond uint64, loss [3]flo
 	if learned < learning {
 		doubts = append(slices.Clone(doubts), fmt.Sprintf("the shaper learned for %v before its fills were judged, and needs %v", learned, learning))
 	}
-	w := m.Whole
-	sent := min(1, float64(e.Limit)*w.Seconds/float64(max(w.Offered, 1)))
-	got, oracle, truth := float64(w.Statuses[200]), float64(w.Offered)*best(p.Segments(), sent), lost/max(lost+fills, 1)
-	var rep results.Report
+	sent := min(1, e.Limit*f.Seconds/float64(max(f.Offered, 1)))
+	got, oracle, truth := float64(f.Statuses[200]), float64(f.Offered)*best(p.Segments(), sent), lost/max(lost+fills, 1)
 	rep.Promise(fmt.Sprintf("a limit of %s of the requests keeps at least %.0f %% of the fills of the best ones", results.Percent(sent), 100*e.Fills),
 		got >= e.Fills*oracle, doubts, "%v of %v fills, %s; dropping at random %s. The simulation: %v.",
-		got, oracle, results.Percent(got/oracle), results.Percent(sent*w.Fills/oracle), e.Simulated)
-	rep.Promise("in no second the SSP gets more requests than limit and burst", float64(perSecond) <= float64(e.Limit)+float64(e.Burst), m.Doubts,
-		"At most %v, and %v are allowed.", perSecond, float64(e.Limit)+float64(e.Burst))
-	rep.Promise("the interval of the reported loss holds the true one, as 95 % of them do", loss[0] <= truth && truth <= loss[2], m.Doubts,
+		got, oracle, results.Percent(got/oracle), results.Percent(sent*f.Fills/oracle), e.Simulated)
+	rep.Promise("in no second the SSP gets more requests than limit and burst", float64(perSecond) <= e.Limit+e.Burst, f.Doubts,
+		"At most %v, and %v are allowed.", perSecond, e.Limit+e.Burst)
+	rep.Promise("the interval of the reported loss holds the true one, as 95 % of them do", loss[0] <= truth && truth <= loss[2], f.Doubts,
 		"Reported %s (%s to %s), true %s: %v of %v fills.", results.Percent(loss[1]), results.Percent(loss[0]), results.Percent(loss[2]), results.Percent(truth), lost, lost+fills)
-	return rep.Verdicts
 }

@@ -7,6 +7,8 @@ import (
 
 	"adbuffer/internal/test/testsupport"
 	"adbuffer/loadtest/internal/load"
+	"adbuffer/loadtest/internal/results"
+	"adbuffer/loadtest/internal/rig"
 )
 
 func TestTheBestRequestsComeFirst(t *testing.T) {
@@ -47,7 +49,9 @@ func TestAShaperIsJudged(t *testing.T) {
 		fills := uint64(m.fills * 50_000_000 * rate) // so many that their rounding is nothing
 		sum := load.Summary{Seconds: 100_000, Offered: 100_000_000, Statuses: map[int]uint64{200: fills}, Fills: 1e8 * rate, Shaped: float64(fills)}
 		var got []string
-		for _, v := range e.judge(plan, &load.Result{Whole: sum, Phases: []load.Summary{{}, sum}}, m.perSecond, m.loss) {
+		rep := new(results.Report)
+		e.judge(rep, plan, &rig.Figures{Summary: sum, Phases: []load.Summary{{}, sum}}, m.perSecond, m.loss)
+		for _, v := range rep.Verdicts {
 			outcome, _, _ := strings.Cut(v.String(), "**:")
 			got = append(got, strings.TrimPrefix(outcome, "**"))
 		}
@@ -56,14 +60,9 @@ func TestAShaperIsJudged(t *testing.T) {
 }
 
 func TestAScenarioIsComparedWithoutSomeLines(t *testing.T) {
-	s := &Scenario{Name: "x", Adbuffer: Adbuffer{Config: "a: 1\n  shape: {}\nb: 2\n", CompareWithout: "shape:"}, Expect: Expect{Shape: new(Shape)}}
+	s := &Scenario{Name: "x", Adbuffer: Adbuffer{Config: "a: 1\n  shape: {}\nb: 2\n", CompareWithout: "shape:"}}
+	s.Expect.Shape = new(Shape)
 	other := s.without()
 	testsupport.Equal(t, other.Adbuffer, Adbuffer{Config: "a: 1\nb: 2\n"}, "%+v")
 	testsupport.True(t, other.Expect.Shape == nil && s.Expect.Shape != nil, "the comparison is judged, or the scenario is not")
-}
-
-func TestAScaleShortensAScenario(t *testing.T) {
-	s := &Scenario{Load: Load{Phases: []Phase{{For: 2 * time.Minute}, {For: 8 * time.Minute}}}, Changes: []Change{{At: time.Minute}}}
-	s.Scale(0.1)
-	testsupport.True(t, s.Load.Phases[0].For == 12*time.Second && s.Load.Phases[1].For == 48*time.Second && s.Changes[0].At == 6*time.Second, "%+v", s)
 }

@@ -262,7 +262,7 @@ func (tr *trace) run(e *rig.Rig, program string) *course {
 			More: []string{fmt.Sprintf("breaker: {enabled: %v}", tr.breaker)}}}})
 	defer s.Stop()
 	plan := load.Plan{Protocol: load.KeepAlive, Open: true, Poisson: true, Connections: 1500, Timeout: time.Second, Phases: tr.phases,
-		Templates: []load.Template{small}, Statuses: []int{200}, Seed: 1}
+		Templates: []load.Template{small}, Statuses: []int{200}}
 	c := &course{}
 	c.Figures = s.Measure(rig.GenerateWatched(plan, true, func(load.Progress) {
 		c.limits = append(c.limits, limitOf(e, s, route))

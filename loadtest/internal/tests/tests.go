@@ -19,6 +19,8 @@ type Command struct {
 	Question    string // the question that the test answers, for the help and the report
 	Long        string // the rest of the help
 	Test        func(*rig.Rig)
+	// File is where the argument is stored, the path of a scenario. A test without an argument has nil, and loads adbuffer.
+	File *string
 
 	Example string
 	Flags   func(*pflag.FlagSet)       // adds flags of its own; nil adds none

@@ -144,7 +144,7 @@ func changes(e *rig.Rig, only string) {
 	t := e.Rep.Table(fmt.Sprintf("Of %v/s; places in use by Little's law, in the busiest minute", trafficRate),
 		"change", "SSP", "said/s", "95 %", "then/s", "said needs", "95 %", "then in use", "said / then", "at most in use")
 	plan := rig.OpenLoop(1000, trafficRate, 0, sampled, trafficRequests()...)
-	plan.Seed, plan.Timeout = 1, 20*time.Second
+	plan.Timeout = 20 * time.Second
 	plan.Phases[0].Duration += 2 * settle
 	all := slices.DeleteFunc(trafficChanges(), func(c trafficChange) bool { return !strings.Contains(c.name, only) })
 	plan.Phases[0].Duration += time.Duration(len(all)) * (length + 3*settle)

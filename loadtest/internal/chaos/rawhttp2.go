@@ -1,4 +1,4 @@
-package load
+package chaos
 
 import (
 	"bufio"
@@ -10,17 +10,17 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// RawHTTP2 is the client side of an HTTP/2 connection. A hostile client writes its frames one by one.
-type RawHTTP2 struct {
+// rawHTTP2 is the client side of an HTTP/2 connection. A hostile client writes its frames one by one.
+type rawHTTP2 struct {
 	*http2.Framer
 	out   *bufio.Writer
 	block bytes.Buffer
 	enc   *hpack.Encoder
 }
 
-// NewRawHTTP2 buffers the preface and the settings for c.
-func NewRawHTTP2(c net.Conn, settings ...http2.Setting) *RawHTTP2 {
-	h := &RawHTTP2{out: bufio.NewWriter(c)}
+// newRawHTTP2 buffers the preface and the settings for c.
+func newRawHTTP2(c net.Conn, settings ...http2.Setting) *rawHTTP2 {
+	h := &rawHTTP2{out: bufio.NewWriter(c)}
 	h.enc = hpack.NewEncoder(&h.block)
 	_, _ = h.out.WriteString(http2.ClientPreface)
 	h.Framer = http2.NewFramer(h.out, c)
@@ -30,7 +30,7 @@ func NewRawHTTP2(c net.Conn, settings ...http2.Setting) *RawHTTP2 {
 
 // Open writes the header of a request. The header claims a body of length bytes. A negative length
 // means a request without a body. more are further fields.
-func (h *RawHTTP2) Open(id uint32, method, path string, length int, more ...[2]string) {
+func (h *rawHTTP2) Open(id uint32, method, path string, length int, more ...[2]string) {
 	h.block.Reset()
 	fields := append([][2]string{{":method", method}, {":scheme", "https"}, {":authority", "a"}, {":path", path}},
 		more...)
@@ -45,4 +45,4 @@ func (h *RawHTTP2) Open(id uint32, method, path string, length int, more ...[2]s
 }
 
 // Flush sends the buffered bytes.
-func (h *RawHTTP2) Flush() error { return h.out.Flush() }
+func (h *rawHTTP2) Flush() error { return h.out.Flush() }

@@ -10,17 +10,17 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// http1 has a connection of HTTP/1 with Depth places. The goroutine of run sends requests, and another goroutine
+// client has a connection of HTTP/1 with Depth places. The goroutine of run sends requests, and another goroutine
 // reads responses. If the server closes the connection, the next request opens a new connection.
-type http1 struct {
+type client struct {
 	g    *generator
 	out  *bufio.Writer // only run uses it
 	used chan struct{} // holds a value for each place in use
-	conn *http1Conn    // the last connection
+	conn *clientConn   // the last connection
 }
 
-// http1Conn is a connection and its requests.
-type http1Conn struct {
+// clientConn is a connection and its requests.
+type clientConn struct {
 	net.Conn
 
 	mu      sync.Mutex // guards the fields below
@@ -28,28 +28,29 @@ type http1Conn struct {
 	flights []flight   // requests without a response, oldest first
 }
 
-func newHTTP1(g *generator) *http1 {
-	return &http1{g: g, out: bufio.NewWriterSize(nil, 16<<10), used: make(chan struct{}, g.plan.Depth)}
+func newClient(g *generator) *client {
+	return &client{g: g, out: bufio.NewWriterSize(nil, 16<<10), used: make(chan struct{}, g.plan.Depth)}
 }
 
-func (c *http1) connect() error {
+func (c *client) connect() error {
 	conn, err := c.g.dial()
 	if err != nil {
 		return err
 	}
-	c.conn = &http1Conn{Conn: conn}
+	c.conn = &clientConn{Conn: conn}
 	c.out.Reset(conn)
 	go c.read(c.conn)
 	return nil
 }
 
-func (c *http1) close() {
+func (c *client) close() {
 	if c.conn != nil {
 		c.conn.Close()
 	}
 }
 
-func (c *http1) run() {
+// run sends requests until there are no more, and returns after their responses.
+func (c *client) run() {
 	for {
 		c.takePlace()
 		a, ok := c.g.next(c.flush)
@@ -65,7 +66,7 @@ func (c *http1) run() {
 	}
 }
 
-func (c *http1) takePlace() {
+func (c *client) takePlace() {
 	select {
 	case c.used <- struct{}{}:
 	default:
@@ -75,10 +76,10 @@ func (c *http1) takePlace() {
 }
 
 // flush sends the buffered requests. An error also ends the reader, which counts the requests as failed.
-func (c *http1) flush() { _ = c.out.Flush() }
+func (c *client) flush() { _ = c.out.Flush() }
 
 // send buffers a request. It opens a connection if the last one has ended.
-func (c *http1) send(a arrival) {
+func (c *client) send(a arrival) {
 	f, ok := c.g.begin(a)
 	if !ok {
 		<-c.used
@@ -95,7 +96,7 @@ func (c *http1) send(a arrival) {
 }
 
 // launch lists a request as sent. It returns false if the connection has ended.
-func (c *http1Conn) launch(f flight, timeout time.Duration) bool {
+func (c *clientConn) launch(f flight, timeout time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
@@ -109,7 +110,7 @@ func (c *http1Conn) launch(f flight, timeout time.Duration) bool {
 }
 
 // awaitOldestLocked sets the deadline of the oldest request.
-func (c *http1Conn) awaitOldestLocked(timeout time.Duration) {
+func (c *clientConn) awaitOldestLocked(timeout time.Duration) {
 	var deadline time.Time
 	if len(c.flights) > 0 {
 		deadline = c.flights[0].sent.Add(timeout)
@@ -119,7 +120,7 @@ func (c *http1Conn) awaitOldestLocked(timeout time.Duration) {
 
 // land removes and returns the oldest request, whose response has come. After the last response of the connection,
 // no more requests may be sent.
-func (c *http1Conn) land(last bool, timeout time.Duration) flight {
+func (c *clientConn) land(last bool, timeout time.Duration) flight {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f := c.flights[0]
@@ -130,7 +131,7 @@ func (c *http1Conn) land(last bool, timeout time.Duration) flight {
 }
 
 // end closes a connection and returns its requests without a response.
-func (c *http1Conn) end() []flight {
+func (c *clientConn) end() []flight {
 	c.Close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,23 +139,20 @@ func (c *http1Conn) end() []flight {
 	return c.flights
 }
 
-func (c *http1Conn) idle() bool {
+func (c *clientConn) idle() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.flights) == 0
 }
 
-func (c *http1) read(conn *http1Conn) {
+func (c *client) read(conn *clientConn) {
 	defer context.AfterFunc(c.g.stop, func() { conn.Close() })()
 	in := bufio.NewReaderSize(conn, 64<<10)
 	var resp fasthttp.Response
-	for uses := 0; ; uses++ {
+	for {
 		if _, err := in.Peek(1); err != nil {
-			flights, kind := conn.end(), kindOf(err)
-			if len(flights) == 0 && kind == Closed {
-				c.g.rec.count(func(n *Counts) { n.ClosedIdle++ })
-			}
-			c.fail(flights, kind, kind)
+			kind := kindOf(err)
+			c.fail(conn.end(), kind, kind)
 			return
 		}
 		if conn.idle() {
@@ -169,9 +167,6 @@ func (c *http1) read(conn *http1Conn) {
 		}
 		last := resp.ConnectionClose() || c.g.plan.Protocol == Close
 		f := conn.land(last, c.g.plan.Timeout)
-		if uses > 0 {
-			c.g.rec.count(func(n *Counts) { n.Reused++ })
-		}
 		c.g.rec.received(f, response{status: resp.StatusCode(), body: resp.Body(),
 			source: resp.Header.Peek("X-Adbuffer-Source"), echo: resp.Header.Peek("X-Echo-Cb")}, c.g.now())
 		if last {
@@ -185,7 +180,7 @@ func (c *http1) read(conn *http1Conn) {
 
 // fail fails the requests of a connection that has ended, and frees their places. The oldest one fails with
 // an error of the kind first.
-func (c *http1) fail(flights []flight, first, others string) {
+func (c *client) fail(flights []flight, first, others string) {
 	for i, f := range flights {
 		kind := others
 		if i == 0 {
