@@ -59,7 +59,7 @@ type Proxy struct {
 	ready    func() bool // the response to HealthPath
 	panics   atomic.Uint64
 
-	unreadable [openrtb.Reasons]atomic.Uint64 // bodies that were unreadable for conditions or edits, by reason
+	unreadable [openrtb.Reasons]atomic.Uint64 // bodies that conditions could not read, or edits could not change, by reason
 
 	config    atomic.Pointer[configVersion]
 	reloading sync.Mutex   // held by Reload

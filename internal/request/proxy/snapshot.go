@@ -6,11 +6,12 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// Snapshot is the state of the traffic side at one moment, for the admin page. Counts are since start.
+// Snapshot is the state of the traffic side at one moment, for the admin page. Counts are since the process started;
+// requests, outcomes, fills and no_ads leave out the routes that a reload has removed.
 type Snapshot struct {
 	Requests           uint64            `json:"requests"`
 	Outcomes           map[string]uint64 `json:"outcomes"` // outcomes that occurred, by name
-	Fills              uint64            `json:"fills"`    // merged responses with a bid or fill included
+	Fills              uint64            `json:"fills"`    // responses with the outcome Fill, and merged responses with a bid or a fill
 	NoAds              map[string]uint64 `json:"no_ads"`   // by origin
 	InFlight           int               `json:"in_flight"`
 	InFlightLimit      int               `json:"in_flight_limit"`
@@ -21,7 +22,7 @@ type Snapshot struct {
 	BufferedBytes      int64             `json:"buffered_bytes"`
 	BufferedBytesLimit int64             `json:"buffered_bytes_limit"`
 	Panics             uint64            `json:"panics"`
-	Unreadable         uint64            `json:"openrtb_unreadable"` // bodies that were unreadable for conditions or edits
+	Unreadable         uint64            `json:"openrtb_unreadable"` // bodies that conditions could not read, or edits could not change
 	Overload           overload.State    `json:"overload"`
 }
 
@@ -54,19 +55,20 @@ func (p *Proxy) Snapshot() Snapshot {
 	return s
 }
 
-// RouteCounts holds the counters of one route since start. The name of the counters for requests without a
-// route is "none".
+// RouteCounts holds the counters of one route, which reloads keep while they keep the route's name. The requests that
+// match no route have the name "none".
 type RouteCounts struct {
 	Name     string
 	Outcomes map[string]uint64 // outcomes that occurred, by name
-	Masked   uint64            // errors of SSPs that on_error replaced
+	Masked   uint64            // error and unreadable responses of SSPs that on_error replaced
 	Merged   uint64            // merged responses with a bid, or with the fill of an SSP
 	Latency  *metrics.Histogram
 
 	Preflights uint64 // OPTIONS requests that routes[].cors responded to; not in Outcomes
 }
 
-// Routes returns the counters of all routes that had requests, in the configuration's order.
+// Routes returns the counters of all routes that had requests, in the configuration's order, and last those of the
+// requests that match no route.
 func (p *Proxy) Routes() []RouteCounts {
 	var all []RouteCounts
 	for _, rs := range p.current().routes {

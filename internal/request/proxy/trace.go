@@ -8,8 +8,8 @@ import (
 	"adbuffer/internal/wire/tracing"
 )
 
-// beginTrace decides once whether r is traced. It is called when the whole request has arrived, or at the
-// end of a request that was refused earlier.
+// beginTrace decides, at its first call, whether r is traced. It is called when the whole request has arrived, or when
+// r ends before that: refused, or abandoned by its client.
 func (r *request) beginTrace(now time.Time) {
 	if r.opts.Tracer == nil || r.traceDecided {
 		return
@@ -19,7 +19,7 @@ func (r *request) beginTrace(now time.Time) {
 	r.ssp.Trace = r.opts.Tracer.Begin(parent, r.peerTrusted(), r.requestID(), now)
 }
 
-// endTrace makes the span of r, whose response is w, if r is traced.
+// endTrace ends the trace of r, whose response is w, if r is traced.
 func (r *request) endTrace(w *response, e *end) {
 	if r.ssp.Trace == nil {
 		return

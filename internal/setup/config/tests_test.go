@@ -28,7 +28,7 @@ func TestErrorsOfAFileOfTests(t *testing.T) {
 		{head + "    expect: {sent: {x: {values: {a: [1]}}}}", "line 4, column 37: tests[0].expect.sent.x.values.a: must be a single value, not a list"},
 		{head + "    expect: {sent: {x: {values: {a: 1, a: 2}}}}", "line 4, column 40: tests[0].expect.sent.x.values.a: written twice; first on line 4"},
 		{head + "    expect: {sent: {x: {values: {a..b: 1}}}}", "line 4, column 40: tests[0].expect.sent.x.values.a..b: must be member names joined by dots, for example device.geo.country"},
-		{head + "    expect: {sent: {x: {absent: [\"*\"]}}}", "line 4, column 34: tests[0].expect.sent.x.absent[0]: *: must not begin or end with *, which matches an element of the array before it, and is followed by a member of that element"},
+		{head + "    expect: {sent: {x: {absent: [\"*\"]}}}", "line 4, column 34: tests[0].expect.sent.x.absent[0]: *: must not begin or end with *, which stands between an array and a member of its elements, for example imp.*.tagid"},
 		{head + "    expect: {sent: {x: {headers: {a b: c}}}}", "line 4, column 40: tests[0].expect.sent.x.headers.\"a b\": must be a header field name: letters, digits and !#$%&'*+-.^_`|~"},
 		{head + "    expect: {sent: [x]}", "line 4, column 20: tests[0].expect.sent: must be a mapping of keys to values, not a list"},
 		{head + "    expect: {deadline: 245}", `line 4, column 24: tests[0].expect.deadline: 245: must be a duration with a unit, for example "80ms"`},

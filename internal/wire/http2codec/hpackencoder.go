@@ -161,7 +161,7 @@ func (e *Encoder) appendAuthority(b, authority []byte) []byte {
 		return appendInteger(b, indexedField, 7, e.table.index(e.authorityEntry))
 	}
 	size := len(":authority") + len(authority) + EntryOverhead
-	if !e.table.worthwhile(size) {
+	if !e.table.admits(size) {
 		b = append(b, LiteralOnce|staticAuthority)
 		return appendString(b, authority)
 	}
@@ -203,7 +203,7 @@ func (e *Encoder) appendLine(b, line []byte) (_ []byte, ok bool) {
 	case plain:
 		size := len(e.name) + len(value) + EntryOverhead
 		switch {
-		case !e.table.worthwhile(size):
+		case !e.table.admits(size):
 		case seen == nil:
 			e.table.note(hash)
 		default: // the line is sent for the second time

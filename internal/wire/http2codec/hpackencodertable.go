@@ -2,12 +2,12 @@ package http2codec
 
 import "bytes"
 
-// encoderTable is adbuffer's dynamic table, of which the peer's decoder keeps a copy. It also remembers the hashes of
-// recent lines that were sent once.
+// encoderTable is the dynamic table of an Encoder, of which the peer's decoder keeps a copy. It also remembers the hashes
+// of recently sent lines.
 //
 // A line enters the table when it is sent a second time while its hash is still remembered. So a value that belongs
 // to one request, such as an identifier or an address, never enters the table, and evicts no value that every request
-// has.
+// has. An :authority, which is no line, needs no hash: see Encoder.appendAuthority.
 type encoderTable struct {
 	inserted uint64 // the number of the newest entry; numbers start at 1
 	count    int
@@ -22,16 +22,16 @@ type encoderMemory struct {
 	sightings [256][2]sighting              // by hash
 }
 
-// grow allocates the memory for lines.
-func (t *encoderTable) grow() {
+// allocate allocates the table's memory, once.
+func (t *encoderTable) allocate() {
 	if t.encoderMemory == nil {
 		t.encoderMemory = new(encoderMemory)
 	}
 }
 
 type encoderEntry struct {
-	line []byte // without CRLF; its memory is kept for the next line
-	size int
+	line []byte // without CRLF, empty for :authority; its memory is kept for the next line
+	size int    // as defined by RFC 7541, section 4.1
 }
 
 // sighting records that a line was sent.
@@ -40,24 +40,23 @@ type sighting struct {
 	entry uint64 // the number of the line's entry; 0 = the line is not in the table
 }
 
-// maxLine bounds the size of an entry in the table, and so adbuffer's memory.
-const maxLine = 512
+// maxEntrySize bounds the size of an entry, and so the memory that the table keeps.
+const maxEntrySize = 512
 
-// worthwhile reports whether a line of this size should enter the table.
-func (t *encoderTable) worthwhile(size int) bool {
-	return size <= maxLine && size <= t.max/4
+// admits reports whether the table accepts an entry of this size. A larger one would evict too many others.
+func (t *encoderTable) admits(size int) bool {
+	return size <= maxEntrySize && size <= t.max/4
 }
 
 // alive reports whether entry n is still in the table.
 func (t *encoderTable) alive(n uint64) bool { return n != 0 && n+uint64(t.count) > t.inserted }
 
-// index returns the index of entry n, which is alive: RFC 7541, section 2.3.3.
+// index returns the index of entry n, which is alive, in the static and the dynamic table together: RFC 7541, section 2.3.3.
 func (t *encoderTable) index(n uint64) int { return len(staticTable) + int(t.inserted-n) }
 
-// find returns the sighting of line, whose entry is alive or 0. It returns nil if the line is not
-// remembered.
+// find returns the sighting of line, or nil if the line's hash is not remembered. The sighting's entry is alive or 0.
 func (t *encoderTable) find(hash uint64, line []byte) *sighting {
-	t.grow()
+	t.allocate()
 	set := &t.sightings[hash%uint64(len(t.sightings))]
 	for i := range set {
 		s := &set[i]
@@ -71,15 +70,15 @@ func (t *encoderTable) find(hash uint64, line []byte) *sighting {
 		if bytes.Equal(t.entries[s.entry%maxTableEntries].line, line) {
 			return s
 		}
-		return nil // another line with the same hash; it may stay
+		return nil // another line has the same hash; its entry stays
 	}
 	return nil
 }
 
-// note records that a line with this hash was sent, unless all lines that it would replace are in
-// the table.
+// note records that a line with this hash was sent. It replaces the oldest sighting of its set whose line is not in the
+// table. If the lines of both sightings are in the table, it does nothing.
 func (t *encoderTable) note(hash uint64) {
-	t.grow()
+	t.allocate()
 	set := &t.sightings[hash%uint64(len(t.sightings))]
 	switch {
 	case !t.alive(set[0].entry):
@@ -92,9 +91,9 @@ func (t *encoderTable) note(hash uint64) {
 	}
 }
 
-// insert adds an entry, which must fit, and returns its number.
+// insert adds an entry, whose size must be at most t.max, and returns its number.
 func (t *encoderTable) insert(line []byte, size int) uint64 {
-	t.grow()
+	t.allocate()
 	t.evict(t.max - size)
 	t.inserted++
 	t.count++

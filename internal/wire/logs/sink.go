@@ -7,28 +7,29 @@ import (
 	"time"
 )
 
-// maxPending is how many bytes of log lines may wait for a sink's writer before lines are dropped.
+// maxPending bounds the bytes of the lines that wait for a sink's writer. The lines that are being written may take as
+// many bytes again.
 const maxPending = 1 << 20
 
 // Sink writes log lines to a writer in the background. A writer that takes no more, such as a full
 // pipe, slows no request down: lines beyond maxPending bytes are dropped and counted.
 type Sink struct {
-	to io.Writer
+	to       io.Writer
+	lostLine func(lines uint64) []byte // see NewSink
 
-	mu      sync.Mutex // guards the fields below
+	mu      sync.Mutex // guards the four fields below
 	pending []byte     // whole lines that wait to be written
 	spare   []byte     // memory of the lines that were written last, for reuse
 	writing bool       // the goroutine of write is running
 	dropped uint64
 
-	lostLine func(lines uint64) []byte
 	// Only the goroutine of write uses the fields below.
-	reported uint64 // how many of the dropped lines have been reported by lostLine
+	reported uint64 // how many of the dropped lines have been reported with lostLine
 	midLine  bool   // the writer failed within a line
 }
 
-// NewSink returns a Sink that writes to w. After lines were dropped, the next line is that of lostLine, which says
-// how many lines are missing. lostLine may be nil.
+// NewSink returns a Sink that writes to w. After lines were dropped, it first writes what lostLine returns: a log line
+// that says how many lines are missing. lostLine may be nil.
 func NewSink(w io.Writer, lostLine func(lines uint64) []byte) *Sink {
 	return &Sink{to: w, lostLine: lostLine}
 }
@@ -100,7 +101,7 @@ func (s *Sink) writeAfterLoss(lines []byte, dropped uint64) (n int) {
 // syncTimeout bounds Sync if the writer is blocked.
 const syncTimeout = time.Second
 
-// Sync waits until all lines are written, for at most syncTimeout.
+// Sync waits until all lines are written or dropped, for at most syncTimeout.
 func (s *Sink) Sync() error {
 	for end := time.Now().Add(syncTimeout); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		s.mu.Lock()

@@ -7,7 +7,7 @@ import (
 )
 
 // Path is the path of a member of a document: the names of members, starting at the root. The name "*"
-// matches any element of an array.
+// matches any element of an array. For Paths.Member, a whole number is also the index of an element.
 type Path []string
 
 // AnyElement is the name in a Path that matches any element of an array.
@@ -16,7 +16,7 @@ const AnyElement = "*"
 // Errors of ParsePath.
 var (
 	errPathName = errors.New("must be member names joined by dots, for example device.geo.country")
-	errPathEnd  = errors.New("must not begin or end with *, which matches an element of the array before it, and is followed by a member of that element")
+	errPathEnd  = errors.New("must not begin or end with *, which stands between an array and a member of its elements, for example imp.*.tagid")
 	errPathDeep = fmt.Errorf("must have at most %d names, since more deeply nested bodies are not read", MaxDepth)
 )
 
@@ -38,7 +38,7 @@ func ParsePath(text string) (Path, error) {
 	return p, nil
 }
 
-// MustParsePath is ParsePath for a path in the source code. It panics on an error.
+// MustParsePath is ParsePath for a path that is known to be valid. It panics on an error.
 func MustParsePath(text string) Path {
 	p, err := ParsePath(text)
 	if err != nil {

@@ -3,9 +3,9 @@ package tcf
 import "encoding/binary"
 
 // check reports whether data, a decoded core segment, has all bits that its own counts announce, and at most one list of
-// vendors for each publisher restriction. Package tcf2 does not check this: it makes room for all announced restrictions
-// before it reads them (394 KB for a string of 54 characters), it panics on some cut strings, and of two lists of vendors
-// it uses only the last. restricted has a bit for each purpose that has a publisher restriction.
+// vendors for each publisher restriction. Package tcf2 checks neither: it allocates memory for all announced restrictions
+// before it reads them (394 KB for a string of 54 characters), it panics on some truncated strings, and of two lists of
+// vendors for one restriction it uses only the last. restricted has a bit for each purpose that has a publisher restriction.
 func check(data []byte) (restricted uint64, complete bool) {
 	b := bits{data: data, at: vendorsAt}
 	b.skipVendors() // with consent
@@ -23,7 +23,7 @@ func check(data []byte) (restricted uint64, complete bool) {
 	return restricted, b.at <= 8*len(data)
 }
 
-// vendorsAt is the offset of the first section of vendors, in bits.
+// vendorsAt is the offset, in bits, of the vendors with consent.
 const vendorsAt = 213
 
 // bits reads numbers from data. Beyond its end, all bits are zero.
@@ -41,7 +41,7 @@ func (b *bits) take(n int) int {
 	return int(v)
 }
 
-// skipVendors skips a set of vendors: a bit for each one, or ranges of their ids.
+// skipVendors skips a set of vendors: a bit for each vendor id, or a list of ranges.
 func (b *bits) skipVendors() {
 	highest := b.take(16)
 	if b.take(1) == 0 {
@@ -51,7 +51,7 @@ func (b *bits) skipVendors() {
 	}
 }
 
-// skipRanges skips a list of ranges of vendors' ids, each of which is one id or two.
+// skipRanges skips a list of ranges of vendor ids. A range is a single id, or its first and its last id.
 func (b *bits) skipRanges() {
 	for range b.take(12) {
 		if b.take(1) == 0 {

@@ -14,14 +14,14 @@ import (
 // maxPerSecond bounds the requests that are traced in a second. Each of their spans takes about 1 KB, and CPU.
 const maxPerSecond = 200
 
-// sampler decides which requests are traced, and counts the chosen requests that it leaves out.
+// sampler decides which requests are traced, and counts the requests that only maxPerSecond keeps from being traced.
 //
-// A trusted client's decision holds, since an incomplete trace is of little use. An untrusted client could request
-// spans for all its requests, so tracing.sample decides about them. At most maxPerSecond requests are traced in a
-// second, those that trusted clients choose included.
+// The decision of a trusted client holds, since an incomplete trace is of little use. An untrusted client could ask for
+// a trace of each of its requests, so tracing.sample decides about them. At most maxPerSecond requests are traced in a
+// second, including those that trusted clients choose.
 type sampler struct {
 	share     float64
-	epoch     time.Time // the zero time of bucket
+	epoch     time.Time // the time 0 of bucket
 	bucket    rates.Bucket
 	overLimit atomic.Uint64 // chosen requests that are not traced because of maxPerSecond
 }
@@ -47,7 +47,7 @@ func (s *sampler) sample(parent trace.SpanContext, trusted bool, now time.Time) 
 	return true
 }
 
-// random fills b, whose length is a multiple of 8, with bytes that are not all zero.
+// random fills b with random bytes that are not all zero, as an id must be. The length of b is a multiple of 8.
 func random(b []byte) {
 	for i := 0; i < len(b); i += 8 {
 		binary.BigEndian.PutUint64(b[i:], rand.Uint64()|1)
