@@ -1,5 +1,5 @@
-// Package manifesttest tests deploy/kubernetes and deploy/helm. It renders them with Helm's
-// own code and decodes them as an API server would. It checks that every reference has
-// its target, and runs the result. It also checks the JSON Schema of the configuration, with a library that
-// the product does not use.
+// Package manifesttest tests deploy/kubernetes and deploy/helm. It renders the charts with Helm's own code, decodes all
+// manifests as an API server would, checks that every reference has its target, and runs adbuffer as the containers in
+// them would. It also checks the JSON Schemas of the configuration and of its tests, with a library that adbuffer
+// does not use.
 package manifesttest

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// ticketKeyFor is how long a key encrypts new session tickets.
-	ticketKeyFor = 12 * time.Hour
-	// maxTicketKeys is how many keys can decrypt tickets. So a ticket can be used for at least (maxTicketKeys - 1) *
-	// ticketKeyFor, and a key is dropped after maxTicketKeys * ticketKeyFor.
+	// ticketKeyRotation is how long a key encrypts new session tickets, until a new key takes over.
+	ticketKeyRotation = 12 * time.Hour
+	// maxTicketKeys is how many keys can decrypt tickets. So a ticket is valid for at least
+	// (maxTicketKeys - 1) * ticketKeyRotation, and a key is dropped after maxTicketKeys * ticketKeyRotation.
 	maxTicketKeys = 4
 )
 
@@ -36,28 +36,29 @@ type ticketKey struct {
 
 const ticketKeyBytes = 32
 
-// current returns the keys, the newest first, and the time until which they can be used: then the newest key is too
-// old to encrypt, or the oldest is too old to decrypt. If the newest key is too old, current makes a new one first.
+// current returns the keys, newest first, after it has made a new key if necessary. At the time until, the keys change:
+// either the newest key becomes too old to encrypt, or the oldest key too old to decrypt.
 func (t *TicketKeys) current() (keys []ticketKey, until time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
-	if len(t.keys) == 0 || now.Sub(t.keys[0].Made) >= ticketKeyFor {
+	if len(t.keys) == 0 || now.Sub(t.keys[0].Made) >= ticketKeyRotation {
 		k := ticketKey{now, make([]byte, ticketKeyBytes)}
 		rand.Read(k.Key)
 		t.keys = append([]ticketKey{k}, t.keys...)
 	}
-	for n := len(t.keys); n > maxTicketKeys || now.Sub(t.keys[n-1].Made) >= maxTicketKeys*ticketKeyFor; n-- {
+	for n := len(t.keys); n > maxTicketKeys || now.Sub(t.keys[n-1].Made) >= maxTicketKeys*ticketKeyRotation; n-- {
 		t.keys = t.keys[:n-1]
 	}
-	until = t.keys[0].Made.Add(ticketKeyFor)
-	if dropped := t.keys[len(t.keys)-1].Made.Add(maxTicketKeys * ticketKeyFor); dropped.Before(until) {
+	until = t.keys[0].Made.Add(ticketKeyRotation)
+	if dropped := t.keys[len(t.keys)-1].Made.Add(maxTicketKeys * ticketKeyRotation); dropped.Before(until) {
 		until = dropped
 	}
 	return t.keys, until
 }
 
-// adopt replaces the keys by the keys of the previous process. If any of those is invalid, it ignores all of them.
+// adopt replaces the keys by handed, the keys of the previous process. If any key of handed is invalid, adopt changes
+// nothing.
 func (t *TicketKeys) adopt(handed []ticketKey) {
 	if len(handed) == 0 || len(handed) > maxTicketKeys {
 		return
@@ -78,8 +79,9 @@ func (t *TicketKeys) adopt(handed []ticketKey) {
 	t.keys = keys
 }
 
-// forTLS derives the keys for crypto/tls. The derived keys depend on the authorities of clients and on the policy, so
-// a change of either makes older tickets unusable. crypto/tls also checks the client's certificate in a ticket.
+// forTLS derives the keys for crypto/tls. The derived keys depend on the certificate authorities that m trusts for
+// client certificates, and on the policy, so a change of either makes older tickets unusable. crypto/tls also checks the
+// client's certificate in a ticket.
 func forTLS(keys []ticketKey, m *configfile.Material, p handshake.Policy) [][ticketKeyBytes]byte {
 	all := make([][ticketKeyBytes]byte, len(keys))
 	for i, k := range keys {

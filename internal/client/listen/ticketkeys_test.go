@@ -49,14 +49,14 @@ func TestATicketIsGoodUntilItsKeyIsTheOldestOfFour(t *testing.T) {
 			must(t, err)
 			config := c.Config()
 			client := &tls.Config{InsecureSkipVerify: true, MaxVersion: version, Time: func() time.Time { return now }, ClientSessionCache: new(firstSession)}
-			time.Sleep(ticketKeyFor - time.Minute)
+			time.Sleep(ticketKeyRotation - time.Minute)
 			testsupport.True(t, !resumes(t, config, client), "resumed without a session")
-			time.Sleep((maxTicketKeys - 1) * ticketKeyFor)
+			time.Sleep((maxTicketKeys - 1) * ticketKeyRotation)
 			testsupport.True(t, resumes(t, config, client), "%s: the ticket is refused while its key is valid", tls.VersionName(version))
 			time.Sleep(2 * time.Minute)
 			testsupport.True(t, !resumes(t, config, client), "%s: the ticket of a dropped key is accepted", tls.VersionName(version))
 			for range 10 {
-				time.Sleep(ticketKeyFor)
+				time.Sleep(ticketKeyRotation)
 				resumes(t, config, client)
 			}
 			keys := c.handedKeys()
@@ -74,7 +74,7 @@ func TestOnlyValidTicketKeysAreTakenOver(t *testing.T) {
 	future := good
 	future.Made = future.Made.Add(1000 * time.Hour)
 	old := good
-	old.Made = old.Made.Add(-maxTicketKeys * ticketKeyFor)
+	old.Made = old.Made.Add(-maxTicketKeys * ticketKeyRotation)
 	for _, row := range []struct {
 		name   string
 		handed []ticketKey
@@ -94,7 +94,7 @@ func TestOnlyValidTicketKeysAreTakenOver(t *testing.T) {
 		used := bytes.Equal(now[0].Key, good.Key)
 		testsupport.True(t, used == row.used && len(now) == 1, "%s: used: %v, %d keys", row.name, used, len(now))
 		left := time.Until(until)
-		testsupport.True(t, left > 0 && left <= ticketKeyFor, "%s: used for %v", row.name, left)
+		testsupport.True(t, left > 0 && left <= ticketKeyRotation, "%s: used for %v", row.name, left)
 	}
 }
 

@@ -43,7 +43,7 @@ type Change struct {
 	Weight *int   `json:"weight,omitempty"`
 }
 
-// SSPs are the SSPs of the service, as operators list and change them.
+// SSPs lets operators list and change the SSPs of the service.
 type SSPs interface {
 	// States returns all SSPs with their endpoints.
 	States() []SSPState
@@ -63,20 +63,21 @@ func (e *UnknownError) Error() string {
 	return fmt.Sprintf("no %s is called %q; there are %s", e.What, e.Name, strings.Join(e.Known, ", "))
 }
 
-// changeSSP handles PUT of a state or a weight. It logs each change with the operator's address.
+// changeSSP handles PUT of a state or a weight; what is "state" or "weight". It logs each change with the operator's
+// address.
 func (s *Server) changeSSP(what string) func(*http.Request) (any, error) {
-	rule := `send {"state":"enabled"}, {"state":"draining"} or {"state":"disabled"}`
+	usage := `send {"state":"enabled"}, {"state":"draining"} or {"state":"disabled"}`
 	if what == "weight" {
-		rule = `send {"weight":3}`
+		usage = `send {"weight":3}`
 	}
 	return func(r *http.Request) (any, error) {
-		body, err := readBody(r, maxChangeBytes, fmt.Sprintf("the body is longer than %d bytes; %s", maxChangeBytes, rule))
+		body, err := readBody(r, maxChangeBytes, fmt.Sprintf("the body is longer than %d bytes; %s", maxChangeBytes, usage))
 		if err != nil {
 			return nil, err
 		}
 		var c Change
 		if json.Unmarshal(body, &c) != nil || (c.State != "") != (what == "state") || (c.Weight != nil) != (what == "weight") {
-			return nil, badRequest("%s", rule)
+			return nil, badRequest("%s", usage)
 		}
 		ssp, endpoint := r.PathValue("ssp"), r.PathValue("endpoint")
 		_, before := s.stateOf(ssp, endpoint, what)
@@ -88,7 +89,7 @@ func (s *Server) changeSSP(what string) func(*http.Request) (any, error) {
 		}
 		state, now := s.stateOf(ssp, endpoint, what)
 		if state == nil {
-			return nil, &refusal{http.StatusNotFound, "a reload has just removed it"}
+			return nil, &refusal{http.StatusNotFound, "a reload has just removed the SSP or the endpoint"}
 		}
 		s.opts.Log.Warn("an operator changed an SSP", zap.String("ssp", ssp), zap.String("endpoint", endpoint), zap.String("changed", what),
 			zap.String("before", before), zap.String("now", now), zap.String("by", r.RemoteAddr))
@@ -96,8 +97,8 @@ func (s *Server) changeSSP(what string) func(*http.Request) (any, error) {
 	}
 }
 
-// stateOf returns the EndpointState of endpoint, or the SSPState of ssp if endpoint is "", and the text of its
-// state or weight, whichever what names. The result is nil if no SSP or endpoint has the name.
+// stateOf returns the EndpointState of endpoint, or the SSPState of ssp if endpoint is "". shown is the text of its state,
+// or of its weight if what is "weight". state is nil if no SSP or endpoint has the name.
 func (s *Server) stateOf(ssp, endpoint, what string) (state any, shown string) {
 	all := s.opts.SSPs.States()
 	i := slices.IndexFunc(all, func(one SSPState) bool { return one.SSP == ssp })

@@ -6,17 +6,18 @@ import (
 	"adbuffer/internal/client/http1"
 )
 
-// unsents holds the HTTP/2 connections whose clients do not read, so that frames wait to be sent. Waiting
+// unsents holds the HTTP/2 connections on which frames wait to be sent because the client does not read. Waiting
 // frames count as unread responses, in addition to the responses that they carry, and they count against
 // server.max_buffered_bytes. If unread responses hold too much memory, the longest-waiting connection is
-// closed; see slowClients.
+// closed; see slowClients. An http1.Conn is a client's connection, also if the client speaks HTTP/2.
 type unsents struct {
 	mu  sync.Mutex // guards all
 	all map[*http1.Conn]*unsentFrames
 }
 
-// unsentFrames counts the waiting frames of one HTTP/2 connection. It implements source; its stopUpload does nothing, since
-// waiting frames are not an upload.
+// unsentFrames counts the bytes of the waiting frames of one HTTP/2 connection. It implements source of slowClients;
+// stopUpload does nothing, since waiting frames are not an upload.
+//
 // The lock of the HTTP/2 connection guards its fields.
 type unsentFrames struct {
 	conn   *http1.Conn
@@ -28,7 +29,7 @@ func (*unsentFrames) stopUpload() {}
 
 func (u *unsentFrames) dropUnread() { go u.conn.HTTP2().DropUnsent() }
 
-// get returns the count of c. It adds a count if c has none.
+// get returns the unsentFrames of c, which it adds if necessary.
 func (s *unsents) get(c *http1.Conn) *unsentFrames {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,10 +50,10 @@ func (s *unsents) remove(u *unsentFrames) {
 	delete(s.all, u.conn)
 }
 
-// Hold implements http1.Handler.
+// Hold implements http1.Handler: it counts n bytes of TLS handshakes against server.max_buffered_bytes.
 func (p *Proxy) Hold(n int) { p.budget.Hold(int64(n)) }
 
-// Unsent implements http1.Handler.
+// Unsent implements http1.Handler: it adds n, which may be negative, to the bytes of the waiting frames of c.
 func (p *Proxy) Unsent(c *http1.Conn, n int) {
 	u := p.unsents.get(c)
 	p.budget.Hold(int64(n))

@@ -19,8 +19,8 @@ import (
 // response was complete.
 var errAbandoned = errors.New("abandoned")
 
-// exchangeUntilCancelled runs exchange on a socket whose deadline passes when the context ends.
-// After it has returned, no other goroutine sets deadlines.
+// exchangeUntilCancelled runs exchange, and interrupts its reads and writes when ex.Context ends. No interruption
+// happens after it has returned.
 func (c *Conn) exchangeUntilCancelled(ex *exchange.Exchange) error {
 	done := make(chan struct{})
 	stop := context.AfterFunc(ex.Context, func() {
@@ -35,14 +35,14 @@ func (c *Conn) exchangeUntilCancelled(ex *exchange.Exchange) error {
 }
 
 func (c *Conn) exchange(ex *exchange.Exchange) error {
-	unsent := c.write(ex)
-	if unsent != nil && unsent.Progress == exchange.NotSent {
-		return unsent
+	writeErr := c.write(ex)
+	if writeErr != nil && writeErr.Progress == exchange.NotSent {
+		return writeErr
 	}
 	c.br = c.opts.acquireReader(c.source)
 	c.response.start(ex.Request.Method)
-	if unsent != nil {
-		return c.readEarly(ex, unsent)
+	if writeErr != nil {
+		return c.readEarly(ex, writeErr)
 	}
 	err := c.response.read(c.br, ex)
 	if errors.Is(err, os.ErrDeadlineExceeded) && (ex.Context == nil || ex.Context.Err() == nil) {
@@ -61,9 +61,10 @@ func (c *Conn) exchange(ex *exchange.Exchange) error {
 	}
 }
 
-// readEarly reads the response of an SSP that did not read the whole request, so that the write
-// failed with unsent: RFC 9112, section 9.5. It takes bytes that have arrived, and does not wait.
-func (c *Conn) readEarly(ex *exchange.Exchange, unsent error) error {
+// readEarly reads the response of an SSP that did not read the whole request, so that writing the request failed with
+// writeErr: RFC 9112, section 9.5. It takes only bytes that have arrived, and does not wait. It returns writeErr if no
+// response, or only a part of one, has arrived so far.
+func (c *Conn) readEarly(ex *exchange.Exchange, writeErr error) error {
 	c.sock.SetNonblocking(true)
 	err := c.response.read(c.br, ex)
 	c.sock.SetNonblocking(false)
@@ -72,7 +73,7 @@ func (c *Conn) readEarly(ex *exchange.Exchange, unsent error) error {
 		c.response.header.notReusable = true
 		return nil
 	case socket.WouldBlock(err), !c.response.hasBegun(c.br):
-		return unsent
+		return writeErr
 	default:
 		return c.response.asError(err, true, c.served > 0)
 	}
@@ -111,9 +112,9 @@ func (c *Conn) write(ex *exchange.Exchange) *exchange.Error {
 	return &exchange.Error{Outcome: exchange.ConnLost, Progress: progress, Stale: c.served > 0, Detail: "while sending the request", Err: err}
 }
 
-// writeHead sends the message head, with the body if it is small, in one burst with other connections' requests. All
-// goroutines that are ready run before this goroutine reads. Meanwhile the response may arrive, so that the read
-// succeeds at once, without waiting in the poller.
+// writeHead sends b, the message head with a small body. Without TLS, it sends b together with the requests that other
+// goroutines write: see socket.Conn.WriteInBurst. With TLS, it lets the goroutines that are ready run after the write, so
+// that the response may have arrived when this goroutine reads it, and the read need not wait in the poller.
 func (c *Conn) writeHead(b []byte) (int, error) {
 	if c.tls == nil {
 		return c.sock.WriteInBurst(b)

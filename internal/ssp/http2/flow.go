@@ -2,7 +2,8 @@ package http2
 
 import "adbuffer/internal/wire/http2codec"
 
-// onWindowUpdateLocked enlarges a send window. RFC 9113, section 6.9.
+// onWindowUpdateLocked enlarges the send window of the connection or of a stream, and sends the bodies that waited for
+// it. If no body is unsent, the frame counts against the peer's flood limit. RFC 9113, section 6.9.
 func (c *Conn) onWindowUpdateLocked(f http2codec.Frame) *http2codec.Error {
 	n := http2codec.IncrementOf(f)
 	if f.ID == 0 {

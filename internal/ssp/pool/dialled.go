@@ -63,7 +63,7 @@ func (k *machine) dialOver(o dialOrder, r dialOutcome, now time.Time) {
 		if m.conn.CloseReason() == exchange.NotClosed {
 			k.governor.connected(r.reached, now)
 		} else if !m.beside {
-			k.governor.addressFailed(r.reached, nil, k.queue.outlasts(), now)
+			k.governor.addressFailed(r.reached, nil, k.queue.hasRedials(), now)
 		}
 		k.add(m, o.to, r.took, now)
 	} else {
@@ -95,7 +95,7 @@ func (k *machine) dialFailed(o dialOrder, r dialOutcome, now time.Time) {
 		k.demotion.demote(now)
 	default:
 		k.conns.due |= dueFail
-		k.governor.addressFailed(r.reached, err, k.queue.outlasts(), now)
+		k.governor.addressFailed(r.reached, err, k.queue.hasRedials(), now)
 		k.noteDialError(e, err)
 		k.conns.shared.replace = false
 		if e != nil && !isLocal(err) {

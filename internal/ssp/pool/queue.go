@@ -6,26 +6,26 @@ import (
 	"adbuffer/internal/wire/fairqueue"
 )
 
-// queue holds the requests that wait, first in, first out, unless fair decides. Guarded by Pool.mu.
+// queue holds the requests that wait for a place, first in, first out, unless fair decides. Pool.mu guards it.
 //
-// Dials will serve the requests at the front; see growth.servedByDials. The other requests are pending: they wait
-// for a place to be released, and max_pending and pending_timeout bound them.
+// Dials under way will serve the requests at the front; see growth.servedByDials. The other requests are pending: they
+// wait for a place to be released; max_pending bounds their number, and pending_timeout their wait.
 //
 //	head ⇄ … ⇄ waits for a dial │ firstPending ⇄ … ⇄ tail
 //
-// Requests that had a place before come first, ordered by their deadlines.
+// Requests that had a place before (waiter.front) come first, ordered by their deadlines.
 type queue struct {
 	head, tail   *waiter
 	firstPending *waiter // nil if none is pending
 	n            int
 	pending      int // requests that are pending; at most n
 	alone        int // requests that must be alone on a pipelined connection; at most n
-	// fair has the requests that never had a place; nil without server.fairness.key. See fairness.go.
+	// fair also holds the requests that never had a place; nil without server.fairness.key. See fairness.go.
 	fair *fairqueue.Queues[*waiter]
-	do   *actions // the machine's
+	do   *actions // of the machine
 }
 
-// push adds w: at the back, or at the front if it had a place before.
+// push adds w at the back, or among the requests at the front if w had a place before.
 func (q *queue) push(w *waiter, now time.Time) {
 	at := q.insertionPoint(w)
 	w.queued, w.next = true, at
@@ -101,22 +101,22 @@ func (q *queue) count(w *waiter, n int) {
 	}
 }
 
-// A waiter that avoids an endpoint yields the places there to requests behind it. It yields at most
-// maxYields times, since another endpoint may have no place to release. maxYieldTo bounds the time
-// of yield.
+// A waiter that avoids an endpoint yields the places of that endpoint to requests behind it. It yields at most maxYields
+// times, since the other endpoints may have no place to release. maxYieldScan bounds how many waiters yield examines, and
+// so its time.
 const (
-	maxYields  = 8
-	maxYieldTo = 16
+	maxYields    = 8
+	maxYieldScan = 16
 )
 
-// yield returns the waiter that gets a place of m, whose endpoint first avoids. It is the next waiter
-// near the front that does not avoid the endpoint, or else first.
+// yield returns the waiter that gets a place of m, whose endpoint first avoids: the frontmost other waiter that does not
+// avoid the endpoint and that m has a place for, or else first.
 func (q *queue) yield(first *waiter, m *member) *waiter {
 	if first.yields == maxYields {
 		return first
 	}
 	w := q.head
-	for i := 0; i <= maxYieldTo && w != nil; i, w = i+1, w.next {
+	for i := 0; i <= maxYieldScan && w != nil; i, w = i+1, w.next {
 		if w != first && w.avoid != m.ep.Name && (m.exclusive() || m.takes(w.alone)) {
 			first.yields++
 			return w
@@ -146,9 +146,8 @@ func (q *queue) setServedByDials(n int, now time.Time) {
 	}
 }
 
-// popOverflow removes and returns the last request, or the request that fair chooses, if more than limit requests
-// are pending, and otherwise returns nil. A limit of -1 is none. Resent requests stay: they are few, and were admitted
-// before.
+// popOverflow removes and returns the request that worst chooses if more than limit requests are pending. Otherwise, or
+// if limit is -1, it returns nil. Resent requests stay: they are few, and were admitted before.
 func (q *queue) popOverflow(limit int) *waiter {
 	if limit < 0 || q.pending <= limit {
 		return nil
@@ -161,8 +160,8 @@ func (q *queue) popOverflow(limit int) *waiter {
 	return w
 }
 
-// outlasts reports whether a request would wait for another dial if one failed.
-func (q *queue) outlasts() bool {
+// hasRedials reports whether some request would wait for another dial if the dial that it waits for failed.
+func (q *queue) hasRedials() bool {
 	for w := q.head; w != nil; w = w.next {
 		if w.redials > 0 {
 			return true
@@ -171,7 +170,7 @@ func (q *queue) outlasts() bool {
 	return false
 }
 
-// fail ends the wait of each request for which giveUp returns an error.
+// fail removes each request for which giveUp returns an error, and ends its wait with that error.
 func (q *queue) fail(giveUp func(*waiter) error) {
 	for w := q.head; w != nil; {
 		next := w.next

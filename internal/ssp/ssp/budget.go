@@ -6,30 +6,30 @@ import (
 	"adbuffer/internal/machine/rates"
 )
 
-// retryBudget bounds retries to a share of the requests, so that an SSP in trouble does not get
-// more load. Each request earns a fifth of a token; a retry or a hedge costs one. It is safe for
+// retryBudget bounds the retries and hedges at an SSP to a share of its requests, so that an SSP in trouble does not get
+// more load. Each request earns a fifth of a token; a retry or a hedge costs one token. It is safe for
 // concurrent use.
 //
-// Each group of clients (rates.Group) has an account, which starts with ten tokens and keeps at most
-// ten. A retry costs a token of its client's account, and one of all, which starts with forty. So the
-// requests of a few clients that always fail leave the other clients their retries. With a single
-// group, its account alone decides.
+// Each group of clients (rates.Group) has an account, which starts with ten tokens and holds at most ten. All groups
+// share another account, which starts with forty tokens and holds at most forty. A request earns for both accounts, and
+// a retry costs a token of both. So a few clients whose requests always fail leave the other groups their
+// retries. With a single group, the shared account never runs out first.
 type retryBudget struct {
-	all    account
+	shared account
 	groups [rates.ClientGroups]account
 }
 
 const (
 	fifthsPerToken = 5
-	// maxFifths is the maximum of a group's account, maxFifthsOfAll that of all.
-	maxFifths      = 10 * fifthsPerToken
-	maxFifthsOfAll = 4 * maxFifths
+	// The limits of a group's account and of the shared account.
+	maxGroupFifths  = 10 * fifthsPerToken
+	maxSharedFifths = 4 * maxGroupFifths
 )
 
 func (b *retryBudget) init() {
-	b.all.fifths.Store(maxFifthsOfAll)
+	b.shared.fifths.Store(maxSharedFifths)
 	for i := range b.groups {
-		b.groups[i].fifths.Store(maxFifths)
+		b.groups[i].fifths.Store(maxGroupFifths)
 	}
 }
 
@@ -40,23 +40,23 @@ func (b *retryBudget) earn(g rates.Group) { b.add(g, 1) }
 func (b *retryBudget) refund(g rates.Group) { b.add(g, fifthsPerToken) }
 
 func (b *retryBudget) add(g rates.Group, n int64) {
-	b.groups[g].add(n, maxFifths)
-	b.all.add(n, maxFifthsOfAll)
+	b.groups[g].add(n, maxGroupFifths)
+	b.shared.add(n, maxSharedFifths)
 }
 
-// spend takes a token for a retry of a client of group g, and reports whether there was one.
+// spend takes a token for a retry of a client of group g, and reports whether the accounts had one.
 func (b *retryBudget) spend(g rates.Group) bool {
 	if !b.groups[g].spend() {
 		return false
 	}
-	if !b.all.spend() {
-		b.groups[g].add(fifthsPerToken, maxFifths)
+	if !b.shared.spend() {
+		b.groups[g].add(fifthsPerToken, maxGroupFifths)
 		return false
 	}
 	return true
 }
 
-// account holds tokens.
+// account holds tokens, counted in fifths.
 type account struct{ fifths atomic.Int64 }
 
 func (a *account) add(n, limit int64) {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Reason is the reason why a handshake failed: the label `reason`.
+// Reason is the reason why a TLS handshake failed. Its name is the value of the label `reason`.
 type Reason uint8
 
 // The reasons.
@@ -29,10 +29,11 @@ const (
 var reasonNames = [reasons]string{"timeout", "closed", "refused", "certificate", "version", "mismatch", "alpn", "invalid"}
 
 // ReasonsHelp explains the values of the label `reason`.
-const ReasonsHelp = "not in time (timeout), connection closed (closed), an alert of the peer (refused), a certificate that adbuffer does not trust or that is missing (certificate), " +
-	"no version (version), no group or cipher suite (mismatch) or no application protocol (alpn) in common, or anything else, such as no TLS at all (invalid)."
+const ReasonsHelp = "the handshake took too long (timeout), the connection was closed (closed), the peer sent an alert (refused), the peer's certificate is missing or not trusted by adbuffer (certificate), " +
+	"the peers have no TLS version (version), no group or cipher suite (mismatch) or no application protocol (alpn) in common, or any other reason, such as a peer without TLS (invalid)."
 
-// errorTexts maps the beginnings of crypto/tls errors that have no type to reasons. The tests provoke each error.
+// errorTexts maps errors of crypto/tls that have no type to reasons, by the beginning of their text. The tests provoke
+// each error.
 var errorTexts = []struct {
 	text   string
 	reason Reason
@@ -46,7 +47,7 @@ var errorTexts = []struct {
 	{"tls: server selected unadvertised ALPN protocol", ALPN},
 }
 
-// alerts lists the alerts of a peer that tell a more precise reason than Refused. RFC 8446, section 6.2.
+// alerts lists the alerts of a peer that have a more precise reason than Refused. RFC 8446, section 6.2.
 var alerts = []struct {
 	code   tls.AlertError
 	reason Reason
@@ -68,7 +69,7 @@ func ReasonOf(err error) Reason {
 			}
 		}
 		return Refused
-	case op != nil && op.Op == "local error": // the operation of an error that reports a sent alert
+	case op != nil && op.Op == "local error": // errors.As has set op above; the operation of an error that reports a sent alert
 		return Invalid
 	case op != nil, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed), errors.Is(err, context.Canceled):
 		return Closed

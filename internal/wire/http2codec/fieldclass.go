@@ -13,18 +13,18 @@ const (
 	ordinary      class = iota
 	status              // :status
 	ContentLength       // content-length; exported, with Classify, for tests of other packages
-	method              // :method, and the following classes for the other pseudo-fields of requests
+	method              // :method; the next three classes are the other pseudo-fields of requests
 	scheme
 	authority
 	path
 	pseudo             // any other name that begins with a colon
 	connectionSpecific // RFC 9113, section 8.2.2
-	badName            // empty, with upper case, or not a token: section 8.2.1
+	badName            // empty, not a token, or with upper-case letters: section 8.2.1
 	badValue           // control characters, or blanks around the value: section 8.2.1
 )
 
-// malformed describes the error that a field of each class is. A pseudo-field is an error only in a block that does not
-// allow it.
+// malformed says why a block with a field of each class is malformed. The classes from status to path are errors only in
+// a block that does not allow them.
 var malformed = [...]string{
 	status:             "a pseudo-field that requests do not have",
 	method:             "a pseudo-field that responses do not have",
@@ -68,7 +68,7 @@ func classifyName(name []byte) class {
 		return pseudo
 	}
 	for _, c := range name {
-		if syntax.Lower[c] != c || c == 0 { // Lower maps each byte that is not of a token to 0, also the byte 0
+		if syntax.Lower[c] != c || c == 0 { // Lower maps each byte that no token contains to 0, including the byte 0
 			return badName
 		}
 	}
@@ -87,7 +87,7 @@ type staticEntry struct {
 	nameClass, class class // of the name, and of the whole field
 }
 
-// staticTable is the table of RFC 7541, appendix A, whose indexes begin with 1. Package hpack does not export its table,
+// staticTable is the table of RFC 7541, appendix A, whose indexes begin with 1; element 0 is unused. Package hpack does not export its table,
 // but its decoder returns each entry.
 var staticTable = func() (t [62]staticEntry) {
 	d := hpack.NewDecoder(0, nil)
