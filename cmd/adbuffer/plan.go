@@ -85,7 +85,7 @@ effect.
 	fl.Var(&f.waiting, "waiting", "share of the requests that may wait for a place")
 	fl.DurationVar(&f.in.SlowHold, "slow", 0, "mean latency on a bad day (default: 2.5 × p50, or twice the mean if that is more)")
 	fl.StringVar(&f.in.SSP, "ssp", "", "the SSP's name in the YAML; with --admin, only this one")
-	fl.IntVar(&f.in.FileDescriptors, "file-descriptors", f.in.FileDescriptors, "limit of one process (ulimit -Hn)")
+	fl.IntVar(&f.in.FileDescriptors, "file-descriptors", f.in.FileDescriptors, "limit of one process (ulimit -Hn); with --admin, that of the service unless given")
 	fl.IntVar(&f.in.PortsPerAddress, "ports", f.in.PortsPerAddress, "ephemeral ports of one source address")
 	fl.IntVar(&f.in.SourceAddresses, "source-addresses", 0, "source addresses that all replicas share (NAT); 0: each replica has its own")
 	fl.IntVar(&f.in.SSPAddresses, "ssp-addresses", f.in.SSPAddresses, "addresses of the SSP")
@@ -102,7 +102,7 @@ func (f *planFlags) plan(cmd *cobra.Command) (anyPlan, error) {
 		return nil, fmt.Errorf("--protocol %s: must be %s", f.in.Protocol, strings.Join(protocols, ", "))
 	}
 	given := cmd.Flags().Changed
-	f.in.ProtocolGiven, f.in.StreamsGiven = given("protocol"), given("streams")
+	f.in.ProtocolGiven, f.in.StreamsGiven, f.in.FileDescriptorsGiven = given("protocol"), given("streams"), given("file-descriptors")
 	numbers := []string{"rps", "p50", "p99"}
 	if f.from.URL == "" && !slices.ContainsFunc(numbers, given) {
 		f.from.URL = os.Getenv(adminVariable)

@@ -165,7 +165,7 @@ func poolsHandler(token string) http.Handler {
 		case token != "" && r.Header.Get("Authorization") != "Bearer "+token:
 			http.Error(w, "this needs the token", http.StatusForbidden)
 		default:
-			fmt.Fprint(w, `{"pools":[
+			fmt.Fprint(w, `{"service":{"open_files_limit":415},"pools":[
 				{"ssp":"openx","protocol":"http1","need":{"arrivals_per_second":1666.7,"hold_seconds":0.0902},"limits":{"max_conns":100,"max_http2_conns":4,"max_streams_per_conn":100},
 					"auto":{"limit":97}},
 				{"ssp":"beta","protocol":"http2","need":{"arrivals_per_second":1000,"hold_seconds":0.05},"limits":{"max_conns":256,"max_http2_conns":4,"max_streams_per_conn":20}},
@@ -192,6 +192,11 @@ func TestPlanFromARunningAdbuffer(t *testing.T) {
 	wantRow(t, out, "beta ", "http2", "65", "7", "4")
 	for _, want := range []string{"max_conns: 176   # now 100, which is too few; pool.auto uses 97 places of it", "max_http2_conns: 7   # now 4, which is too few", "max_streams_per_conn: 20"} {
 		testsupport.True(t, strings.Contains(out, want), "no %q in\n%s", want, out)
+	}
+	const warning = "warning: openx: file descriptors: 176 connections to the SSP and their clients need 416 of one process, whose limit is 415;"
+	testsupport.True(t, strings.Contains(out, warning), "no %q in\n%s", warning, out)
+	if out := plan(t, "--admin", poolsOf(t, ""), "--file-descriptors", "416"); strings.Contains(out, "warning:") {
+		t.Errorf("--file-descriptors does not replace the service's limit:\n%s", out)
 	}
 	if out := plan(t, "--admin", poolsOf(t, ""), "--ssp", "beta"); strings.Contains(out, "openx") {
 		t.Errorf("--ssp beta shows openx:\n%s", out)

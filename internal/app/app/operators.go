@@ -58,7 +58,7 @@ func (a *App) service() adminview.Service {
 	now := time.Now()
 	return adminview.Service{
 		Version: Version, Commit: Commit, Go: runtime.Version(), State: stateNames[a.state.Load()], Listen: a.TrafficAddr().String(),
-		Now: now, UptimeSeconds: now.Sub(a.started).Seconds(), Via: a.via,
+		Now: now, UptimeSeconds: now.Sub(a.started).Seconds(), Via: a.via, OpenFilesLimit: a.versions.Current().Config.Machine.OpenFiles,
 	}
 }
 

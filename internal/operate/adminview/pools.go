@@ -37,15 +37,16 @@ type poolView struct {
 
 // Service is the process as /pools shows it.
 type Service struct {
-	Version       string    `json:"version"`
-	Commit        string    `json:"commit"`
-	Go            string    `json:"go"`
-	State         string    `json:"state"` // starting, ready, draining
-	Listen        string    `json:"listen"`
-	Now           time.Time `json:"now"`
-	UptimeSeconds float64   `json:"uptime_seconds"`
-	ConfigHash    string    `json:"config_hash"`
-	Via           string    `json:"via"` // the name of this process in Via
+	Version        string    `json:"version"`
+	Commit         string    `json:"commit"`
+	Go             string    `json:"go"`
+	State          string    `json:"state"` // starting, ready, draining
+	Listen         string    `json:"listen"`
+	Now            time.Time `json:"now"`
+	UptimeSeconds  float64   `json:"uptime_seconds"`
+	ConfigHash     string    `json:"config_hash"`
+	Via            string    `json:"via"`              // the name of this process in Via
+	OpenFilesLimit int       `json:"open_files_limit"` // ulimit -n; 0 = unknown or no limit
 }
 
 // Pools returns the response to GET /pools: the SSP named only, or all SSPs if only is "". The caller gives

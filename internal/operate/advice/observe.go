@@ -25,6 +25,7 @@ type Observation struct {
 	sources        int           // source_addresses; 0 = none, or unknown
 	places         int           // places_limit; 0 = unknown
 	peak           int           // highest number of places in use at once in this instance; 0 = unknown
+	openFiles      int           // limit of the process; 0 = unknown, or no limit
 }
 
 // Limits are the limits of a pool in force, as /pools shows them.
@@ -51,6 +52,9 @@ var errNotAdmin = errors.New("does not respond as an adbuffer's admin listener d
 // Observe asks an admin listener for the highest load of the last minutes.
 func Observe(ctx context.Context, c *admin.Client) ([]Observation, error) {
 	var v struct {
+		Service struct {
+			OpenFilesLimit int `json:"open_files_limit"`
+		} `json:"service"`
 		Pools []struct {
 			SSP      string    `json:"ssp"`
 			Protocol string    `json:"protocol"`
@@ -84,6 +88,7 @@ func Observe(ctx context.Context, c *admin.Client) ([]Observation, error) {
 			places:    p.Places,
 			peak:      p.Peak,
 			autoLimit: p.Auto.Limit,
+			openFiles: v.Service.OpenFilesLimit,
 			name:      p.SSP, protocol: p.Protocol, rate: rate, hold: seconds(hold),
 			conns: p.Limits.MaxConns, http2Conns: min(p.Limits.MaxConns, p.Limits.MaxHTTP2Conns), streams: p.Limits.MaxStreams, depth: p.Limits.PipelineDepth, sources: p.Limits.Sources,
 		})

@@ -16,9 +16,9 @@ type Input struct {
 	capacity.PlanInput
 	SSP      string // its name in the YAML; "" = all that were observed
 	Protocol string // a dial.Mode
-	// ProtocolGiven and StreamsGiven mean that the operator set the value, which then
+	// ProtocolGiven, StreamsGiven and FileDescriptorsGiven mean that the operator set the value, which then
 	// replaces the observed one.
-	ProtocolGiven, StreamsGiven bool
+	ProtocolGiven, StreamsGiven, FileDescriptorsGiven bool
 }
 
 // Plan holds one or several SSPs with the pools that they need.
@@ -113,6 +113,9 @@ func (o *Observation) planned(in *Input) planned {
 	}
 	p.in.Peak = o.peak
 	p.in.LocalAddresses = max(p.in.LocalAddresses, o.sources)
+	if !in.FileDescriptorsGiven {
+		p.in.FileDescriptors = cmp.Or(o.openFiles, in.FileDescriptors)
+	}
 	switch {
 	case in.StreamsGiven:
 	case p.pipelined():

@@ -107,6 +107,8 @@ func TestAReloadFitsItsLimitsToTheOpenFiles(t *testing.T) {
 	ab := startWithin(t, "ulimit -n 1000", "server: {max_connections: 65536}\n"+e2e.WithMaxConns(url, 300))
 	ab.WantMetric(1000-128-300, "adbuffer_client_connections_limit")
 	wantWarning(ab, "server.max_connections", "572", "65536", "1000 files")
+	_, pools := ab.AskAdmin("/pools")
+	testsupport.True(t, strings.Contains(pools, `"open_files_limit": 1000`), "plan does not learn the limit: %s", pools)
 	ab.Take(e2e.WithMaxConns(url, 200))
 	ab.WantMetric(1000-128-200, "adbuffer_client_connections_limit")
 	ab.WantLogged("limits in force", "max_connections=672", "max_connections_from=lowered from 65536")
