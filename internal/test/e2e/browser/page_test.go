@@ -305,9 +305,9 @@ func (b *browser) wantConfigWithoutSecrets() {
 
 func (b *browser) wantDrawnCharts() {
 	b.t.Helper()
-	testsupport.Eventually(b.t, "all charts have a line and say so in words", func() bool {
+	testsupport.Eventually(b.t, "all charts have a line and ends in time, and say so in words", func() bool {
 		var left int
-		b.eval(`[...document.querySelectorAll("figure:not([hidden]) svg[data-chart]")].filter(s => !s.children[1].getAttribute("d")?.includes("L") || !s.getAttribute("aria-label")?.includes(" in the last ")).length`, &left)
+		b.eval(`[...document.querySelectorAll("figure:not([hidden]) svg[data-chart]")].filter(s => !s.children[1].getAttribute("d")?.includes("L") || !s.getAttribute("aria-label")?.includes(" in the last ") || s.nextSibling.textContent !== "5 min agonow").length`, &left)
 		return left == 0
 	})
 }
