@@ -208,10 +208,12 @@ func (p *Pipelined) enter(ex *exchange.Exchange) (writeDuty, error) {
 	// Set before any error: the number of retries after a close of a reused connection depends on
 	// it.
 	ex.Reused = p.queuedBytes > 0
-	switch {
-	case p.CloseReason() == exchange.ClosedByPeer:
-		return writeNothing, errBehindClose
-	case p.writesEnded || p.CloseReason() != exchange.NotClosed:
+	switch closed := p.CloseReason(); {
+	case closed == exchange.ClosedByPeer && ex.Reused:
+		return writeNothing, errUnwritten
+	case closed != exchange.NotClosed && ex.Reused:
+		return writeNothing, errClosedToo
+	case closed != exchange.NotClosed:
 		return writeNothing, errClosed
 	case p.overdue.Load():
 		return writeNothing, errBehindOverdue

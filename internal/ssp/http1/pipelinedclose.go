@@ -11,9 +11,11 @@ import (
 // Errors without their own cause are allocated once.
 var (
 	errClosed      = exchange.Errorf(exchange.ConnLost, exchange.NotSent, "the pipelined connection was closed before the request was sent")
+	errClosedToo   = errClosed.AsCollateral()
 	errBehindClose = exchange.Errorf(exchange.ConnLost, exchange.NotProcessed, "the SSP closed the pipelined connection behind an earlier response")
-	errUnwritten   = &exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.NotProcessed, Unsent: true, Detail: errBehindClose.Detail}
-	errBehindLast  = &exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.MaybeProcessed, Stale: true,
+	errUnwritten   = &exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.NotProcessed, Unsent: true, Collateral: true,
+		Detail: errBehindClose.Detail}
+	errBehindLast = &exchange.Error{Outcome: exchange.ConnLost, Progress: exchange.MaybeProcessed, Stale: true,
 		Detail: "the SSP closed the pipelined connection after an earlier response, and did not state that it processed no later request"}
 	errBehindOverdue = exchange.Errorf(exchange.ConnLost, exchange.NotSent, "an earlier response on the pipelined connection is overdue")
 	errUnwrittenFull = exchange.Errorf(exchange.Overloaded, exchange.NotSent,

@@ -3,6 +3,7 @@ package http1
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -43,14 +44,67 @@ func TestOnlyConnectionCloseProvesThatLaterRequestsWereNotProcessed(t *testing.T
 				f.wantError(1, exchange.ConnLost, progress, stale)
 				f.wantError(2, exchange.ConnLost, progress, stale)
 				wantReason(t, conn, exchange.ClosedByPeer)
-				refused := get(t, "d")
-				wantError(t, conn.Do(refused), exchange.ConnLost, exchange.NotProcessed, false)
+				refused := conn.Do(get(t, "d"))
+				wantError(t, refused, exchange.ConnLost, exchange.NotProcessed, false)
+				testsupport.MustTrue(t, exchange.AsError(refused).Unsent, "a request that came after the close counts as sent: %+v", refused)
 				p.send(c.body)
 				p.close()
 				f.wantResponse(0, "AB")
 				owner.awaitFreed(t, 5)
 				_, changed := owner.counts()
 				testsupport.MustEqual(t, changed, 1, "Changed was called %d times")
+			})
+		}
+	}
+}
+
+// No response precedes the close of a new connection: the request is a first attempt that retry.max counts.
+func TestRequestOnANewPipelineThatTheSSPClosedWasNotSent(t *testing.T) {
+	conn, p, owner := dialPipelined(t, plain, testOptions(), nil)
+	p.close()
+	owner.await(t, "the close", func(_, changed int) bool { return changed == 1 })
+	first := get(t, "first")
+	err := conn.Do(first)
+	wantError(t, err, exchange.ConnLost, exchange.NotSent, false)
+	testsupport.True(t, !first.Reused && !exchange.AsError(err).Collateral, "the connection counts as used: %+v", err)
+}
+
+// A server that closes while requests wait in its socket resets the connection. Linux still delivers what arrived before
+// the reset, so a response that announces the close is read: it answers its own request, and proves that the requests
+// behind it were not processed.
+func TestAResetDoesNotHideTheResponseThatAnnouncesTheClose(t *testing.T) {
+	for _, tr := range transports {
+		for _, writeFailsFirst := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v/a write fails first: %v", tr, writeFailsFirst), func(t *testing.T) {
+				var writes *failingWrites
+				gate := make(chan struct{})
+				conn, p, owner := dialPipelined(t, tr, testOptions(), func(c net.Conn) net.Conn {
+					writes = &failingWrites{Conn: c}
+					writes.after.Store(-1)
+					return gated{writes, gate}
+				})
+				first := start(conn, get(t, "first"))
+				p.wantRequests("first")
+				p.send(textResponse("first"))
+				gate <- struct{}{}
+				testsupport.NoError(t, wait(t, first))
+
+				f := send(t, conn, p, "a", "b", "c")
+				p.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\nA")
+				p.reset()
+				if writeFailsFirst {
+					writes.after.Store(0)
+					unsent := start(conn, get(t, "d"))
+					owner.await(t, "the end of new requests", func(_, changed int) bool { return changed == 1 })
+					defer func() {
+						err := exchange.AsError(wait(t, unsent))
+						testsupport.True(t, err.Progress != exchange.MaybeProcessed, "a request whose write failed without a byte ended with %+v", err)
+					}()
+				}
+				close(gate)
+				f.wantResponse(0, "A")
+				f.wantError(1, exchange.ConnLost, exchange.NotProcessed, false)
+				f.wantError(2, exchange.ConnLost, exchange.NotProcessed, false)
 			})
 		}
 	}
@@ -216,7 +270,7 @@ func (c *failingWrites) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// The end of a pipelined connection is one failure of the SSP, however many requests wait on it.
+// The end of a pipelined connection is one failure of the SSP, however many requests wait on it or got a place of it.
 func TestTheEndOfAPipelinedConnectionIsOneFailure(t *testing.T) {
 	for name, end := range map[string]func(p *peer){
 		"EOF":               func(p *peer) { p.close() },
@@ -235,6 +289,8 @@ func TestTheEndOfAPipelinedConnectionIsOneFailure(t *testing.T) {
 					failures++
 				}
 			}
+			late := exchange.AsError(conn.Do(get(t, "late")))
+			testsupport.True(t, late.Progress != exchange.MaybeProcessed && late.Collateral, "a request that came after the end failed with %+v", late)
 			testsupport.Equal(t, failures, 1, "%d failures of four requests count")
 		})
 	}
