@@ -1,9 +1,11 @@
 package tests
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,7 +62,8 @@ const (
 type soaked struct {
 	*rig.Figures
 	account
-	opened, speaking, again float64 // adbuffer's connections, those of them that speak the way's protocol, and its retries
+	opened, speaking, again float64  // adbuffer's connections, those of them that speak the way's protocol, and its retries
+	errors                  []string // what adbuffer says of some requests that failed
 }
 
 // soakCommand returns the command that sends n requests each way to a real nginx, which closes connections all the
@@ -145,6 +148,9 @@ func (w way) soak(e *rig.Rig, n int) (out soaked) {
 	out.opened = s.Adbuffer.Metric(opened)
 	out.speaking = s.Adbuffer.Metric(opened, fmt.Sprintf("protocol=%q", w.speaks))
 	out.again = s.Adbuffer.Metric("adbuffer_retries_total")
+	if out.Failed > 0 {
+		out.errors = rig.Must(lastErrors(s.Adbuffer))(e)
+	}
 	// nginx writes the rest of its log when it exits.
 	s.Stop()
 	nginx.Process.Stop()
@@ -152,6 +158,30 @@ func (w way) soak(e *rig.Rig, n int) (out soaked) {
 	defer file.Close()
 	out.account = rig.Must(readLog(file, n))(e)
 	return out
+}
+
+// lastErrors returns the different errors among the last failures of a, at most maxExamples.
+func lastErrors(a *rig.Adbuffer) ([]string, error) {
+	text, err := a.Ask("/failures")
+	if err != nil {
+		return nil, err
+	}
+	var last struct {
+		Failures []struct {
+			Method, Error string
+			Attempts      int
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &last); err != nil {
+		return nil, fmt.Errorf("/failures: %w", err)
+	}
+	var errs []string
+	for _, f := range last.Failures {
+		if e := fmt.Sprintf("%s sent %d times: %s", f.Method, f.Attempts, f.Error); len(errs) < maxExamples && !slices.Contains(errs, e) {
+			errs = append(errs, e)
+		}
+	}
+	return errs, nil
 }
 
 func judgeSoak(r *results.Report, w way, n int, s soaked) {
@@ -176,6 +206,7 @@ func (s soaked) violations(w way, n int) (out []string) {
 	}
 	check(s.Answered != uint64(n) || s.Failed > 0, "%d of %d got a response with their number, %s", s.Answered, n,
 		s.Failures())
+	check(len(s.errors) > 0, "the last errors: %q", s.errors)
 	check(s.twice > 0, "%d reached nginx more than once, such as %v", s.twice, s.repeated)
 	check(s.never > 0, "%d never reached nginx", s.never)
 	check(s.foreign > 0, "nginx saw %d requests that no client sent, such as %q", s.foreign, s.stranger)

@@ -30,7 +30,7 @@ func TestLogCountsWhatArrivedOnceTwiceAndNever(t *testing.T) {
 func TestEachViolationIsReported(t *testing.T) {
 	good := func() soaked {
 		return soaked{&rig.Figures{Summary: load.Summary{Answered: 4000}},
-			account{once: 4000, connections: 5, longest: 1000, afterPause: 128}, 5, 5, 0}
+			account{once: 4000, connections: 5, longest: 1000, afterPause: 128}, 5, 5, 0, nil}
 	}
 	if got := good().violations(ways[0], 4000); len(got) > 0 {
 		t.Errorf("%q", got)
@@ -44,6 +44,7 @@ func TestEachViolationIsReported(t *testing.T) {
 			s.twice, s.repeated = 2,
 				[]int{17, 18}
 		},
+		`the last errors: ["GET sent 2 times: x"]`:                func(s *soaked) { s.errors = []string{"GET sent 2 times: x"} },
 		"1 never reached nginx":                                   func(s *soaked) { s.never = 1 },
 		`nginx saw 1 requests that no client sent, such as "x"`:   func(s *soaked) { s.foreign, s.stranger = 1, "x" },
 		"2 of 5 connections do not speak http1":                   func(s *soaked) { s.speaking = 3 },
