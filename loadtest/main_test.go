@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,9 +13,6 @@ import (
 	"adbuffer/internal/test/testsupport"
 	"adbuffer/loadtest/internal/rig"
 )
-
-// patience bounds what a test waits for.
-const patience = 30 * time.Second
 
 func TestMain(m *testing.M) {
 	rig.ChildMain()
@@ -97,16 +93,6 @@ func TestFaultyScenarioIsRefusedWithAllItsFaults(t *testing.T) {
 	for _, want := range []string{`field targets not found`, "cannot unmarshal !!str `5000/s` into float64", "latency.p99: 20ms is below p50 80ms"} {
 		testsupport.True(t, strings.Contains(errs, want), "no %q in:\n%s", want, errs)
 	}
-}
-
-func TestTargetThatRefusesEndsWithTheReasonAndStatusOne(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	testsupport.NoError(t, err)
-	addr := ln.Addr().String()
-	ln.Close()
-	code, _, errs := command(t, t.Context(), "run",
-		writeScenario(t, "target: {url: 'http://"+addr+"'}\nload: {phases: [{for: 1h, per_second: 1}]}"))
-	testsupport.True(t, code == exitFailed && strings.Contains(errs, addr+" refuses connections"), "exit %d, %q", code, errs)
 }
 
 func TestRemoteTargetIsRefusedWithoutLeave(t *testing.T) {

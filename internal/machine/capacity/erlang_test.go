@@ -94,7 +94,7 @@ func TestErlangFormulasAtTheirEdges(t *testing.T) {
 
 func TestPlacesIsTheLeastNumberThatKeepsTheShare(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	for range 400 {
+	for range 150 {
 		rate := math.Exp(rng.Float64() * math.Log(20000))
 		hold := time.Duration(1+rng.IntN(300)) * time.Millisecond
 		share := math.Exp(-0.05 - 10*rng.Float64())
@@ -130,7 +130,7 @@ func TestPlacesAtTheEdges(t *testing.T) {
 
 func TestMoreLoadNeverNeedsFewerPlacesAndMorePlacesNeverMakeMoreWait(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
-	for range 300 {
+	for range 100 {
 		rate := 1 + rng.Float64()*5000
 		hold := time.Duration(1 + rng.IntN(int(200*time.Millisecond)))
 		share := 0.001 + 0.9*rng.Float64()

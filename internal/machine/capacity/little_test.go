@@ -2,8 +2,6 @@ package capacity
 
 import (
 	"math"
-	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -42,23 +40,6 @@ func TestHeadroomIsOneWhenIdleZeroWhenFullAndNegativeBeyond(t *testing.T) {
 	near(t, "full", HeadroomRatio(10, 10), 0, 0)
 	near(t, "overloaded", HeadroomRatio(15, 10), -0.5, 0)
 	near(t, "no places", HeadroomRatio(15, 0), 0, 0)
-}
-
-func TestLognormalMeanMatchesSamplesWithThoseQuantiles(t *testing.T) {
-	const p50, p99 = 80 * time.Millisecond, 250 * time.Millisecond
-	// Draw samples from the distribution, and compare their quantiles and mean.
-	rng := rand.New(rand.NewPCG(1, 2))
-	hold := lognormalHold(rng, p50, p99)
-	samples := make([]float64, 400_000)
-	sum := 0.0
-	for i := range samples {
-		samples[i] = hold()
-		sum += samples[i]
-	}
-	slices.Sort(samples)
-	near(t, "median of the samples, s", samples[len(samples)/2], p50.Seconds(), 0.0005)
-	near(t, "p99 of the samples, s", samples[len(samples)*99/100], p99.Seconds(), 0.003)
-	near(t, "LognormalMean, s", lognormalMean(p50, p99).Seconds(), sum/float64(len(samples)), 0.0003)
 }
 
 func TestLognormalMeanWithoutTailIsTheMedian(t *testing.T) {

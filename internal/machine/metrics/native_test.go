@@ -28,7 +28,7 @@ func TestNativeHistogramEqualsClientGolang(t *testing.T) {
 			observe(d)
 		}
 		highest := float64(2 * bounds[len(bounds)-1])
-		for range 20000 {
+		for range 5000 {
 			observe(time.Duration(math.Exp(rand.Float64() * math.Log(highest))))
 		}
 		got, want := message(t, h), message(t, peer)

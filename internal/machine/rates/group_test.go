@@ -124,7 +124,7 @@ func TestARowOfFailuresHasItsGroups(t *testing.T) {
 // The share of failures that counts is compared with its rules, over random windows.
 func TestOneGroupCannotRaiseTheShareOfFailures(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 1))
-	for range 5000 {
+	for range 1000 {
 		var w Window
 		w.Init(1e9, 0)
 		record := func(g Group, n, failures int) {
@@ -165,7 +165,7 @@ func TestOneGroupCannotRaiseTheShareOfFailures(t *testing.T) {
 // If all requests fail, the share is 1, however the groups share the load.
 func TestAllFailuresCountWhateverTheirGroups(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(2, 2))
-	for range 1000 {
+	for range 300 {
 		var w Window
 		w.Init(1e9, 0)
 		for g := range Group(rnd.IntN(allGroups + 1)) {

@@ -63,7 +63,7 @@ func TestWindowIsExactAfterConcurrentUse(t *testing.T) {
 	var wg sync.WaitGroup
 	for g := range 4 {
 		wg.Go(func() {
-			for i := range 20000 {
+			for i := range 5000 {
 				now := time.Duration(i) * 10 * time.Microsecond
 				w.Record(now, Group(g), i%2 == g%2)
 				w.Ratio(0, 1)

@@ -23,7 +23,7 @@ func quantiles(n int, q float64, draw func(*rand.Rand) float64) (median, high, m
 func near(got, want float64) bool { return got > want*0.97 && got < want*1.03 }
 
 func TestLatenciesHaveTheQuantilesAskedFor(t *testing.T) {
-	const n = 200_000
+	const n = 50_000
 	ms := float64(time.Millisecond)
 	draw := func(l Latency) func(*rand.Rand) float64 {
 		testsupport.NoError(t, (Behaviour{Latency: l}).Validate())

@@ -201,14 +201,14 @@ func TestHTTP2RecordsTheRequestAsItCame(t *testing.T) {
 // A client that reads nothing must not make the SSP queue a frame for each frame of the client.
 func TestHTTP2ReadsNoMoreFromAClientThatDoesNotRead(t *testing.T) {
 	testsupport.Long(t)
-	const body, flood = 32 << 20, 64 << 20
+	const body, flood = 16 << 20, 32 << 20
 	s := startH2C(t, Behaviour{Latency: Constant(time.Millisecond), Response: Response{Size: Size{Constant: body}}})
 	h := dialH2C(t, s, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1})
 	h.must(h.framer.WriteWindowUpdate(0, 1<<30))
 	h.get(1)
 	s.await(t, "the response is being written", func(c Counters) bool { return c.ByStatus[200] == 1 })
 	ping := bytes.Repeat([]byte("\x00\x00\x08\x06\x00\x00\x00\x00\x00pingping"), 1000)
-	h.must(h.c.SetWriteDeadline(time.Now().Add(2 * time.Second)))
+	h.must(h.c.SetWriteDeadline(time.Now().Add(time.Second)))
 	sent, err := 0, error(nil)
 	for sent < flood && err == nil {
 		var n int

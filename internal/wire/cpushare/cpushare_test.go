@@ -98,7 +98,7 @@ func TestAFloodOfOnePartyDelaysOthersByAFewOfItsWorks(t *testing.T) {
 		attacker := PartyOf(netip.MustParseAddr("192.0.2.1"))
 		var all sync.WaitGroup
 		var stop atomic.Bool
-		s.loop(t, &all, &stop, ClientHandshake, attacker.Costly(), msec, 1000)
+		s.loop(t, &all, &stop, ClientHandshake, attacker.Costly(), msec, 200)
 		s.lag(10*msec, 5*time.Second)
 		all.Go(func() {
 			for !stop.Load() {
@@ -194,7 +194,7 @@ func TestWithoutAShareNothingWaits(t *testing.T) {
 
 // Random works begin, give up and end, while the share is bounded and while it is not. In the end no place is held.
 func TestSharesLoseNoPlaceAndNoWaiter(t *testing.T) {
-	for seed := range uint64(8) {
+	for seed := range uint64(3) {
 		testsupport.Bubble(t, func(t *testing.T) {
 			s := newShare()
 			var all sync.WaitGroup

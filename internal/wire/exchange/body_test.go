@@ -48,7 +48,7 @@ func TestResponseReservesBytesOfBothBudgetsOrOfNeither(t *testing.T) {
 // arrived. The memory is at most twice that plus 4 KB.
 func TestMemoryForABodyFollowsTheBytesThatArrived(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 1))
-	for range 300 {
+	for range 60 {
 		ex := AcquireExchange()
 		ex.Response.Body = nil
 		ex.Budget = NewBudget(1 << 30)

@@ -103,7 +103,7 @@ func TestKeyThatSendsTooMuchTakesNothingFromTheOthers(t *testing.T) {
 			s := newSim(places, queue)
 			s.gives = 50 * time.Millisecond
 			noisy := key(-1)
-			for ms := range 5000 {
+			for ms := range 2000 {
 				// 1.28 requests a millisecond are 85 % of 30 places.
 				for i := range keys {
 					if (ms*32+i*25)%1000 < 32 {
@@ -123,7 +123,7 @@ func TestKeyThatSendsTooMuchTakesNothingFromTheOthers(t *testing.T) {
 				all += s.lost[key(i)] + s.got[key(i)]
 			}
 			testsupport.True(t, float64(lost) <= 0.01*float64(all), "%d times, a queue of %d: the other keys lost %d of %d requests", times, queue, lost, all)
-			if s.lost[noisy] == 0 || s.got[noisy] < 500 {
+			if s.lost[noisy] == 0 || s.got[noisy] < 200 {
 				t.Errorf("%d times, a queue of %d: the key lost %d requests, and %d were served; it should have what is left", times, queue, s.lost[noisy], s.got[noisy])
 			}
 		}
@@ -177,7 +177,7 @@ func (s *sim) fill(key uint64, holds time.Duration, n int) {
 func TestKeySavesNothing(t *testing.T) {
 	s := newSim(20, math.MaxInt)
 	early, late := twoKeys()
-	for range 5000 {
+	for range 1000 {
 		s.fill(early, 10*time.Millisecond, 100)
 		s.step()
 	}

@@ -189,7 +189,7 @@ func (m *model) check(t *testing.T, q *Queues[int]) {
 // Random requests come, get places in turn or out of turn, give up, and release their places.
 func TestQueuesAgreeWithAModel(t *testing.T) {
 	testsupport.Long(t)
-	for seed := range uint64(40) {
+	for seed := range uint64(15) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		var q Queues[int]
 		m := model{keys: make(map[*Item[int]]uint64)}

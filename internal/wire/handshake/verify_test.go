@@ -31,7 +31,7 @@ type issuer struct {
 func newRoot(t *testing.T) issuer {
 	t.Helper()
 	i := issuer{t: t}
-	i.root, i.key = i.issue(elliptic.P256(), func(c *x509.Certificate) { c.IsCA = true })
+	i.root, i.key = i.issue(func(c *x509.Certificate) { c.IsCA = true })
 	i.cert = i.root
 	return i
 }
@@ -39,7 +39,7 @@ func newRoot(t *testing.T) issuer {
 // under returns an authority that i has signed.
 func (i issuer) under(change func(*x509.Certificate)) issuer {
 	i.t.Helper()
-	cert, key := i.issue(elliptic.P256(), func(c *x509.Certificate) {
+	cert, key := i.issue(func(c *x509.Certificate) {
 		c.IsCA = true
 		if change != nil {
 			change(c)
@@ -51,7 +51,7 @@ func (i issuer) under(change func(*x509.Certificate)) issuer {
 // leaf returns a certificate for localhost with its chain, then extra.
 func (i issuer) leaf(change func(*x509.Certificate), extra ...[]byte) tls.Certificate {
 	i.t.Helper()
-	cert, key := i.issue(elliptic.P256(), func(c *x509.Certificate) {
+	cert, key := i.issue(func(c *x509.Certificate) {
 		c.DNSNames, c.ExtKeyUsage = []string{"localhost"}, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 		if change != nil {
 			change(c)
@@ -66,9 +66,9 @@ func (i issuer) pool() *x509.CertPool {
 	return p
 }
 
-func (i issuer) issue(curve elliptic.Curve, change func(*x509.Certificate)) (*x509.Certificate, crypto.Signer) {
+func (i issuer) issue(change func(*x509.Certificate)) (*x509.Certificate, crypto.Signer) {
 	i.t.Helper()
-	key, err := ecdsa.GenerateKey(curve, rand.Reader)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	testsupport.NoError(i.t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority of a test"}, BasicConstraintsValid: true,
@@ -86,12 +86,12 @@ func (i issuer) issue(curve elliptic.Curve, change func(*x509.Certificate)) (*x5
 	return cert, key
 }
 
-// sameNamed returns n certificates of authorities with the name of i, each with a key of its own on P-521.
+// sameNamed returns n certificates of authorities with the name of i, each with a key of its own.
 func (i issuer) sameNamed(n int) [][]byte {
 	i.t.Helper()
-	all := make([][]byte, n)
+	other, all := newRoot(i.t), make([][]byte, n)
 	for k := range all {
-		cert, _ := newRoot(i.t).issue(elliptic.P521(), func(c *x509.Certificate) { c.IsCA = true })
+		cert, _ := other.issue(func(c *x509.Certificate) { c.IsCA = true })
 		all[k] = cert.Raw
 	}
 	return all

@@ -15,7 +15,7 @@ import (
 )
 
 func TestBurstsDeliverEachConnectionItsOwnBytesInOrder(t *testing.T) {
-	const conns, writes = 32, 200
+	const conns, writes = 16, 100
 	var wg sync.WaitGroup
 	for i := range conns {
 		near, far := connect(t, "tcp")

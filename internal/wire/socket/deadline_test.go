@@ -38,7 +38,7 @@ func firesAt(moves []moved) (at time.Duration, ok bool) {
 // The socket is a pipe in a synctest bubble, so that moments are exact.
 func TestReadFailsExactlyAtItsDeadlineHoweverThatIsMoved(t *testing.T) {
 	testsupport.Long(t)
-	for seed := range uint64(500) {
+	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		var moves []moved
 		at := time.Duration(0)
@@ -144,7 +144,7 @@ func TestWriteFailsAtItsDeadlineAndSaysHowMuchLeft(t *testing.T) {
 // is set last must count.
 func TestTheDeadlineThatIsSetLastCounts(t *testing.T) {
 	onBoth(t, func(t *testing.T, c *Conn, peer net.Conn) {
-		for round := range 40 {
+		for round := range 10 {
 			var setters, reader sync.WaitGroup
 			for range 2 {
 				setters.Go(func() {

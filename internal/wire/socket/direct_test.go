@@ -21,10 +21,11 @@ import (
 func TestLargeTransfersArriveWholeInBothDirections(t *testing.T) {
 	onBoth(t, func(t *testing.T, c *Conn, peer net.Conn) {
 		c.SetDeadline(time.Now().Add(patience))
-		want := make([]byte, 16<<20)
-		for i := range want {
-			want[i] = byte(i * 7 >> 3)
+		pattern := make([]byte, 4093)
+		for i := range pattern {
+			pattern[i] = byte(i * 7 >> 3)
 		}
+		want := bytes.Repeat(pattern, 4099)
 		sent := make(chan error, 2)
 		for _, w := range []io.Writer{c, peer} {
 			go func() {
@@ -144,7 +145,7 @@ func TestDeadlineOfOneReadOrWriteIsNotThatOfTheNext(t *testing.T) {
 			testsupport.MustEqual(t, <-done, nil, "a Read failed at the deadline of the previous one: %v")
 
 			next, until = limit, time.Time{} // a Write that does not wait sets no deadline
-			big := make([]byte, 64<<20)
+			big := make([]byte, 16<<20)
 			write := func(f func([]byte) (int, error), p []byte) {
 				_, err := f(p)
 				done <- err
@@ -167,7 +168,7 @@ func TestDeadlineOfOneReadOrWriteIsNotThatOfTheNext(t *testing.T) {
 func TestInterruptedReadDoesNotWait(t *testing.T) {
 	for _, network := range networks {
 		t.Run(network, func(t *testing.T) {
-			for round := range 200 {
+			for round := range 100 {
 				c, peer := connect(t, network)
 				c.OnWait(func() time.Time { return time.Now().Add(patience) }, nil)
 				ended := make(chan error, 1)

@@ -71,7 +71,7 @@ func TestWatchReportsEachPeerThatClosesAndNoOther(t *testing.T) {
 // peer.
 func TestWatchKeepsConnectionsWithTheSameDescriptorApart(t *testing.T) {
 	w := newWatch(t)
-	for i := range 200 {
+	for i := range 100 {
 		old, peer := connect(t, "tcp")
 		var before, owner notified
 		w.Add(old, &before)
