@@ -53,13 +53,6 @@ routes:
 	}
 	testsupport.True(t, after == series, "%d series at the start, %d after traffic", series, after)
 	t.Logf("%d series for 2 SSPs and a route", series)
-}
-
-func TestPromtoolAcceptsTheMetrics(t *testing.T) {
-	t.Parallel()
-	s := e2e.Healthy(t)
-	ab := e2e.Start(t, e2e.Single(s.URL()))
-	ab.Get("/fillbuffer").WantFill("openx")
 	_, text := ab.AskAdmin("/metrics")
 	cmd := exec.Command(testsupport.Needs(t, "prometheus", "promtool"), "check", "metrics")
 	cmd.Stdin = strings.NewReader(text)

@@ -113,10 +113,16 @@ routes:
 	run("plan", "--admin", admin, "--token-file", token)
 	bundle := filepath.Join(t.TempDir(), "bundle.zip")
 	run("bundle", "--admin", admin, "--token-file", token, "--seconds", "1", "--out", bundle)
-	for name, content := range testsupport.ReadZip(t, bundle) {
+	parts := testsupport.ReadZip(t, bundle)
+	for name, content := range parts {
 		outputs["the bundle's "+name] = content
 	}
-	testsupport.True(t, outputs["the bundle's trace.out"] != "" && outputs["the bundle's heap.pprof"] != "", "the bundle lacks parts")
+	for name, want := range map[string]string{
+		"config.yaml": "openx", "pools.json": "config_hash", "ssps.json": "openx", "history.json": "step_seconds", "failures.json": "failures",
+		"metrics.txt": "adbuffer_requests_total", "goroutines.txt": "goroutine ", "heap.pprof": "\x1f\x8b", "cpu.pprof": "\x1f\x8b", "trace.out": "go 1.",
+	} {
+		testsupport.True(t, strings.Contains(parts[name], want), "the bundle's %s has no %q: %.200q", name, want, parts[name])
+	}
 	run("explain", "--config", next, "/all")
 	run("explain", "--admin", admin, "--token-file", token, "--json", "/all")
 	if got := outputs["explain --config "+next+" /all"]; !strings.Contains(got, "(hidden)") || !strings.Contains(got, "untrusted") {

@@ -75,6 +75,8 @@ func TestBeyondLoopbackAClientCertificateOrTheTokenGivesAccess(t *testing.T) {
 		res.Body.Close()
 		testsupport.Equal(t, res.StatusCode, 400, "without TLS /metrics responds with %d")
 	}
+	ab.AdminTLS = a.ClientConfig(a)
+	ab.WantMetric(1, "adbuffer_tls_certificate_reload_successful", "listener=admin")
 	// A change of the CA file is read too.
 	a.Replace("ca.pem", string(other.PEM()))
 	testsupport.Eventually(t, "the other authority's certificate opens it", func() bool { status, _ := askTLS(ab, a.ClientConfig(other), "/pools"); return status == 200 })
@@ -82,36 +84,4 @@ func TestBeyondLoopbackAClientCertificateOrTheTokenGivesAccess(t *testing.T) {
 		t.Errorf("a certificate of the previous authority gets %d", status)
 	}
 	ab.AdminTLS = a.ClientConfig(other)
-}
-
-func TestOnLoopbackTLSNeedsNoToken(t *testing.T) {
-	t.Parallel()
-	a := e2e.NewAuthority(t)
-	ab := secureAdmin(t, a, "127.0.0.1", "")
-	for _, path := range []string{"/metrics", "/pools", "/"} {
-		if status, _ := askTLS(ab, a.ClientConfig(nil), path); status != 200 {
-			t.Errorf("%s responds with %d", path, status)
-		}
-	}
-	before := serialOf(t, ab, a)
-	a.Renew()
-	testsupport.Eventually(t, "the new certificate is shown", func() bool { return serialOf(t, ab, a) != before })
-	_, metrics := askTLS(ab, a.ClientConfig(nil), "/metrics")
-	testsupport.True(t, strings.Contains(metrics, `adbuffer_tls_certificate_reload_successful{listener="admin"} 1`), "there is no metric about the certificate")
-}
-
-func serialOf(t *testing.T, ab *e2e.Process, a *e2e.Authority) string {
-	t.Helper()
-	c, err := tls.Dial("tcp", ab.AdminAddr, a.ClientConfig(nil))
-	testsupport.NoError(t, err)
-	defer c.Close()
-	return c.ConnectionState().PeerCertificates[0].SerialNumber.String()
-}
-
-func TestPrometheusScrapesOverTLSWithoutACertificateOfItsOwn(t *testing.T) {
-	t.Parallel()
-	a := e2e.NewAuthority(t)
-	ab := secureAdmin(t, a, "0.0.0.0", fmt.Sprintf(", client_ca_file: %q", a.File("ca.pem")))
-	p := startPrometheus(t, ab, prometheusOptions{settings: []string{"scheme: https", fmt.Sprintf("tls_config: {ca_file: %q, server_name: localhost}", a.File("ca.pem"))}})
-	p.await(`up{job="adbuffer"}`, 1)
 }

@@ -8,24 +8,6 @@ import (
 	"adbuffer/internal/test/testsupport"
 )
 
-// Some load balancers reach only the traffic port.
-func TestHealthPathReportsReadinessOnTheTrafficPort(t *testing.T) {
-	t.Parallel()
-	s := e2e.Healthy(t)
-	ab := e2e.Start(t, "server: {health_path: /health}\n"+e2e.Single(s.URL()), "ADBUFFER_SERVER_DRAIN_DELAY=10m")
-	c := ab.Dial()
-	before := ab.Scrape().Sum("adbuffer_requests_total")
-	if a := c.Get("/health").WantStatus("ready", 200); a.Body != "ready\n" {
-		t.Errorf("body %q", a.Body)
-	}
-	c.Do("HEAD", "/health", "").WantStatus("HEAD", 200)
-	c.Get("/fillbuffer").WantFill("openx")
-	testsupport.Equal(t, ab.Scrape().Sum("adbuffer_requests_total")-before, 1, "%v requests counted")
-	ab.BeginDrain()
-	c.Get("/health").WantStatus("draining", 503)
-	ab.Terminate(0) // ends the delay
-}
-
 // min_idle connections are open before /readyz responds 200. An SSP that is down delays it by at
 // most warmup_timeout.
 func TestReadinessWaitsForWarmPoolsUpToWarmupTimeout(t *testing.T) {

@@ -24,19 +24,13 @@ func TestHealthReportsReadyDrainingAndStopped(t *testing.T) {
 	ab := e2e.Start(t, e2e.Single(s.URL()), "ADBUFFER_SERVER_DRAIN_DELAY=10m", "ADBUFFER_ADMIN_LISTEN="+testsupport.FreeAddr(t))
 	file := e2e.WriteConfig(t, "admin: {listen: '"+ab.AdminAddr+"'}\n"+e2e.Single(s.URL()))
 	broken := e2e.WriteConfig(t, "admin: {listen: '"+ab.AdminAddr+"'}\nssps: none\nroute: {}\n")
-	everywhere := e2e.WriteConfig(t, "admin: {listen: ':"+ab.AdminAddr[strings.LastIndexByte(ab.AdminAddr, ':')+1:]+"'}\n")
 	ways := map[string]func() (stdout, stderr string, code int){
 		"--admin": func() (string, string, int) {
 			return health(t, nil, "--admin", "http://"+ab.AdminAddr+"/readyz")
 		},
-		"--config":        func() (string, string, int) { return health(t, nil, "--config", file) },
 		"ADBUFFER_CONFIG": func() (string, string, int) { return health(t, []string{"ADBUFFER_CONFIG=" + file}) },
-		"ADBUFFER_ADMIN_LISTEN": func() (string, string, int) {
-			return health(t, []string{"ADBUFFER_ADMIN_LISTEN=" + ab.AdminAddr})
-		},
 		// The service stays healthy if its configuration file becomes invalid.
 		"a file with faults": func() (string, string, int) { return health(t, nil, "--config", broken) },
-		"every interface":    func() (string, string, int) { return health(t, nil, "--config", everywhere) },
 	}
 	want := func(when string, code int, text string) {
 		t.Helper()

@@ -3,6 +3,7 @@ package drain
 import (
 	"syscall"
 	"testing"
+	"time"
 
 	"adbuffer/internal/test/e2e"
 	"adbuffer/internal/test/sspsim"
@@ -121,6 +122,7 @@ func TestADrainUnderLoadLosesNoRequest(t *testing.T) {
 			switch {
 			case err == nil:
 				all.Add(a)
+				time.Sleep(pause)
 			case fresh:
 				return nil // the listener is closed
 			default:

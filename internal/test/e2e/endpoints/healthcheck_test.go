@@ -92,43 +92,44 @@ func (s *checkedServer) wantChecks(t *testing.T, want string) {
 // Health checks use the SSP's protocol, its TLS settings and its Host, over one connection. They take
 // an endpoint out of use and bring it back, without a request from a client.
 func TestHealthChecksUseTheSSPsProtocol(t *testing.T) {
+	t.Parallel()
 	authority := e2e.NewAuthority(t)
 	var http1, http2, h2c http.Protocols
 	http1.SetHTTP1(true)
 	http2.SetHTTP2(true)
 	h2c.SetUnencryptedHTTP2(true)
-	for _, c := range []struct {
+	rows := []*struct {
 		protocol, scheme, proto string
 		speaks                  *http.Protocols
+		a, b                    *checkedServer
 	}{
-		{"http1", "http", "HTTP/1.1", &http1},
-		{"http1-pipelined", "http", "HTTP/1.1", &http1},
-		{"h2c", "http", "HTTP/2.0", &h2c},
-		{"http2", "https", "HTTP/2.0", &http2},
-		{"auto", "https", "HTTP/2.0", &http2},
-		{"http1", "https", "HTTP/1.1", &http1},
-	} {
-		t.Run(c.protocol+" "+c.scheme, func(t *testing.T) {
-			t.Parallel()
-			of, settings := authority, fmt.Sprintf("    tls: {ca_file: %q}\n", authority.File("ca.pem"))
-			if c.scheme == "http" {
-				of, settings = nil, ""
-			}
-			a, b := startCheckedServer(t, of, c.speaks), startCheckedServer(t, of, c.speaks)
-			ab := e2e.Start(t, fmt.Sprintf(`
-ssps:
-  - name: openx
-    endpoints: ["%[1]s://%[2]s/bid", "%[1]s://%[3]s/bid"]
-    protocol: %[4]s
-    host: rtb.openx.example
-    health_check: {path: /health, interval: 100ms, timeout: 1m}
-%[5]sroutes: [{name: default, match: {path: /fillbuffer}, ssps: [openx]}]
-`, c.scheme, a.addr, b.addr, c.protocol, settings))
+		{"http1", "http", "HTTP/1.1", &http1, nil, nil},
+		{"http1-pipelined", "http", "HTTP/1.1", &http1, nil, nil},
+		{"h2c", "http", "HTTP/2.0", &h2c, nil, nil},
+		{"http2", "https", "HTTP/2.0", &http2, nil, nil},
+		{"auto", "https", "HTTP/2.0", &http2, nil, nil},
+		{"http1", "https", "HTTP/1.1", &http1, nil, nil},
+	}
+	ssps, routes := "ssps:\n", "routes:\n"
+	for i, row := range rows {
+		of, settings := authority, fmt.Sprintf("tls: {ca_file: %q}", authority.File("ca.pem"))
+		if row.scheme == "http" {
+			of, settings = nil, ""
+		}
+		row.a, row.b = startCheckedServer(t, of, row.speaks), startCheckedServer(t, of, row.speaks)
+		ssps += fmt.Sprintf("  - {name: s%[1]d, endpoints: [\"%[2]s://%[3]s/bid\", \"%[2]s://%[4]s/bid\"], protocol: %[5]s, host: rtb.openx.example, health_check: {path: /health, interval: 100ms, timeout: 1m}, %[6]s}\n",
+			i, row.scheme, row.a.addr, row.b.addr, row.protocol, settings)
+		routes += fmt.Sprintf("  - {name: s%[1]d, match: {path: /s%[1]d}, ssps: [s%[1]d]}\n", i)
+	}
+	ab := e2e.Start(t, ssps+routes)
+	for i, row := range rows {
+		ssp, a, b := fmt.Sprint("s", i), row.a, row.b
+		t.Run(row.protocol+" "+row.scheme, func(t *testing.T) {
 			for _, s := range []*checkedServer{a, b} {
 				ab.AwaitMetricAbove(4, "adbuffer_endpoint_checks_total", "endpoint="+s.addr, "result=ok")
-				s.wantChecks(t, c.proto+" GET rtb.openx.example /health")
+				s.wantChecks(t, row.proto+" GET rtb.openx.example /health")
 			}
-			testsupport.Equal(t, ab.Scrape().Sum("adbuffer_pool_connections_opened_total"), 0, "health checks opened %v connections of the pool")
+			testsupport.Equal(t, ab.Scrape().Sum("adbuffer_pool_connections_opened_total", "ssp="+ssp), 0, "health checks opened %v connections of the pool")
 
 			b.status.Store(503)
 			ab.AwaitMetric(1, "adbuffer_endpoint_state", "endpoint="+b.addr, "state=unhealthy")
@@ -137,20 +138,18 @@ ssps:
 			}
 			testsupport.Equal(t, a.ads.Load()+b.ads.Load(), 0, "%d requests were sent, want none")
 			for range 20 {
-				ab.Get("/fillbuffer").WantFill("openx")
+				ab.Get("/" + ssp).WantFill(ssp)
 			}
 			testsupport.Equal(t, b.ads.Load(), 0, "the unhealthy endpoint got %d requests")
 			const fails = "an endpoint fails its health checks and gets no requests; see health_check"
-			ab.WantLogged(fails)
-			if lines := ab.Log.Lines(fails); len(lines) != 1 || lines[0]["endpoint"] != b.addr || lines[0]["why"] != "status 503" {
-				t.Errorf("the log has %v", lines)
+			ab.WantLogged(fails, "endpoint="+b.addr, "why=status 503")
+			if _, body := ab.AskAdmin("/pools?ssp=" + ssp); !strings.Contains(body, `"unhealthy"`) || !strings.Contains(body, `"last_check_error": "status 503"`) {
+				t.Errorf("/pools: %s", body)
 			}
-			for _, path := range []string{"/pools", "/ssps"} {
-				if _, body := ab.AskAdmin(path); !strings.Contains(body, `"unhealthy"`) || path == "/pools" && !strings.Contains(body, `"last_check_error": "status 503"`) {
-					t.Errorf("%s: %s", path, body)
-				}
+			if _, body := ab.AskAdmin("/ssps"); strings.Count(body, `"unhealthy"`) != 1 {
+				t.Errorf("/ssps: %s", body)
 			}
-			_, explained := ab.SendAdmin("POST", "/explain", "GET /fillbuffer HTTP/1.1\r\nHost: ads.example\r\n\r\n")
+			_, explained := ab.SendAdmin("POST", "/explain", "GET /"+ssp+" HTTP/1.1\r\nHost: ads.example\r\n\r\n")
 			if want := "endpoint " + b.addr + " is unhealthy: status 503; see health_check"; !strings.Contains(explained, want) {
 				t.Errorf("explain says %s, want %q", explained, want)
 			}
@@ -158,16 +157,18 @@ ssps:
 			b.status.Store(302)
 			ab.AwaitMetric(1, "adbuffer_endpoint_state", "endpoint="+b.addr, "state=enabled")
 			testsupport.Eventually(t, "it gets requests again", func() bool {
-				ab.Get("/fillbuffer").WantFill("openx")
+				ab.Get("/" + ssp).WantFill(ssp)
 				return b.ads.Load() > 0
 			})
-			ab.WantLogged("an endpoint passes its health checks again and gets requests")
+			ab.WantLogged("an endpoint passes its health checks again and gets requests", "endpoint="+b.addr)
 
 			b.large.Store(true)
 			ab.AwaitMetric(1, "adbuffer_endpoint_state", "endpoint="+b.addr, "state=unhealthy")
-			if _, body := ab.AskAdmin("/pools"); !strings.Contains(body, "over 65536 bytes, the limit of a health check") {
+			if _, body := ab.AskAdmin("/pools?ssp=" + ssp); !strings.Contains(body, "over 65536 bytes, the limit of a health check") {
 				t.Errorf("/pools: %s", body)
 			}
+			b.large.Store(false)
+			ab.AwaitMetric(1, "adbuffer_endpoint_state", "endpoint="+b.addr, "state=enabled")
 		})
 	}
 }

@@ -18,7 +18,6 @@ func TestALoopIsRefusedTheFirstTimeItComesBack(t *testing.T) {
 	e := e2e.NewAuthority(t)
 	for _, row := range []struct{ name, server, settings, scheme string }{
 		{"HTTP/1", "", "retry: {max: 0}", "http"},
-		{"pipelined", "", "protocol: http1-pipelined", "http"},
 		{"HTTP/2", e.ServerSection(""), fmt.Sprintf("protocol: http2\n    tls: {ca_file: %q}", e.File("ca.pem")), "https"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -1,9 +1,7 @@
 package forwarding
 
 import (
-	"encoding/json"
 	"fmt"
-	"strings"
 	"testing"
 
 	"adbuffer/internal/test/e2e"
@@ -70,53 +68,4 @@ routes:
 	ab.WantMetric(8, "adbuffer_masked_total", "route=masks")
 	ab.WantMetric(7, "adbuffer_ssp_requests_total", "ssp=503", "outcome=server_error")
 	ab.WantMetric(1, "adbuffer_ssp_requests_total", "ssp=429", "outcome=client_error")
-}
-
-// One BidResponse of several SSPs' bids, and the reason of each other SSP.
-func TestBidsAreMergedIntoOneBidResponse(t *testing.T) {
-	t.Parallel()
-	ab := e2e.Start(t, fmt.Sprintf(`
-ssps:
-  - {name: a, endpoints: [%q]}
-  - {name: b, endpoints: [%[1]q]}
-  - {name: none, endpoints: [%[2]q]}
-  - {name: refuses, endpoints: [%[3]q]}
-  - {name: filters, endpoints: [%[1]q]}
-routes:
-  - {name: bids, match: {path: /bids}, mode: parallel-all, merge: openrtb, ssps: [a, none, refuses, {name: filters, when: [{path: app, exists: true}]}, b]}
-  - {name: no-bids, match: {path: /none}, mode: parallel-all, merge: openrtb, ssps: [none, refuses], no_ad: openrtb, client_choice: true}
-`, e2e.Healthy(t).URL(), noBid(t).URL(), e2e.Failing(t, sspsim.Faults{Refuse: true}).URL()))
-	const body = `{"id":"r-1","imp":[{"id":"i"}]}`
-	a := ab.Post("/bids", body).WantStatus("merged", 200).WantSource("proxy/merged")
-	var merged struct {
-		ID, Cur string
-		Seatbid []struct {
-			Bid []struct{ Impid string }
-		}
-		Ext struct {
-			Seatnonbid []struct {
-				Seat   string
-				Nonbid []struct {
-					Impid      string
-					Statuscode int
-				}
-			}
-		}
-	}
-	if err := json.Unmarshal([]byte(a.Body), &merged); err != nil {
-		t.Fatalf("%v: %s", err, a.Body)
-	}
-	if got := fmt.Sprint(merged.ID, len(merged.Seatbid), merged.Ext.Seatnonbid); got != "r-12 [{none [{i 100}]} {refuses [{i 103}]} {filters [{i 203}]}]" || a.Header("Content-Type") != "application/json" {
-		t.Errorf("%v %s: %s", a.Fields, a.Body, got)
-	}
-	if a := ab.Post("/none", body).WantStatus("no bid", 200).WantSource("proxy/merged"); a.Body != `{"id":"r-1","nbr":1}`+"\n" {
-		t.Errorf("without a bid: %s", a.Body)
-	}
-	ab.WantMetric(1, "adbuffer_no_ad_total", "route=no-bids", "origin=ssp")
-	ab.Post("/none/none", body).WantSource("ssp/none") // a client that chooses an SSP gets its response
-	for _, unreadable := range []string{``, `[]`, `{"id":7}`, `{"id":"1","id":"1"}`} {
-		if e := e2e.ErrorOf(ab.Post("/bids", unreadable).WantStatus(unreadable, 400)); !strings.Contains(e.Detail, "merge: openrtb") {
-			t.Errorf("%s: %+v", unreadable, e)
-		}
-	}
 }

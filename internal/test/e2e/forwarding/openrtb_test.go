@@ -42,7 +42,9 @@ func TestAnOpenRTBBidRequestAndItsResponseAreForwardedByteForByte(t *testing.T) 
 	}})
 	ab := serveDocumented(t, s, "/bid/v2?key=K%2f&v=2.6")
 	body := bidRequest(t)
-	a := ab.Post("/fillbuffer?pub=1&slot=top", body,
+	// adbuffer does not interpret the query.
+	const query = "pub=1&cb=1&url=https%3A%2F%2Fa.example%2F%3Fx%3D1&p=a+b%20c&empty=&&novalue&=noname&cb=2&bad=%zz&q=?/:@!$'()*,;\xff&json={\"a\":[1]}"
+	a := ab.Post("/fillbuffer?"+query, body,
 		"Content-Type: application/json; charset=utf-8",
 		"x-openrtb-version: 2.5",
 		"User-Agent: exchange/1.0",
@@ -52,18 +54,20 @@ func TestAnOpenRTBBidRequestAndItsResponseAreForwardedByteForByte(t *testing.T) 
 		"X-Forwarded-For: 203.0.113.77, 198.51.100.4",
 		"X-Adbuffer-Timeout-Ms: 20000",
 		"X-Trace:   spaces are kept within  ",
+		"traceparent: "+traceParent, "tracestate: vendor=1", // without tracing
 		"Connection: keep-alive",
 		"Keep-Alive: timeout=5",
 	).WantFill("openx")
 
 	got := e2e.LastRequest(t, s)
-	want := "POST /bid/v2?key=K%2f&v=2.6&pub=1&slot=top HTTP/1.1\r\n" +
+	want := "POST /bid/v2?key=K%2f&v=2.6&" + query + " HTTP/1.1\r\n" +
 		"Host: " + s.Addr() + "\r\n" +
 		"Content-Type: application/json; charset=utf-8\r\n" +
 		"User-Agent: exchange/1.0\r\n" +
 		"accept-ENCODING: gzip\r\n" +
 		"Cookie: uid=1\r\n" +
 		"X-Trace: spaces are kept within\r\n" +
+		"traceparent: " + traceParent + "\r\ntracestate: vendor=1\r\n" +
 		"X-Forwarded-For: 203.0.113.77, 198.51.100.4\r\n" +
 		"Via: " + viaOf(ab) + "\r\n" +
 		"X-Openrtb-Version: 2.6\r\n" +
@@ -83,28 +87,6 @@ func TestAnOpenRTBBidRequestAndItsResponseAreForwardedByteForByte(t *testing.T) 
 	}
 	ab.WantMetric(1, "adbuffer_requests_total", "route=default", "outcome=fill")
 	ab.WantMetric(1, "adbuffer_ssp_requests_total", "ssp=openx", "outcome=fill")
-}
-
-func TestAVASTGetAndItsResponseAreForwardedByteForByte(t *testing.T) {
-	t.Parallel()
-	s := e2e.SSPWith(t, sspsim.Behaviour{Response: sspsim.Response{Kind: sspsim.VAST, Size: sspsim.Size{Constant: 3000}}})
-	ab := serveDocumented(t, s, "/bid")
-	// adbuffer does not interpret the query.
-	query := "format=video&cb=1&w=640&h=360&url=https%3A%2F%2Fa.example%2F%3Fx%3D1&p=a+b%20c&empty=&&novalue&=noname&cb=2&bad=%zz&q=?/:@!$'()*,;\xff&json={\"a\":[1]}"
-	a := ab.Get("/fillbuffer?"+query, "Accept: */*", "X-Env: production").WantFill("openx")
-
-	want := "GET /bid?" + query + " HTTP/1.1\r\nHost: " + s.Addr() + "\r\nAccept: */*\r\nX-Env: production\r\nVia: " + viaOf(ab) + "\r\nX-Openrtb-Version: 2.6\r\n\r\n"
-	if got := e2e.LastRequest(t, s); string(got.Head) != want || len(got.Body) > 0 {
-		t.Errorf("the SSP got\n%q\n%q\nwant\n%q", got.Head, got.Body, want)
-	}
-	direct := directly(t, s, "GET", "/bid?"+query, "")
-	if a.Body != direct.Body || !strings.Contains(a.Body, "<InLine>") {
-		t.Errorf("the response's body differs from the SSP's:\n%s\nwant\n%s", a.Body, direct.Body)
-	}
-	if got, want := a.Header("Content-Type"), direct.Header("Content-Type"); got != want {
-		t.Errorf("Content-Type %q, want the SSP's %q", got, want)
-	}
-	ab.WantMetric(1, "adbuffer_requests_total", "route=video", "outcome=fill")
 }
 
 func TestOverHTTP2TheSSPSeesTheSameRequest(t *testing.T) {

@@ -61,13 +61,7 @@ func TestARefusedRequestLeavesTheResponsesBeforeItWhole(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A client that continues to send after a refusal is reset: adbuffer reads a bounded number of its
-// bytes.
-func TestAClientThatSendsOnAfterARefusalIsReset(t *testing.T) {
-	t.Parallel()
-	ab := e2e.Start(t, e2e.Single(e2e.Healthy(t).URL()))
+	// A client that continues to send after a refusal is reset: adbuffer reads a bounded number of its bytes.
 	c := ab.Dial()
 	c.Send("GET /fillbuffer HTTP/1.1\r\nX-A : b\r\n\r\n")
 	c.Read("GET").WantStatus("a broken head", 400)

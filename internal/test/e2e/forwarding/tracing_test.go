@@ -71,14 +71,3 @@ routes:
 		testsupport.Equal(t, e2e.LastRequest(t, ssp).Get("Traceparent"), last[name], "%[2]s got %[1]q, but not its last attempt", name)
 	}
 }
-
-func TestTraceparentCrossesWithoutTracing(t *testing.T) {
-	t.Parallel()
-	ssp := e2e.Healthy(t)
-	ab := e2e.Start(t, e2e.Single(ssp.URL()))
-	ab.Get("/fillbuffer", "traceparent: "+traceParent, "tracestate: vendor=1")
-	if h := e2e.LastRequest(t, ssp); h.Get("Traceparent") != traceParent || h.Get("Tracestate") != "vendor=1" {
-		t.Errorf("the SSP got %v", h.Header)
-	}
-	testsupport.Equal(t, len(ab.Scrape().All("adbuffer_trace_spans_total")), 0, "%d series about spans, but there are no spans")
-}

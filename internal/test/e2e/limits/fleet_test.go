@@ -48,7 +48,7 @@ func TestThreeReplicasKeepToOneQPSLimit(t *testing.T) {
 	all := startFleet(t, 3, sharing(testsupport.StartRedis(t), s.URL(), fmt.Sprintf("limit: %v, burst: %v", limit, burst)))
 	traffics := map[*e2e.Process]*e2e.Traffic{}
 	for _, ab := range all {
-		traffics[ab] = ab.StartTraffic(4, 5*time.Millisecond, "/single?n=", "/legs?n=")
+		traffics[ab] = ab.StartTraffic(4, 25*time.Millisecond, "/single?n=", "/legs?n=")
 	}
 	// A slow machine may send less than the limit allows, but not in each run, and never more.
 	const attempts = 5
@@ -105,7 +105,7 @@ func TestRequestsContinueWhileRedisIsAway(t *testing.T) {
 	all := startFleet(t, 3, sharing(r, ssp.URL(), fmt.Sprintf("limit: %v, burst: %v", limit, burst)))
 	before, began := ssp.Counters().Requests, time.Now()
 	for _, ab := range all {
-		ab.StartTraffic(4, 5*time.Millisecond, "/single?n=")
+		ab.StartTraffic(4, 25*time.Millisecond, "/single?n=")
 	}
 	await := func(connected float64) {
 		t.Helper()

@@ -40,24 +40,3 @@ routes: [{name: default, match: {path: /fillbuffer}, ssps: [a]}]
 	ab.Take(config(", max_idle: 150"))
 	testsupport.AtLeast(t, ab.Metric("adbuffer_pool_auto_limit", "ssp=a"), before/2, "a reload made the limit %v, from %v", before)
 }
-
-// A dry run makes decisions, but changes nothing.
-func TestDryRunOfAPoolThatSizesItself(t *testing.T) {
-	t.Parallel()
-	s := e2e.SSPWith(t, sspsim.Behaviour{})
-	ab := e2e.Start(t, fmt.Sprintf(`
-ssps:
-  - {name: a, endpoints: [%q], protocol: http1, pool: {max_conns: 8, auto: {enabled: true, dry_run: true, min_conns: 1}}}
-routes: [{name: default, match: {path: /fillbuffer}, ssps: [a]}]
-`, s.URL()))
-	ab.AwaitMetric(8, "adbuffer_pool_auto_limit", "ssp=a")
-	ab.Concurrently(8, func(w *e2e.Worker) error {
-		for range 20 {
-			ab.Get("/fillbuffer?a=b").WantStatus("a request in a dry run", 200)
-		}
-		return nil
-	})
-	if _, pools := ab.AskAdmin("/pools"); !strings.Contains(pools, "A dry run of pool.auto would allow 8 places") {
-		t.Errorf("/pools has no dry run: %s", testsupport.Tail(pools, 2000))
-	}
-}

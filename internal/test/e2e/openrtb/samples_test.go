@@ -37,13 +37,13 @@ func compareRequests(t *testing.T, samples []sample) {
 		paths := map[string]any{"no.such.member": nil, "imp.*.no_such_member": nil}
 		pathsOf(document, nil, paths)
 		for i, text := range slices.Sorted(maps.Keys(paths)) {
-			if (i+len(seen))%8 == 0 { // all would take long
+			if (i+len(seen))%32 == 0 { // all would take long
 				removed += compareRemoval(t, &s, text)
 			}
 		}
 	}
 	t.Logf("%d requests, %d removals", len(seen), removed)
-	testsupport.True(t, len(seen) >= 1000 && removed >= len(seen), "the samples prove little")
+	testsupport.True(t, len(seen) >= 1000 && removed >= len(seen)/4, "the samples prove little")
 }
 
 // compareRemoval removes the members at a path. It returns 1 if there was one.
@@ -78,7 +78,7 @@ func compareSets(t *testing.T, samples []sample) {
 		paths := map[string]any{"source.schain.nodes": nil, "source": nil, "user.ext.no.such": nil, "id": nil, "imp": nil}
 		pathsOf(document, nil, paths)
 		for i, text := range slices.Sorted(maps.Keys(paths)) {
-			if !strings.Contains(text, "*") && (i+len(seen))%16 == 0 { // all would take long
+			if !strings.Contains(text, "*") && (i+len(seen))%64 == 0 { // all would take long
 				for how := range openrtb.Append + 1 {
 					done[compareSet(t, &s, text, how)]++
 				}
@@ -86,7 +86,7 @@ func compareSets(t *testing.T, samples []sample) {
 		}
 	}
 	t.Logf("%d requests, %v", len(seen), done)
-	testsupport.True(t, len(seen) >= 1000 && done[openrtb.Readable] >= len(seen) && done[openrtb.WrongType] >= len(seen)/4, "the samples prove little")
+	testsupport.True(t, len(seen) >= 1000 && done[openrtb.Readable] >= len(seen)/4 && done[openrtb.WrongType] >= len(seen)/16, "the samples prove little")
 }
 
 func compareSet(t *testing.T, s *sample, text string, how openrtb.How) openrtb.Reason {

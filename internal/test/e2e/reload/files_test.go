@@ -38,32 +38,6 @@ func TestAChangeOfTheFileIsNoticed(t *testing.T) {
 	testsupport.Equal(t, len(ab.Log.Lines(e2e.MsgReloaded)), reloads+1, "%d reloads, of which one changed something")
 }
 
-func TestAConfigMapIsNoticedToSwap(t *testing.T) {
-	t.Parallel()
-	url, volume := e2e.Healthy(t).URL(), t.TempDir()
-	version := func(name string, n int) {
-		t.Helper()
-		dir := filepath.Join(volume, name)
-		testsupport.NoError(t, os.Mkdir(dir, 0o700))
-		testsupport.NoError(t, os.WriteFile(filepath.Join(dir, "adbuffer.yaml"), []byte(e2e.WithMaxConns(url, n)), 0o600))
-		old, _ := os.Readlink(filepath.Join(volume, "..data"))
-		testsupport.NoError(t, os.Symlink(name, filepath.Join(volume, "..data_tmp")))
-		testsupport.NoError(t, os.Rename(filepath.Join(volume, "..data_tmp"), filepath.Join(volume, "..data")))
-		if old != "" {
-			os.RemoveAll(filepath.Join(volume, old))
-		}
-	}
-	version("..2026_11_21_10_00_00.1", 10)
-	file := filepath.Join(volume, "adbuffer.yaml")
-	testsupport.NoError(t, os.Symlink("..data/adbuffer.yaml", file))
-	ab := e2e.Serve(t, file, e2e.Patient()...)
-	for i, name := range []string{"..2026_11_21_10_01_00.2", "..2026_11_21_10_02_00.3", "..2026_11_21_10_03_00.4"} {
-		version(name, 20+i)
-		awaitLimit(ab, float64(20+i))
-	}
-	ab.WantLogged(e2e.MsgAsked, "by=file")
-}
-
 func TestAConfigurationFromAPipeStaysInForce(t *testing.T) {
 	t.Parallel()
 	pipe := filepath.Join(t.TempDir(), "pipe")
@@ -76,26 +50,6 @@ func TestAConfigurationFromAPipeStaysInForce(t *testing.T) {
 	}
 	awaitLimit(ab, 10)
 	ab.Get("/fillbuffer").WantFill("openx")
-}
-
-func TestAnAuthorityThatIsReplacedIsNoticed(t *testing.T) {
-	t.Parallel()
-	wrong, err := sspsim.NewCA()
-	testsupport.NoError(t, err)
-	s := e2e.StartSSP(t, sspsim.Options{Protocol: sspsim.TLSAuto})
-	ca := filepath.Join(t.TempDir(), "ca.pem")
-	testsupport.NoError(t, wrong.WriteFile(ca))
-	ab := e2e.Start(t, e2e.Single(s.URL(), fmt.Sprintf("tls: {ca_file: %q}", ca), "pool: {dial_backoff: {min: 1ms, max: 1ms}}"))
-	if a := ab.Get("/fillbuffer"); a.Status != 502 || !strings.Contains(a.Body, "see tls.ca_file") {
-		t.Errorf("%d %s", a.Status, a.Body)
-	}
-	testsupport.NoError(t, os.WriteFile(ca, []byte("half a certifi"), 0o600))
-	ab.WantLogged(e2e.MsgRefused, "fault=ssps[0].tls.ca_file")
-	ab.AwaitMetric(0, "adbuffer_config_last_reload_successful")
-	testsupport.NoError(t, s.CA().WriteFile(ca))
-	testsupport.Eventually(t, "adbuffer accepts the SSP's certificate", func() bool { return ab.Get("/fillbuffer").Status == 200 })
-	wantChange(ab, "ssps[openx].tls.ca_file", "", "", "new pool")
-	ab.AwaitMetric(1, "adbuffer_config_last_reload_successful")
 }
 
 // The missing file is not watched, since the current configuration does not name it.

@@ -31,30 +31,6 @@ func TestSIGHUPReadsTheFileAgain(t *testing.T) {
 	ab.Get("/fillbuffer").WantFill("openx")
 }
 
-func TestPostReloadRespondsWithChangesAndTheirEffect(t *testing.T) {
-	t.Parallel()
-	url := e2e.Healthy(t).URL()
-	ab := e2e.Start(t, e2e.WithMaxConns(url, 10))
-	status, res := ab.Reload()
-	testsupport.True(t, status == 200 && res.Result == "unchanged" && res.Hash != "" && len(res.Changes) == 0, "an unchanged file: %d %+v", status, res)
-	for n := 20; ; n++ { // until the request is faster than the file watcher
-		ab.Write(e2e.WithMaxConns(url, n))
-		if status, res = ab.Reload(); res.Result != "unchanged" {
-			break
-		}
-	}
-	testsupport.MustTrue(t, status == 200 && res.Result == "applied" && len(res.Changes) != 0 && len(res.Faults) == 0, "%d %+v", status, res)
-	if c := res.Changes[0]; c.Path != "ssps[openx].pool.max_conns" || c.Effect != "in place" || c.New < "20" {
-		t.Errorf("%+v", c)
-	}
-	if status, _ := ab.SendAdmin("POST", "/reload", "", "Origin", "https://evil.example"); status != 403 {
-		t.Errorf("a page of another origin gets %d", status)
-	}
-	if status, _ := ab.SendAdmin("POST", "/reload", "ssps: []"); status != 400 {
-		t.Errorf("a request with a body gets %d", status)
-	}
-}
-
 func TestAnInvalidFileChangesNothingAndEveryErrorIsNamed(t *testing.T) {
 	t.Parallel()
 	url := e2e.Healthy(t).URL()

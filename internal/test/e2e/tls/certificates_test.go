@@ -63,6 +63,7 @@ func TestCertificatesAreReloadedWhileClientsComeAndGo(t *testing.T) {
 				return
 			}
 			k.Close()
+			time.Sleep(10 * time.Millisecond)
 		}
 		comers <- nil
 	}()

@@ -79,7 +79,7 @@ func TestSSPsOutsideThePolicyAreRefusedAndCounted(t *testing.T) {
 	t.Parallel()
 	a := e2e.NewAuthority(t)
 	old, strict := sServer(t, a, "-tls1_2"), sServer(t, a, "-tls1_3", "-groups", "P-384")
-	for _, row := range []struct {
+	rows := []struct {
 		url, policy string
 		failure     string // the reason in the metric; "" for a handshake that succeeds
 	}{
@@ -87,14 +87,21 @@ func TestSSPsOutsideThePolicyAreRefusedAndCounted(t *testing.T) {
 		{old, `min_version: "1.2"`, ""},
 		{strict, `groups: [x25519, X25519MLKEM768]`, "mismatch"},
 		{strict, `groups: [x25519, secp384r1]`, ""},
-	} {
-		ab := e2e.Start(t, e2e.Single(row.url, "protocol: http1", fmt.Sprintf("tls: {ca_file: %q, %s}", a.File("ca.pem"), row.policy)))
-		response := ab.Get("/fillbuffer")
+	}
+	ssps, routes := "ssps:\n", "routes:\n"
+	for i, row := range rows {
+		ssps += fmt.Sprintf("  - {name: s%d, endpoints: [%q], protocol: http1, tls: {ca_file: %q, %s}}\n", i, row.url, a.File("ca.pem"), row.policy)
+		routes += fmt.Sprintf("  - {name: s%[1]d, match: {path: /s%[1]d}, ssps: [s%[1]d]}\n", i)
+	}
+	ab := e2e.Start(t, ssps+routes)
+	for i, row := range rows {
+		name := fmt.Sprint("s", i)
+		response := ab.Get("/" + name)
 		if row.failure == "" {
-			response.WantFill("openx")
+			response.WantFill(name)
 			continue
 		}
 		response.WantStatus("tls_failed", 502)
-		ab.AwaitMetricAbove(0, "adbuffer_tls_handshake_errors_total", "ssp=openx", "reason="+row.failure)
+		ab.AwaitMetricAbove(0, "adbuffer_tls_handshake_errors_total", "ssp="+name, "reason="+row.failure)
 	}
 }
