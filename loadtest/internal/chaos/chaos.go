@@ -21,24 +21,22 @@ import (
 
 // options are the flags of chaos.
 type options struct {
-	length    time.Duration // 0 means fullLength times the scale
-	seed      uint64        // of all random choices; 0 draws one
-	allowance time.Duration // how much later than its deadline a response may come: the machine is shared
+	length time.Duration // 0 means fullLength times the scale
+	seed   uint64        // of all random choices; 0 draws one
 	// patience is how long a healthy SSP may take to respond. If patience is more than defaultPatience, no breaker
 	// counts a request as failed before patience has passed.
 	patience time.Duration
-	only     string        // selects the attacks and the behaviours whose names contain this text; "" selects all
-	overload bool          // adbuffer may refuse requests while it has too little CPU, and reloads switch its dry run
-	think    time.Duration // mean pause of a client between two requests
+	only     string // selects the attacks and the behaviours whose names contain this text; "" selects all
+	overload bool   // adbuffer may refuse requests while it has too little CPU, and reloads switch its dry run
 }
 
 // fullLength is the length of a run at scale 1.
 const fullLength = 20 * time.Minute
 
-// Defaults of the options.
 const (
+	allowance       = time.Second // how much later than its deadline a response may come: the machine is shared
 	defaultPatience = 1500 * time.Millisecond
-	defaultThink    = 60 * time.Millisecond
+	meanThink       = 60 * time.Millisecond // a client's mean pause between two requests
 )
 
 // run is one run of chaos.
@@ -92,11 +90,9 @@ is 1 if a promise was broken.`,
 func (o *options) addFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.length, "for", 0, "how long; default: 20 minutes times --scale")
 	f.Uint64Var(&o.seed, "seed", 0, "of all that is drawn; default: drawn and printed")
-	f.DurationVar(&o.allowance, "allowance", time.Second, "how much later than its deadline a response may come")
 	f.DurationVar(&o.patience, "patience", defaultPatience, "how long a healthy SSP may take to respond; a slow machine needs more")
 	f.StringVar(&o.only, "only", "", "only the attacks and the SSPs' behaviours with this `text` in their names")
 	f.BoolVar(&o.overload, "overload", false, "adbuffer may refuse requests while it has too little CPU")
-	f.DurationVar(&o.think, "think", defaultThink, "a client's mean pause between two requests")
 }
 
 // minLength is the shortest run: each third of it has one pause, and traffic before the pause.
@@ -106,8 +102,8 @@ func (o *options) check(f *pflag.FlagSet) error {
 	if f.Changed("for") && o.length < minLength {
 		return fmt.Errorf("--for %v: must be at least %v", o.length, minLength)
 	}
-	if o.allowance < 0 || o.patience < time.Millisecond || o.think < time.Millisecond {
-		return errors.New("--allowance must be at least 0, --patience and --think at least 1ms")
+	if o.patience < time.Millisecond {
+		return errors.New("--patience must be at least 1ms")
 	}
 	return nil
 }
@@ -259,7 +255,7 @@ func (r *run) whileRunning(fn func()) {
 
 // think is a client's pause between two requests.
 func (r *run) think(ctx context.Context, rnd *rand.Rand) {
-	rig.Sleep(ctx, time.Duration(rnd.ExpFloat64()*float64(r.options.think)))
+	rig.Sleep(ctx, time.Duration(rnd.ExpFloat64()*float64(meanThink)))
 }
 
 func (r *run) say(format string, args ...any) { r.Say("chaos: "+format, args...) }

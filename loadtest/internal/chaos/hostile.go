@@ -21,7 +21,7 @@ import (
 // attack is what a hostile client does: it violates the protocol, goes away, or takes too much.
 type attack struct {
 	name string
-	// conns is how many connections run do at once. There are fewer if clients think for longer than by default.
+	// conns is how many connections run do at once.
 	// The client opens a connection each millisecond. 0 means a single connection.
 	conns int
 	http2 bool
@@ -306,10 +306,9 @@ func (r *run) attack(ctx context.Context, st *instance, rnd *rand.Rand) error {
 	defer r.mass.Unlock()
 	r.attacksSeen.add(a.name, "")
 	began := time.Now()
-	n := max(2, int(min(1, float64(defaultThink)/float64(r.options.think))*float64(a.conns)))
-	end := began.Add(time.Duration(n)*time.Millisecond + massLength)
+	end := began.Add(time.Duration(a.conns)*time.Millisecond + massLength)
 	var conns sync.WaitGroup
-	for i := range n {
+	for i := range a.conns {
 		h := &hostile{run: r, rnd: rand.New(rand.NewPCG(rnd.Uint64(), 0)), n: i, end: end}
 		conns.Go(func() { _ = r.attackOnce(ctx, a, st, d, h) })
 		rig.Sleep(ctx, time.Until(began.Add(time.Duration(i)*time.Millisecond)))
@@ -326,30 +325,20 @@ const (
 	honestWithin = 5 * time.Second
 )
 
-// recentResponses holds when the last responses of SSPs came.
+// recentResponses holds when the last responses of SSPs came, in nanoseconds since 1970.
 type recentResponses struct {
-	mu    sync.Mutex // guards bySSP
-	bySSP map[string]*recentTimes
-}
-
-// recentTimes is a ring of times in nanoseconds since 1970; 0 is none.
-type recentTimes struct {
-	at   [honestLately]int64
-	next int // the oldest of them, which the next one replaces
+	mu    sync.Mutex         // guards bySSP
+	bySSP map[string][]int64 // at most honestLately, the oldest first
 }
 
 func (t *recentResponses) add(ssp string, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.bySSP == nil {
-		t.bySSP = map[string]*recentTimes{}
+		t.bySSP = map[string][]int64{}
 	}
-	if t.bySSP[ssp] == nil {
-		t.bySSP[ssp] = &recentTimes{}
-	}
-	times := t.bySSP[ssp]
-	times.at[times.next] = now.UnixNano()
-	times.next = (times.next + 1) % honestLately
+	times := append(t.bySSP[ssp], now.UnixNano())
+	t.bySSP[ssp] = times[max(0, len(times)-honestLately):]
 }
 
 // areEnough reports whether each healthy SSP has sent enough responses since then.
@@ -357,7 +346,7 @@ func (t *recentResponses) areEnough(since int64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, k := range sspKinds {
-		if times := t.bySSP[k.name]; k.healthy && (times == nil || times.at[times.next] < since) {
+		if times := t.bySSP[k.name]; k.healthy && (len(times) < honestLately || times[0] < since) {
 			return false
 		}
 	}

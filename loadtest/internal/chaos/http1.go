@@ -173,7 +173,7 @@ func (e *cutError) Unwrap() error { return e.err }
 
 // read reads the response to a. first is when its first byte came.
 func (r *run) read(c *http1Conn, m clientKind, a *request) (first time.Time, p *response, err error) {
-	if err := r.await(c, a.deadline+r.options.allowance+5*time.Second); err != nil {
+	if err := r.await(c, a.deadline+allowance+5*time.Second); err != nil {
 		return first, nil, err
 	}
 	first = time.Now()

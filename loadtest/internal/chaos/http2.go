@@ -112,7 +112,7 @@ func (r *run) useCredit(ctx context.Context, st *instance, rnd *rand.Rand) error
 // stream sends a request and judges its response. Now and then the client abandons the request. The error says why
 // there was no response.
 func (r *run) stream(ctx context.Context, cc *http2.ClientConn, a *request, rnd *rand.Rand) error {
-	wait := a.deadline + r.options.allowance + patience
+	wait := a.deadline + allowance + patience
 	abandons := rnd.IntN(20) == 0
 	if abandons {
 		wait = time.Duration(rnd.Int64N(int64(50 * time.Millisecond)))

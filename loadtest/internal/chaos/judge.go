@@ -55,9 +55,9 @@ func (r *run) judge(a *request, p *response, stalled, paused time.Duration) {
 		return
 	}
 	switch over := p.took - paused - a.deadline; {
-	case over-stalled > r.options.allowance:
+	case over-stalled > allowance:
 		r.broken.add(late, "the response to %v came after %v, in %v of which the machine stood still: %v", a, p.took.Round(time.Millisecond), stalled.Round(time.Millisecond), p)
-	case over > r.options.allowance:
+	case over > allowance:
 		r.excuse(late, a, stalled)
 	default:
 		r.overrun.observe(over)

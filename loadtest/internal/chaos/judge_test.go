@@ -22,7 +22,7 @@ import (
 // quiet is a run without processes.
 func quiet(ssps ...string) *run {
 	b := &brokenPromises{say: func(string, ...any) {}}
-	r := &run{Rig: &rig.Rig{Say: func(string, ...any) {}}, broken: b, log: newRequestLog(max(1, len(ssps)), b), options: options{allowance: time.Second}}
+	r := &run{Rig: &rig.Rig{Say: func(string, ...any) {}}, broken: b, log: newRequestLog(max(1, len(ssps)), b)}
 	for _, name := range ssps {
 		r.ssps = append(r.ssps, &ssp{sspKind: sspKind{name: name}})
 	}

@@ -34,7 +34,7 @@ func (r *run) report(rep *results.Report) {
 	r.judgeTurns(first, second)
 	r.checkExcuses(sum)
 	words := map[promise]string{
-		late:    fmt.Sprintf("Allowance %v. %v.", r.options.allowance, &r.overrun),
+		late:    fmt.Sprintf("Allowance %v. %v.", allowance, &r.overrun),
 		lost:    fmt.Sprintf("%d requests ended without a response, and no SSP received one of them.", len(r.log.unanswered)),
 		spared:  fmt.Sprintf("%d of %d.", r.healthy.succeeded.Load(), r.healthy.sent.Load()),
 		turns:   fmt.Sprintf("%d and %d.", first, second),
