@@ -44,7 +44,7 @@ func (m Machine) String() string {
 // versionArgs are the arguments with which programs print their version.
 var versionArgs = map[string][]string{
 	"nginx": {"-v"}, "haproxy": {"-v"}, "caddy": {"version"}, "envoy": {"--version"}, "node": {"--version"},
-	"wrk": {"--version"}, "ab": {"-V"}, "h2load": {"--version"}, "curl": {"--version"}, "go": {"version"},
+	"wrk": {"--version"}, "h2load": {"--version"}, "go": {"version"},
 }
 
 var versionNumber = regexp.MustCompile(`\d+\.\d+(\.\d+)*`)

@@ -11,8 +11,8 @@ import (
 	"adbuffer/loadtest/internal/load"
 )
 
-// Hold opens n connections, sends a GET on each, and keeps them idle until release closes them.
-func Hold(ctx context.Context, url string, fields []load.Field, n int, http2 bool) (release func(), err error) {
+// Hold opens n connections to a server, sends a request on each, and keeps them idle until release closes them.
+func Hold(ctx context.Context, server string, q load.Template, n int, http2 bool) (release func(), err error) {
 	held, errs := make([]*http.Transport, n), make([]error, n)
 	var wait sync.WaitGroup
 	atOnce := make(chan struct{}, 64) // bounds concurrent dials, so that they fit into the listen backlog of the server
@@ -22,7 +22,7 @@ func Hold(ctx context.Context, url string, fields []load.Field, n int, http2 boo
 			defer func() { <-atOnce }()
 			// Each connection has its own transport, because a shared one would reuse idle connections.
 			held[i] = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: http2, DisableCompression: true}
-			resp, _, err := Fetch(ctx, held[i], url, fields) //nolint:bodyclose // Fetch closes it
+			resp, _, err := Fetch(ctx, held[i], server, q) //nolint:bodyclose // Fetch closes it
 			if err == nil && http2 != (resp.ProtoMajor == 2) {
 				err = fmt.Errorf("the response came over %s", resp.Proto)
 			}

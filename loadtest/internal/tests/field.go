@@ -39,13 +39,13 @@ func fieldCommand() Command {
 	return Command{Name: "field", Short: "Five field reports, with adbuffer between client and SSP",
 		Question: "Do five field reports come out better with adbuffer between client and SSP?",
 		Long: `Repeats with adbuffer what others have measured without it; --only selects reports:
-  keepalive  500 sequential requests from curl, Node and the generator, on a connection each and on one
+  keepalive  500 sequential requests, on a connection each and on one
   pipeline   10 000 requests: 100 pipelines of 100, 100 workers, and all at once
   pools      throughput by pool size and latency, compared with N / X, the requests/s that N places
              carry at latency X, and a queue that overflows; below --scale 0.5 there are three sizes
              and three latencies
-  rules      keep-alive on and off with ab and wrk, and the ports of the client
-  adproxy    ab without keep-alive on fastify, on a fasthttp program and on adbuffer`,
+  rules      keep-alive on and off, and the ports of the client
+  adproxy    no keep-alive, on fastify, on a fasthttp program and on adbuffer`,
 		Test: func(e *rig.Rig) {
 			for _, f := range fieldReports {
 				if len(only) == 0 || slices.Contains(only, f.name) {

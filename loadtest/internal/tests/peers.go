@@ -19,13 +19,15 @@ import (
 // peersOptions are the flags of the test peers.
 type peersOptions struct {
 	only    []string // programs to measure; none means all
-	conns   int      // client connections at saturation and at the fixed rate
 	rate    float64  // requests a second that every program must reach; 0 measures at saturation only
 	rounds  int      // results are the medians of this many rounds
 	idle    int      // idle clients
 	profile string   // file for a CPU profile of adbuffer at saturation; "" writes none
 	readme  string   // file in which the tables replace the marked part; "" is none
 }
+
+// peerConns is the number of client connections at saturation and at the fixed rates.
+const peerConns = 64
 
 // fastRate is a rate that only the fastest programs reach.
 const fastRate = 15000.0
@@ -88,7 +90,6 @@ broken. --readme writes the table of a README: medians of the rounds, with the l
 			"  go run ./loadtest peers --only adbuffer,haproxy --rounds 5 --rate 10000",
 		Flags: func(f *pflag.FlagSet) {
 			f.StringSliceVar(&o.only, "only", nil, "programs to measure; default: all that are installed of "+strings.Join(known, ","))
-			f.IntVar(&o.conns, "conns", 64, "connections to each proxy")
 			f.Float64Var(&o.rate, "rate", 5000, "fixed `requests/s`; 0 measures at saturation only")
 			f.IntVar(&o.rounds, "rounds", 3, "rounds, of which the median counts")
 			f.IntVar(&o.idle, "idle", 10000, "idle clients; 0 leaves them out")
@@ -101,8 +102,8 @@ broken. --readme writes the table of a README: medians of the rounds, with the l
 					return fmt.Errorf("%q: must be one of %s", name, strings.Join(known, ","))
 				}
 			}
-			if o.conns < 1 || o.rounds < 1 || o.idle < 0 || o.rate < 0 {
-				return errors.New("--conns and --rounds must be at least 1, --idle and --rate at least 0")
+			if o.rounds < 1 || o.idle < 0 || o.rate < 0 {
+				return errors.New("--rounds must be at least 1, --idle and --rate at least 0")
 			}
 			return nil
 		},
@@ -117,7 +118,7 @@ func comparePeers(e *rig.Rig, o peersOptions) {
 	r.Note("CPU µs a request holds better than requests/s where machines are shared: compare ratios within one run. " +
 		"Ratios are medians of the rounds' ratios.")
 	r.Note("Medians of %d rounds, with the least and the most. At saturation wrk sends over %d connections; at "+
-		"fixed rates latency counts from when each request was due.", o.rounds, o.conns)
+		"fixed rates latency counts from when each request was due.", o.rounds, peerConns)
 	r.Note("Clients over TLS use TLS 1.3 without session tickets, and the upstream is cleartext HTTP/1.1.")
 	c := &comparison{Rig: e, peersOptions: o, body: []byte(kilobyte),
 		length: e.Time(10*time.Second, 2*time.Second), request: rig.Presets()["ad"]}
@@ -167,11 +168,11 @@ func (c *comparison) startUpstreams() {
 // A row needs a stage: without nginx there is no upstream with TLS.
 func (c *comparison) add(p peer, servers map[string]*rig.Stage) {
 	at := func(rate float64) rig.Load {
-		return rig.GenerateRetried(rig.OpenLoop(c.conns, rate, 500*time.Millisecond, c.length, c.request), false)
+		return rig.GenerateRetried(rig.OpenLoop(peerConns, rate, 500*time.Millisecond, c.length, c.request), false)
 	}
 	for _, protocol := range p.upstreams {
 		row := &peerRow{peer: p.name, way: protocol, stage: servers[protocol], check: c.returnsExactly(servers[protocol])}
-		row.loads[saturated] = rig.WRK(c.request, c.conns, c.length)
+		row.loads[saturated] = rig.WRK(c.request, peerConns, c.length)
 		if c.rate > 0 {
 			row.loads[fixed] = at(c.rate)
 		}

@@ -147,7 +147,7 @@ func measured(peer, way string, costs ...float64) *peerRow {
 func TestRowsAreComparedRoundByRound(t *testing.T) {
 	void := measured("nginx", "h1", 1)
 	void.void = "3 of 9 requests failed"
-	c := &comparison{Rig: &rig.Rig{Rep: new(results.Report)}, peersOptions: peersOptions{rounds: 3, conns: 64},
+	c := &comparison{Rig: &rig.Rig{Rep: new(results.Report)}, peersOptions: peersOptions{rounds: 3},
 		rows: []*peerRow{void, measured("adbuffer", "h1", 30, 40, 32), measured("haproxy", "h1", 14, 25, 15),
 			measured("adbuffer", "pipelined", 10, 20, 12)}}
 	c.summarize()

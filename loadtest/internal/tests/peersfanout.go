@@ -1,15 +1,9 @@
 package tests
 
 import (
-	"bytes"
-	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
@@ -57,29 +51,10 @@ func (c *comparison) addFanOuts() {
 		for _, m := range fanOutModes {
 			request := fanOutRequest(m.path)
 			c.rows = append(c.rows, &peerRow{peer: "adbuffer", way: p.protocol + m.path, stage: stage,
-				loads: peerLoads{rig.WRK(request, c.conns, c.length)},
+				loads: peerLoads{rig.WRK(request, peerConns, c.length)},
 				check: func() error { return fansOut(c.Ctx, stage, request) }})
 		}
 	}
-}
-
-// fansOut returns an error if a response lacks the bid of an SSP.
-func fansOut(ctx context.Context, s *rig.Stage, t load.Template) error {
-	q, err := http.NewRequestWithContext(ctx, t.Method, s.URL()+t.Path, strings.NewReader(t.Literal))
-	if err != nil {
-		return err
-	}
-	q.Header.Set("Content-Type", "application/json")
-	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}).Do(q)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if n := bytes.Count(body, []byte(`"impid":"1"`)); n != legs {
-		err = errors.Join(err, fmt.Errorf("status %d with %d of %d bids: %.100q", resp.StatusCode, n, legs, body))
-	}
-	return err
 }
 
 // showFanOuts adds the table of fan-outs. A leg is one SSP's part of a request.

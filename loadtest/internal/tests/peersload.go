@@ -20,14 +20,13 @@ type clientWay struct {
 }
 
 func (c *comparison) clientWays() []clientWay {
-	// ab speaks HTTP/1.0, which Envoy refuses.
-	closing := c.request
-	closing.Headers = append(slices.Clone(closing.Headers), load.Field{Name: "Connection", Value: "close"})
+	once := c.request
+	once.Headers = slices.Concat(once.Headers, closing)
 	return []clientWay{
-		{"tls", "clients", "HTTP/1.1 over TLS, 64 clients", rig.WRK(c.request, 64, c.length)},
+		{"tls", "clients", "HTTP/1.1 over TLS, 64 clients", rig.WRK(c.request, peerConns, c.length)},
 		{"h2 64x1", "clients", "HTTP/2 over TLS, 64 connections × 1 stream", rig.H2Load(c.request, 64, 1, c.length)},
 		{"h2 8x8", "clients", "HTTP/2 over TLS, 8 connections × 8 streams", rig.H2Load(c.request, 8, 8, c.length)},
-		{"new tls", "clients", "a new TLS connection for each request, 16 at once", rig.WRK(closing, 16, c.length)},
+		{"new tls", "clients", "a new TLS connection for each request, 16 at once", rig.WRK(once, 16, c.length)},
 		{"1000 clients", "h1", "cleartext HTTP/1.1, 1 000 clients", rig.WRK(c.request, 1000, c.length)},
 	}
 }
@@ -113,14 +112,13 @@ type idleRow struct {
 
 // measure measures the memory of idle clients. Each client has sent one request before.
 func (r *idleRow) measure(e *rig.Rig, request load.Template, clients int) {
-	s := r.stage
-	url, http2 := s.URL()+load.Fill(request.Path, 1), r.kind == "HTTP/2"
-	if release, err := rig.Hold(e.Ctx, url, request.Headers, 50, http2); err == nil {
+	s, http2 := r.stage, r.kind == "HTTP/2"
+	if release, err := rig.Hold(e.Ctx, s.URL(), request, 50, http2); err == nil {
 		release()
 		rig.Sleep(e.Ctx, settled)
 	}
 	before := rig.Must(load.ReadTree(s.PID))(e)
-	release, err := rig.Hold(e.Ctx, url, request.Headers, clients, http2)
+	release, err := rig.Hold(e.Ctx, s.URL(), request, clients, http2)
 	if err != nil {
 		r.void = err.Error()
 		return
@@ -131,11 +129,15 @@ func (r *idleRow) measure(e *rig.Rig, request load.Template, clients int) {
 	r.before, r.with, r.perClient = before.RSS, after.RSS, float64(after.RSS-before.RSS)/1024/float64(clients)
 }
 
+// ask sends a request to a stage, on a connection of its own.
+func ask(ctx context.Context, s *rig.Stage, q load.Template) (*http.Response, []byte, error) {
+	return rig.Fetch(ctx, &http.Transport{DisableKeepAlives: true, DisableCompression: true, ForceAttemptHTTP2: true,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, s.URL(), q)
+}
+
 // forwards returns an error if a stage does not return exactly the upstream's response.
-func forwards(ctx context.Context, s *rig.Stage, t load.Template, want []byte) error {
-	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, ForceAttemptHTTP2: true,
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
-	resp, body, err := rig.Fetch(ctx, transport, s.URL()+load.Fill(t.Path, 1), t.Headers) //nolint:bodyclose // Fetch closes it
+func forwards(ctx context.Context, s *rig.Stage, q load.Template, want []byte) error {
+	resp, body, err := ask(ctx, s, q) //nolint:bodyclose // Fetch closes it
 	switch {
 	case err != nil:
 		return err
@@ -145,6 +147,18 @@ func forwards(ctx context.Context, s *rig.Stage, t load.Template, want []byte) e
 		return fmt.Errorf("a body of %d bytes, not the upstream's %d", len(body), len(want))
 	case resp.Header.Get("Content-Type") != "application/json":
 		return fmt.Errorf("Content-Type %q, not the upstream's", resp.Header.Get("Content-Type"))
+	}
+	return nil
+}
+
+// fansOut returns an error if a response lacks the bid of an SSP.
+func fansOut(ctx context.Context, s *rig.Stage, q load.Template) error {
+	resp, body, err := ask(ctx, s, q) //nolint:bodyclose // Fetch closes it
+	if err != nil {
+		return err
+	}
+	if n := bytes.Count(body, []byte(`"impid":"1"`)); n != legs {
+		return fmt.Errorf("status %d with %d of %d bids: %.100q", resp.StatusCode, n, legs, body)
 	}
 	return nil
 }

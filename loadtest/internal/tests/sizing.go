@@ -24,9 +24,8 @@ import (
 
 // sizingOptions are the flags of the test sizing.
 type sizingOptions struct {
-	courses int           // of the simulation; its figures are their medians
-	low     time.Duration // how long the low load lasts; 0 leaves it out
-	only    string        // only the courses whose names have this text
+	low  time.Duration // how long the low load lasts; 0 leaves it out
+	only string        // only the courses whose names have this text
 }
 
 // never stands for the time of an event that did not happen, in seconds.
@@ -191,13 +190,12 @@ has no effect. The exit status is 1 if a promise was broken.`,
 		Test:    func(e *rig.Rig) { sizing(e, o) },
 		Example: "  ENVOY=$(scripts/envoy) go run ./loadtest sizing\n  go run ./loadtest sizing --low 1h",
 		Flags: func(f *pflag.FlagSet) {
-			f.IntVar(&o.courses, "courses", 20, "courses of the simulation, of which the median counts")
 			f.StringVar(&o.only, "only", "", "only the courses with this `text` in their names")
 			f.DurationVar(&o.low, "low", 20*time.Second, "how long a low load lasts; 0 leaves it out")
 		},
 		Check: func(*pflag.FlagSet) error {
-			if o.courses < 1 || o.low < 0 {
-				return errors.New("--courses must be at least 1, --low at least 0")
+			if o.low < 0 {
+				return errors.New("--low must be at least 0")
 			}
 			return nil
 		},
@@ -209,12 +207,12 @@ func sizing(e *rig.Rig, o sizingOptions) {
 	r.Note("Poisson arrivals of GETs, a deadline of %v, and an SSP with a lognormal latency (median 80 ms, p99 250 ms). adbuffer has pool.auto between 16 "+
 		"and 2,000 places, and a breaker only in the outage; its N is adbuffer_pool_auto_limit. Envoy's N is its concurrency_limit, at most 1,000; it refuses what exceeds it. "+
 		"Both run at the same time on one core, each with its own SSP and clients. The need follows Erlang C.", sizingTimeout)
-	simulated := simulate(e, o.courses)
+	simulated := simulate(e)
 	programs := []string{"", "envoy"}
 	if !e.Has("envoy") {
 		programs = programs[:1]
 	}
-	t := r.Table(fmt.Sprintf("The same courses simulated (medians of %d) and live", o.courses),
+	t := r.Table(fmt.Sprintf("The same courses simulated (medians of %d) and live", simulatedCourses),
 		"course", "figure", "simulated", "adbuffer", "Envoy, adaptive concurrency", "must be")
 	for _, tr := range sizingTraces() {
 		if !strings.Contains(tr.name, o.only) {
@@ -310,14 +308,16 @@ func lowLoad(e *rig.Rig, length time.Duration) {
 	e.Rep.Promise(low.name+": the limit does not change", c.decisions == 0, c.Doubts, "%v decisions.", c.decisions)
 }
 
+// simulatedCourses is how many courses are simulated. The figures are their medians.
+const simulatedCourses = 20
+
 // simulate runs the simulation of the traces, and returns its medians by the names of trace and figure.
-func simulate(e *rig.Rig, courses int) (simulated map[string]float64) {
-	root := e.ModuleRoot()
-	e.Next("sizing: simulating %d courses", courses)
+func simulate(e *rig.Rig) (simulated map[string]float64) {
+	e.Next("sizing: simulating %d courses", simulatedCourses)
 	file := filepath.Join(e.Dir, "simulated.json")
 	cmd := exec.CommandContext(e.Ctx, "go", "test", "-count", "1", "-run", "TestSizerOnLiveTraces", "./internal/ssp/sizer",
-		"-args", "-seeds", fmt.Sprint(courses), "-figures", file)
-	cmd.Dir = root
+		"-args", "-seeds", fmt.Sprint(simulatedCourses), "-figures", file)
+	cmd.Dir = e.ModuleRoot()
 	out, failed := cmd.CombinedOutput()
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -26,51 +26,41 @@ func beforeUpstream(up *rig.Route) rig.Setup {
 		SSPs: []*rig.SSP{{Name: "ssp", URLs: []string{"http://" + up.Addr + "/bid"}, Protocol: "http1"}}}
 }
 
-// rules checks the rules of thumb of load testing on adbuffer: keep-alive on and off with ab and wrk,
-// and the client's ports.
+// closing is the header of a request that is the only one on its connection.
+var closing = []load.Field{{Name: "Connection", Value: "close"}}
+
+// rules checks the rules of thumb of load testing on adbuffer: keep-alive on and off, and the client's ports. Without
+// keep-alive each request needs a port. At full size there are more requests than ports.
 func rules(e *rig.Rig) {
 	const conns = 200
-	n := e.Count(100_000, 2_000)
 	r := e.Rep
-	e.Needs("ab")
+	e.Needs("wrk")
 	up := constantUpstream(e, kilobyte)
 	reuse := load.Sysctl("net/ipv4/tcp_tw_reuse")
 	r.Note("net.ipv4.tcp_tw_reuse is %s (0 off, 1 on, 2 on for loopback), local ports %s.", reuse,
 		load.Sysctl("net/ipv4/ip_local_port_range"))
-	t := r.Table(fmt.Sprintf("adbuffer on one core, %d connections", conns), "tool", "responses", "keep-alive",
+	t := r.Table(fmt.Sprintf("adbuffer on one core, %d connections of wrk", conns), "server", "responses", "keep-alive",
 		"requests/s", "p50 ms", "p99 ms", "failed", "CPU µs/request", "TIME_WAIT sockets")
 	t.AddTheirs("four cores, PHP", "hello world", "on", "80 000–160 000")
 	t.AddTheirs("four cores, PHP", "hello world", "off", "10 000–30 000", "", "", "", "", "ports run out at ~28 000")
 	all := new(rig.Figures)
 	var fresh uint64            // requests without keep-alive
-	own := map[string]float64{} // requests/s of ab for adbuffer's own response, with keep-alive on and off
+	own := map[string]float64{} // requests/s of adbuffer's own response, with keep-alive on and off
 	for _, responses := range []struct{ name, path string }{{"own (health_path)", "/health"}, {"forwarded", small.Path}} {
-		for _, tool := range []string{"ab", "wrk"} {
-			if !e.Has(tool) {
-				continue
+		for _, onOff := range []string{"on", "off"} {
+			e.Next("rules: %s, %s", responses.name, onOff)
+			request := rig.Get(responses.path)
+			if onOff == "off" {
+				request.Headers = closing
 			}
-			for _, onOff := range []string{"on", "off"} {
-				e.Next("rules: %s, %s, %s", tool, responses.name, onOff)
-				request, flags := rig.Get(responses.path), []string{"-k"}
-				if onOff == "off" {
-					request.Headers, flags = []load.Field{{Name: "Connection", Value: "close"}}, nil
-				}
-				// Without keep-alive each request needs a port. At full size there are more requests
-				// than ports.
-				run := rig.AB(responses.path, n, conns, flags...)
-				if tool == "wrk" {
-					run = rig.WRK(request, conns, e.Time(10*time.Second, time.Second))
-				}
-				f := e.Once(beforeUpstream(up), run)
-				t.Add(f.Doubts, tool, responses.name, onOff, f.Rate, f.Latency.P50, f.Latency.P99, f.Failed, f.CPUus,
-					f.TimeWait)
-				all.Answered, all.Failed, all.TimeWait = all.Answered+f.Answered, all.Failed+f.Failed, max(all.TimeWait, f.TimeWait)
-				if onOff == "off" {
-					fresh += f.Answered
-				}
-				if tool == "ab" && responses.path == "/health" {
-					own[onOff] = f.Rate
-				}
+			f := e.Once(beforeUpstream(up), rig.WRK(request, conns, e.Time(10*time.Second, time.Second)))
+			t.Add(f.Doubts, "adbuffer", responses.name, onOff, f.Rate, f.Latency.P50, f.Latency.P99, f.Failed, f.CPUus, f.TimeWait)
+			all.Answered, all.Failed, all.TimeWait = all.Answered+f.Answered, all.Failed+f.Failed, max(all.TimeWait, f.TimeWait)
+			if onOff == "off" {
+				fresh += f.Answered
+			}
+			if responses.path == "/health" {
+				own[onOff] = f.Rate
 			}
 		}
 	}
@@ -81,44 +71,43 @@ func rules(e *rig.Rig) {
 				"TIME_WAIT at the end of a run.", all.Failed, all.Answered, fresh, all.TimeWait)
 	}
 	r.Promise("keep-alive is worth more than any other setting of a client", own["on"] > own["off"], nil,
-		"ab: %v requests/s with it, %v without.", own["on"], own["off"])
+		"%v requests/s with it, %v without.", own["on"], own["off"])
 }
 
-// adProxy repeats the prototypes' test: ab without keep-alive on /fillbuffer, for the server's own
-// responses and for forwarded responses.
+// adProxy repeats the prototypes' test: no keep-alive on /fillbuffer, for the server's own responses and for forwarded
+// responses. The prototypes were measured with ab, and wrk sends the requests here.
 func adProxy(e *rig.Rig) {
-	// The full size is a million requests, which take a minute or more, twelve times.
-	n := e.Count(1_000_000, 2_000)
 	r := e.Rep
-	e.Needs("ab")
+	e.Needs("wrk")
 	r.Note("Constant responses: the prototypes' fixed JSON, and adbuffer's health_path, which is a response of its own.")
-	r.Note("Forwarded responses: 1 KB of JSON from an upstream on the load's core, which ab shares.")
+	r.Note("Forwarded responses: 1 KB of JSON from an upstream on the load's core, which wrk shares.")
 	up := constantUpstream(e, kilobyte)
-	t := r.Table(fmt.Sprintf("ab -n %d, no keep-alive", n), "server", "responses", "ab -c", "requests/s", "p50 ms",
+	t := r.Table("no keep-alive", "server", "responses", "connections", "requests/s", "p50 ms",
 		"p95 ms", "p99 ms", "max ms", "CPU µs/request")
 	t.AddTheirs("Node + fastify", "constant", 100, 12925, 8, 10, 13, 106)
 	t.AddTheirs("Go + fasthttp", "constant", 100, 15848, 6, 7, 8, 18)
 	t.AddTheirs("Node + fastify", "constant", 500, 9673, 48, 79, 156, 286)
 	t.AddTheirs("Go + fasthttp", "constant", 500, 14682, 34, 40, 41, 62)
-	rates := map[string]float64{} // by program and ab's -c, of forwarded responses
+	rates := map[string]float64{} // by program and connections, of forwarded responses
 	for _, kind := range []string{"constant", "forwarded"} {
 		for _, program := range []string{"adbuffer", "sketch", "fastify"} {
 			if !e.Has(strings.TrimPrefix(program, "adbuffer")) {
 				continue
 			}
 			for _, conns := range []int{100, 500} {
-				e.Next("adproxy: %s, %s, -c %d", program, kind, conns)
-				setup, path := rig.Setup{Program: program, Route: &rig.Route{}}, small.Path
+				e.Next("adproxy: %s, %s, %d connections", program, kind, conns)
+				setup, request := rig.Setup{Program: program, Route: &rig.Route{}}, small
+				request.Headers = closing
 				switch {
 				case program == "adbuffer":
 					setup = beforeUpstream(up)
 					if kind == "constant" {
-						path = "/health"
+						request.Path = "/health"
 					}
 				case kind == "forwarded":
 					setup.Route.Upstreams = []string{"http://" + up.Addr}
 				}
-				f := e.Once(setup, rig.AB(path, n, conns))
+				f := e.Once(setup, rig.WRK(request, conns, e.Time(30*time.Second, time.Second)))
 				t.Add(f.Doubts, program, kind, conns, f.Rate, f.Latency.P50, f.Latency.P95, f.Latency.P99,
 					f.Latency.Max, f.CPUus)
 				if kind == "forwarded" {
@@ -130,7 +119,7 @@ func adProxy(e *rig.Rig) {
 	for _, conns := range []int{100, 500} {
 		if node, measured := rates[fmt.Sprint("fastify", conns)]; measured {
 			ours := rates[fmt.Sprint("adbuffer", conns)]
-			r.Promise(fmt.Sprintf("at -c %d adbuffer forwards more requests/s than fastify's proxy", conns),
+			r.Promise(fmt.Sprintf("over %d connections adbuffer forwards more requests/s than fastify's proxy", conns),
 				ours > node, nil, "%v against %v requests/s.", ours, node)
 		}
 	}

@@ -22,15 +22,9 @@ import (
 	"adbuffer/loadtest/internal/rig"
 )
 
-// trafficOptions are the flags of the test traffic.
-type trafficOptions struct {
-	changes, beside bool
-	only            string  // only the changes whose names have this text
-	rate            float64 // of beside, a second
-}
-
 func trafficCommand() Command {
-	o := trafficOptions{}
+	var only string
+	var wantsChanges, beside bool
 	return Command{Name: "traffic", Short: "What check --traffic says, beside what then happens",
 		Question: "Does check --traffic say what a changed configuration then does, and do requests notice a dry run?",
 		Long: `Sends 60 requests a second through three routes to five SSPs for three minutes. Then check
@@ -38,31 +32,22 @@ func trafficCommand() Command {
 force for two minutes: one table has the rates and the places that check --traffic said, beside
 those that the metrics show. It takes 18 minutes.
 
-With --beside, 5 000 requests a second (--rate) go through one core, in turn without and with dry
-runs of 10 000 sampled requests of 2 KB, which repeat without a pause; it takes a minute.`,
-		Test: func(e *rig.Rig) { traffic(e, o) },
-		Check: func(*pflag.FlagSet) error {
-			if !(o.rate > 0) {
-				return errors.New("--rate must be above 0")
+With --beside, 5 000 requests a second go through one core, in turn without and with dry runs of
+10 000 sampled requests of 2 KB, which repeat without a pause; it takes a minute.`,
+		Test: func(e *rig.Rig) {
+			if wantsChanges {
+				changes(e, only)
 			}
-			return nil
+			if beside {
+				besideDryRuns(e)
+			}
 		},
 		Example: "  go run ./loadtest traffic\n  go run ./loadtest traffic --only weights\n  go run ./loadtest traffic --changes=false --beside",
 		Flags: func(f *pflag.FlagSet) {
-			f.BoolVar(&o.changes, "changes", true, "put the changed configurations in force")
-			f.BoolVar(&o.beside, "beside", false, "measure the latency of requests beside dry runs")
-			f.Float64Var(&o.rate, "rate", 5000, "requests a second of --beside")
-			f.StringVar(&o.only, "only", "", "only the changes with this `text` in their names")
+			f.BoolVar(&wantsChanges, "changes", true, "put the changed configurations in force")
+			f.BoolVar(&beside, "beside", false, "measure the latency of requests beside dry runs")
+			f.StringVar(&only, "only", "", "only the changes with this `text` in their names")
 		},
-	}
-}
-
-func traffic(e *rig.Rig, o trafficOptions) {
-	if o.changes {
-		changes(e, o.only)
-	}
-	if o.beside {
-		besideDryRuns(e, o.rate)
 	}
 }
 
@@ -283,8 +268,8 @@ func postDryRun(ctx context.Context, s *rig.Stage, document string) (*replay.Rep
 }
 
 // besideDryRuns sends requests through one core, in turn without and with dry runs.
-func besideDryRuns(e *rig.Rig, rate float64) {
-	const rounds, pause = 3, 2 * time.Second
+func besideDryRuns(e *rig.Rig) {
+	const rate, rounds, pause = 5000.0, 3, 2 * time.Second
 	length := e.Time(7*time.Second, 2*time.Second)
 	config := rig.Config{Admin: "sample: {requests: 50000, max_age: 5m, max_bytes: 536870912}", Routes: []string{ // 10 000 requests of the first minute
 		"{name: bids, match: {path: /auction}, ssps: [{name: ssp, when: [{path: device.geo.country, in: [USA]}]}]}"}}
