@@ -60,7 +60,7 @@ func TestADialOutlastsItsTimeoutsWhileOtherGoroutinesRun(t *testing.T) {
 			o.ConnectTimeout, o.TLSTimeout = 50*time.Millisecond, 50*time.Millisecond
 			d := metered(t, o)
 			starve(t, 20)
-			for range 5 {
+			for range 2 {
 				r, err := d.Dial(t.Context(), true, p.addr("ssp.test"))
 				testsupport.NoError(t, err)
 				r.Conn.Close()
@@ -102,7 +102,7 @@ func TestAnAddressIsNotSlowBecauseOfTheLag(t *testing.T) {
 	d := metered(t, o)
 	d.delay = 30 * time.Millisecond
 	starve(t, 20)
-	for range 5 {
+	for range 2 {
 		r := raceTo(t, d, first, second)
 		testsupport.MustTrue(t, r.At == 0 && r.Lost[1] == nil, "At is %d, Lost %v", r.At, r.Lost)
 	}
