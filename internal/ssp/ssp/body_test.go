@@ -207,7 +207,7 @@ func TestLegsOfOneRequestDoNotShareABodyCopy(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			for range 50 {
+			for range 20 {
 				ex := exchange.AcquireExchange()
 				if o, err := c.ssp.Do(r, ex, 0); o == exchange.Internal {
 					t.Error(err)

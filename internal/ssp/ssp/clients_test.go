@@ -70,8 +70,8 @@ func TestFailuresThatAClientProvokesShedAndPauseNothingOfOthers(t *testing.T) {
 					c.getAs(id, "").want(exchange.Fill)
 				}
 			}
-			for i := range 300 {
-				for range 20 {
+			for i := range 150 {
+				for range 10 {
 					c.getAs(all[0], query).want(of)
 				}
 				c.getAs(all[1+i%9], "").want(exchange.Fill)
@@ -109,9 +109,9 @@ func TestABrokenSSPIsShedHoweverItsClientsShareTheLoad(t *testing.T) {
 			send := func() {
 				c.getAs(all[clientOf(n)], "")
 				n++
-				time.Sleep(5 * msec)
+				time.Sleep(20 * msec)
 			}
-			for range 3000 {
+			for range 750 {
 				send()
 			}
 			p.steps = []step{response(500, "")}

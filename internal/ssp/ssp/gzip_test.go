@@ -147,36 +147,15 @@ func FuzzCoded(f *testing.F) {
 	})
 }
 
-// bitWriter writes a stream of bits, the lowest bit first.
-type bitWriter struct {
-	b    []byte
-	v, n uint
-}
-
-func (w *bitWriter) put(value, n uint) *bitWriter {
-	for w.v, w.n = w.v|value<<w.n, w.n+n; w.n >= 8; w.v, w.n = w.v>>8, w.n-8 {
-		w.b = append(w.b, byte(w.v))
-	}
-	return w
-}
-
 // hostileBodies have at most maxCodedScan bytes, and cost a decoder the maximum for this size.
 func hostileBodies(t testing.TB) map[string][]byte {
 	empty := gzipped("")
 	bomb := gzipped(strings.Repeat("\x00", 4<<20))
-	tables := bitWriter{b: bytes.Clone(empty[:10])} // the header, then empty blocks, each with its own tables
-	for len(tables.b) < maxCodedScan-16 {
-		tables.put(0, 1).put(2, 2).put(0, 5).put(0, 5).put(14, 4)
-		for i := range 18 {
-			tables.put(map[int]uint{2: 1, 17: 1}[i], 3) // codes for "11 to 138 zeros" and for "1 bit"
-		}
-		tables.put(1, 1).put(127, 7).put(1, 1).put(117-11, 7).put(0, 1).put(0, 1).put(0, 1).put(1, 1)
-	}
 	return map[string][]byte{
 		"a bomb":         bomb[:min(len(bomb), maxCodedScan)],
 		"a bomb of zstd": append([]byte("\x28\xb5\x2f\xfd\x00\x68"), bytes.Repeat([]byte("\x02\x00\x10x"), 500)...), // 500 blocks of 128 KiB in a window of 8 MiB
 		"tables of zstd": testsupport.ZstdOfTables(maxCodedScan),
-		"tables":         tables.b,
+		"tables":         testsupport.GzipOfTables(maxCodedScan),
 		"members":        bytes.Repeat(empty, maxCodedScan/len(empty)),
 	}
 }

@@ -11,12 +11,11 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// learnt returns a client of an SSP that responds within 10 ms. Enough requests have passed to know
-// its latency. The test's steps begin after these requests.
+// learnt returns a client of an SSP whose responses have taken 10 ms, often enough that a later attempt
+// is hedged.
 func learnt(t *testing.T, p *fakePool, with func(o *Options)) *client {
 	t.Helper()
 	steps := p.steps
-	p.steps = []step{after(10*msec, fill())}
 	c := newClient(t, p, func(o *Options) {
 		o.Hedge.Enabled = true
 		if with != nil {
@@ -24,13 +23,12 @@ func learnt(t *testing.T, p *fakePool, with func(o *Options)) *client {
 		}
 	})
 	for range 250 {
-		c.get().want(exchange.Fill)
+		time.Sleep(10 * msec)
+		c.ssp.lateAfter.observe(c.ssp.since(time.Now()), c.id.Group(), 10*msec)
 	}
 	late := c.ssp.lateAfter.get()
 	testsupport.MustTrue(t, late >= 10*msec && late <= 11*msec, "an attempt is late after %v, want 10ms and a little more", late)
-	p.steps, p.acquired, p.sent = steps, 0, nil
-	c.ssp.stats.sent.Store(0)
-	c.ssp.budget.init()
+	p.steps = steps // without the fill of newClient, if the test adds its steps later
 	return c
 }
 

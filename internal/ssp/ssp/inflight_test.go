@@ -16,7 +16,7 @@ func TestInFlightNeverExceedsItsLimit(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			for range 5000 {
+			for range 500 {
 				if !f.Acquire() {
 					refused.Add(1)
 					runtime.Gosched()

@@ -12,17 +12,9 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
+// TestDecisionsAboutRetries lists what is retried. Here a request is sent again as it was.
 func TestErrorsThatAreRetried(t *testing.T) {
 	get, post := exchange.GET, exchange.POST
-	timeout := *exchange.ErrDeadline
-	notSentTimeout := *exchange.ErrDeadlineNotSent
-	tls := exchange.Error{Outcome: exchange.TLSFailed, Progress: exchange.NotSent}
-	misdirected := exchange.Error{Outcome: exchange.BadResponse, Progress: exchange.NotProcessed}
-	tinyLimit := exchange.Error{Outcome: exchange.BadResponse, Progress: exchange.NotSent}
-	malformed := exchange.Error{Outcome: exchange.BadResponse, Progress: exchange.MaybeProcessed}
-	tooLarge := exchange.Error{Outcome: exchange.ResponseTooLarge, Progress: exchange.MaybeProcessed}
-	headTooLarge := exchange.Error{Outcome: exchange.TooLarge, Progress: exchange.NotSent}
-	overloaded := exchange.Error{Outcome: exchange.Overloaded, Progress: exchange.NotSent}
 	const no retryKind = firstAttempt
 	for _, c := range []struct {
 		name   string
@@ -31,24 +23,13 @@ func TestErrorsThatAreRetried(t *testing.T) {
 		stale  RetryStale
 		why    retryKind // no: not sent again
 	}{
-		{"GET, not sent", notSent, get, StaleNever, retryNotSent},
 		{"POST, not sent", notSent, post, StaleNever, retryNotSent},
-		{"POST, TLS failed", tls, post, StaleNever, retryNotSent},
 		{"POST, not processed", notProcessed, post, StaleNever, retryNotProcessed},
-		{"POST, over a tiny limit of the SSP", tinyLimit, post, StaleNever, retryNotSent},
-		{"POST, misdirected", misdirected, post, StaleNever, retryNotProcessed},
 		{"GET, stale", stale, get, StaleIdempotent, retryStale},
 		{"HEAD, stale", stale, exchange.HEAD, StaleIdempotent, retryStale},
 		{"POST, stale", stale, post, StaleIdempotent, no},
 		{"POST, stale, all", stale, post, StaleAll, retryStale},
 		{"GET, stale, never", stale, get, StaleNever, no},
-		{"GET, after a byte of the response", cutMidResponse, get, StaleAll, no},
-		{"GET, response timeout", timeout, get, StaleAll, no},
-		{"GET, no time to send it", notSentTimeout, get, StaleAll, no},
-		{"GET, malformed response", malformed, get, StaleAll, no},
-		{"GET, response too large", tooLarge, get, StaleAll, no},
-		{"GET, too large for the SSP", headTooLarge, get, StaleAll, no},
-		{"GET, over a limit of adbuffer", overloaded, get, StaleAll, no},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := &fakePool{steps: []step{fail(c.err), fill()}}
@@ -86,16 +67,6 @@ func TestRetryDropsThePartialResponse(t *testing.T) {
 	}
 	ex.Release()
 	c.wantIdle()
-}
-
-func TestRetriesEndAtRetryMax(t *testing.T) {
-	for _, max := range []int{0, 1, 3} {
-		p := &fakePool{steps: []step{fail(notSent)}}
-		c := newClient(t, p, func(o *Options) { o.RetryMax = max })
-		c.get().want(exchange.ConnLost)
-		c.wantSent(p, 1+max)
-		c.wantRetries(map[retryKind]uint64{retryNotSent: uint64(max)})
-	}
 }
 
 // An SSP that closes idle connections makes several of them stale at once.
@@ -173,17 +144,6 @@ func TestConnectionsThatServedWellPayForRequestsBehindTheirClose(t *testing.T) {
 		k.do(k.request(exchange.POST)).want(exchange.ConnLost)
 		testsupport.Equal(t, len(p.requests()), c.sent, "%[2]v, %[3]d responses for each request: sent %[1]d times", c.protocol, c.served)
 	}
-}
-
-// The first retry of a refused request is free, and the budget pays for each further one.
-func TestTheBudgetPaysForARefusedRequestFromItsSecondRetryOn(t *testing.T) {
-	p := &fakePool{steps: []step{fail(notProcessed)}}
-	c := newClient(t, p, nil)
-	c.spendBudget()
-	c.get().want(exchange.ConnLost)
-	c.wantSent(p, 2)
-	c.wantRetries(map[retryKind]uint64{retryNotProcessed: 1})
-	testsupport.Equal(t, c.ssp.stats.overBudget[retryNotProcessed].Load(), 1, "%d retries were refused by the budget")
 }
 
 // A request that only finds connections that take no more requests was never sent: retry.max and the
@@ -357,17 +317,6 @@ func TestTheLastErrorSaysHowOftenARequestWasSent(t *testing.T) {
 		n := retries{resends: c.resends}
 		testsupport.Equal(t, strings.HasSuffix(n.lastError(&c.err, 2).Detail, "; it was sent 2 times; see retry.max"), c.says, "%[2]s: %[1]v", c.name)
 	}
-}
-
-func TestRetriesAreAFifthOfTheRequests(t *testing.T) {
-	p := &fakePool{steps: []step{fail(notSent)}}
-	c := newClient(t, p, func(o *Options) { o.RetryMax = 10; o.Breaker.Enabled = false })
-	const requests = 1000
-	for range requests {
-		c.get().want(exchange.ConnLost)
-	}
-	n := c.ssp.stats.retries[retryNotSent].Load()
-	testsupport.True(t, n <= requests/5+10 && n >= requests/5, "%d retries for %d requests, want a fifth, and ten", n, requests)
 }
 
 // Retries do not prolong a request: it ends at its deadline, and nothing is sent after that.

@@ -269,17 +269,17 @@ func TestADryRunOfAShaperLearnsAndDropsNothing(t *testing.T) {
 				shaped(15)(o)
 				tt.with(o)
 			})
-			good, bad := c.load(120)
+			good, bad := c.load(40)
 			if tt.atLimit > 0 {
 				sent := good[exchange.Fill] + bad[exchange.NoBid]
-				testsupport.Between(t, sent, 120*tt.atLimit, 120*tt.atLimit+20, "%[2]s: %[1]d requests were sent", name)
-				testsupport.True(t, sent+good[exchange.QPSLimit]+bad[exchange.QPSLimit] == 12000 && good[exchange.QPSLimit] > 0, "%s: %v, %v", name, good, bad)
+				testsupport.Between(t, sent, 40*tt.atLimit, 40*tt.atLimit+20, "%[2]s: %[1]d requests were sent", name)
+				testsupport.True(t, sent+good[exchange.QPSLimit]+bad[exchange.QPSLimit] == 4000 && good[exchange.QPSLimit] > 0, "%s: %v, %v", name, good, bad)
 			} else {
-				testsupport.True(t, good[exchange.Fill] == 1200 && bad[exchange.NoBid] == 10800, "%s: %v, %v", name, good, bad)
+				testsupport.True(t, good[exchange.Fill] == 400 && bad[exchange.NoBid] == 3600, "%s: %v, %v", name, good, bad)
 			}
 			report, enforced, ok := c.ssp.ShapeReport()
 			testsupport.True(t, ok && !enforced && report.State == shaper.Learning, "%s: %+v", name, report)
-			testsupport.AtLeast(t, report.Requests[shaper.Dropped], 5000, "%[2]s: the report says that %[1]d requests would be dropped", name)
+			testsupport.AtLeast(t, report.Requests[shaper.Dropped], 1500, "%[2]s: the report says that %[1]d requests would be dropped", name)
 		})
 	}
 }
