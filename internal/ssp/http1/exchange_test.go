@@ -56,7 +56,8 @@ func TestRequestIsWrittenAsItIs(t *testing.T) {
 	}
 }
 
-// A response whose framing is ambiguous closes the connection, over TLS as in cleartext.
+// A response whose framing is ambiguous closes the connection, over TLS as in cleartext. goodResponses has
+// more of them.
 func TestConnectionIsReusedOnlyAfterUnambiguousFraming(t *testing.T) {
 	for name, c := range map[string]struct {
 		response, body string
@@ -65,20 +66,11 @@ func TestConnectionIsReusedOnlyAfterUnambiguousFraming(t *testing.T) {
 	}{
 		"fixed":             {response: textResponse("ok"), body: "ok"},
 		"chunked":           {response: chunkedHead + "2\r\nok\r\n0\r\n\r\n", body: "ok"},
-		"trailers":          {response: chunkedHead + "2\r\nok\r\n0\r\nX: y\r\n\r\n", body: "ok"},
 		"interim":           {response: "HTTP/1.1 103 x\r\nLink: y\r\n\r\n" + textResponse("ok"), body: "ok"},
-		"interim length":    {response: "HTTP/1.1 100 x\r\nContent-Length: 5\r\n\r\n" + textResponse("ok"), body: "ok", reason: exchange.ClosedError},
-		"interim chunked":   {response: "HTTP/1.1 103 x\r\nTransfer-Encoding: chunked\r\n\r\n" + textResponse("ok"), body: "ok", reason: exchange.ClosedError},
-		"interim obs-fold":  {response: "HTTP/1.1 103 x\r\nLink: y\r\n z\r\n\r\n" + textResponse("ok"), body: "ok", reason: exchange.ClosedError},
-		"interim bare LF":   {response: "HTTP/1.1 100 x\n\n" + textResponse("ok"), body: "ok", reason: exchange.ClosedError},
-		"interim HTTP/1.0":  {response: "HTTP/1.0 100 x\r\n\r\n" + textResponse("ok"), body: "ok", reason: exchange.ClosedError},
-		"interim close":     {response: "HTTP/1.1 100 x\r\nConnection: close\r\n\r\nHTTP/1.1 100 x\r\n\r\n" + textResponse("ok"), body: "ok", reason: exchange.ClosedError},
 		"connection close":  {response: "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", body: "ok", reason: exchange.ClosedByPeer},
 		"HTTP/1.0":          {response: "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok", body: "ok", reason: exchange.ClosedByPeer},
 		"read to EOF":       {response: "HTTP/1.1 200 OK\r\n\r\nok", body: "ok", eof: true, reason: exchange.ClosedByPeer},
 		"length and coding": {response: "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", body: "ok", reason: exchange.ClosedError},
-		"coding and length": {response: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n2\r\nok\r\n0\r\n\r\n", body: "ok", reason: exchange.ClosedError},
-		"obs-fold":          {response: "HTTP/1.1 200 OK\r\nX: y\r\n z\r\nContent-Length: 2\r\n\r\nok", body: "ok", reason: exchange.ClosedError},
 		"bare LF":           {response: "HTTP/1.1 200 OK\nContent-Length: 2\n\nok", body: "ok", reason: exchange.ClosedError},
 		"leftover":          {response: textResponse("ok") + "x", body: "ok", reason: exchange.ClosedLeftover},
 	} {
@@ -110,20 +102,15 @@ func TestBrokenResponsesFailTheExchangeAndCloseTheConnection(t *testing.T) {
 		eof      bool
 		outcome  exchange.Outcome
 	}{
-		"status line":      {"HTTP/1.1 2xx OK\r\n", false, exchange.BadResponse},
-		"101":              {"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n", false, exchange.BadResponse},
-		"two lengths":      {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx", false, exchange.BadResponse},
-		"bad chunk":        {chunkedHead + "x\r\n", false, exchange.BadResponse},
-		"interim flood":    {strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", maxInterim+1), false, exchange.BadResponse},
-		"large head":       {"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 16<<10), false, exchange.ResponseTooLarge},
-		"large body":       {"HTTP/1.1 200 OK\r\nContent-Length: 1048577\r\n\r\n", false, exchange.ResponseTooLarge},
-		"large chunk":      {chunkedHead + "100001\r\n", false, exchange.ResponseTooLarge},
-		"half status line": {"HTTP/1.1 20", true, exchange.ConnLost},
-		"half head":        {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n", true, exchange.ConnLost},
-		"half body":        {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nx", true, exchange.ConnLost},
-		"half chunk":       {chunkedHead + "2\r\nx", true, exchange.ConnLost},
-		"no last chunk":    {chunkedHead + "1\r\nx\r\n", true, exchange.ConnLost},
-		"only interim":     {"HTTP/1.1 100 Continue\r\n\r\n", true, exchange.ConnLost},
+		"status line":  {"HTTP/1.1 2xx OK\r\n", false, exchange.BadResponse},
+		"101":          {"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n", false, exchange.BadResponse},
+		"bad chunk":    {chunkedHead + "x\r\n", false, exchange.BadResponse},
+		"large head":   {"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 16<<10), false, exchange.ResponseTooLarge},
+		"large body":   {"HTTP/1.1 200 OK\r\nContent-Length: 1048577\r\n\r\n", false, exchange.ResponseTooLarge},
+		"large chunk":  {chunkedHead + "100001\r\n", false, exchange.ResponseTooLarge},
+		"half head":    {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n", true, exchange.ConnLost},
+		"half body":    {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nx", true, exchange.ConnLost},
+		"only interim": {"HTTP/1.1 100 Continue\r\n\r\n", true, exchange.ConnLost},
 	} {
 		for _, tr := range transports {
 			for _, k := range kinds {
