@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -269,14 +270,20 @@ func TestSetsDoNotAllocate(t *testing.T) {
 }
 
 func BenchmarkAppend(b *testing.B) {
-	for _, n := range []int{1 << 10, 4 << 10, 16 << 10} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			e, body, out, facts := appendNode(b), ofSize(n), make([]byte, 0, 2*n), new(Facts)
+	run := func(name string, body []byte) {
+		b.Run(name, func(b *testing.B) {
+			e, out, facts := appendNode(b), make([]byte, 0, 2*len(body)), new(Facts)
 			b.SetBytes(int64(len(body)))
 			b.ReportAllocs()
 			for b.Loop() {
 				out, _ = e.Apply(out[:0], body, facts)
 			}
 		})
+	}
+	browsers, err := os.ReadFile("testdata/bid-request.json") // 3.9 KB
+	testsupport.NoError(b, err)
+	run("browser", browsers)
+	for _, n := range []int{1 << 10, 4 << 10, 16 << 10} { // hardly any strings are longer than a word
+		run(fmt.Sprint(n), ofSize(n))
 	}
 }

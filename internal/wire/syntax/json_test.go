@@ -54,6 +54,26 @@ func TestEscapes(t *testing.T) {
 	}
 }
 
+// SkipJSON accepts a document that is cut at each byte, or has each of its bytes replaced, if and only if encoding/json does.
+func TestSkipJSON(t *testing.T) {
+	t.Parallel()
+	document := []byte("{\"id\":\"1\", \"eight888\" : [0,-1.5e+9 ,10, 0.25,7],\n\"esc\\\"aped\":\"\\u00e9 and \\\\\",\"a string of several words\":{ },\"b\":[ ],\"c\":[true,false ,null, {\"d\":{\"e\":[[]]}}]\t}")
+	accepts := func(b []byte) {
+		end := SkipJSON(b, 0, 0, 64)
+		got := end >= 0 && SkipJSONBlanks(b, end) == len(b)
+		testsupport.True(t, got == json.Valid(b), "%q is accepted: %v", b, got)
+	}
+	accepts(document)
+	for i := range document {
+		accepts(document[:i])
+		for _, c := range []byte("\"\\{}[],: \n\x00\x1f\xff019-+.eEtu") {
+			changed := bytes.Clone(document)
+			changed[i] = c
+			accepts(changed)
+		}
+	}
+}
+
 // FuzzValidJSON compares ValidJSON with two parsers of Go and with counts of levels, keys and
 // digits. One of the parsers is as strict as any known one.
 func FuzzValidJSON(f *testing.F) {

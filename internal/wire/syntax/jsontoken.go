@@ -47,7 +47,18 @@ func skipString(b []byte, i int, refuseLone bool) int {
 
 // skipEscapes returns the offset after the string whose rest begins at b[i], or -1.
 func skipEscapes(b []byte, i int, refuseLone bool) int {
-	for JSONByte(b, i) == '\\' {
+	for {
+		i = skipPlain(b, i)
+		for i < len(b) && b[i] >= ' ' && b[i] != '"' && b[i] != '\\' { // the last seven bytes
+			i++
+		}
+		switch JSONByte(b, i) {
+		case '"':
+			return i + 1
+		case '\\':
+		default:
+			return -1
+		}
 		_, n := JSONEscape(b[i:])
 		if n == 0 && !refuseLone && JSONByte(b, i+1) == 'u' && hex4(b, i+2) >= 0 {
 			n = len(`\ud800`)
@@ -55,20 +66,16 @@ func skipEscapes(b []byte, i int, refuseLone bool) int {
 		if n == 0 {
 			return -1
 		}
-		i = skipPlain(b, i+n)
+		i += n
 	}
-	if JSONByte(b, i) != '"' {
-		return -1
-	}
-	return i + 1
 }
 
-// skipPlain returns the offset of the next quote, backslash or control character, or the end of b. It
-// examines eight bytes at a time.
+// skipPlain returns the offset of the next quote, backslash or control character. If it finds none before the last
+// seven bytes, it returns the offset of one of these. It examines eight bytes at a time, and is inlined.
 func skipPlain(b []byte, i int) int {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	for ; i+8 <= len(b); i += 8 {
-		v := binary.LittleEndian.Uint64(b[i:])
+		v := binary.LittleEndian.Uint64(b[i : i+8 : i+8]) // with this capacity, the pointer depends on nothing but i
 		// A byte of (x - n*ones) & ^x has its high bit if that byte of x is below n. A borrow may set bits only
 		// above the first such byte. Only quotes (0x22) and control characters are below 0x21 after ^2. No XOR
 		// here changes a high bit, so ^v serves both terms.
@@ -77,9 +84,6 @@ func skipPlain(b []byte, i int) int {
 		if found != 0 {
 			return i + bits.TrailingZeros64(found)>>3
 		}
-	}
-	for i < len(b) && b[i] >= ' ' && b[i] != '"' && b[i] != '\\' {
-		i++
 	}
 	return i
 }
