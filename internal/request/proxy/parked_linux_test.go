@@ -104,7 +104,7 @@ func TestParkedClientsNeedNoGoroutine(t *testing.T) {
 	const n, most = 70, 40
 	for name, kind := range parkedKinds {
 		t.Run(name, func(t *testing.T) {
-			m := newModeProxy(t, route.Single, parksMany(kind.change, time.Minute), fewConns(bids("a", "{}")))
+			m := newModeProxy(t, route.Single, parksMany(kind.change, time.Hour), fewConns(bids("a", "{}")))
 			kind.connect(m).Close()
 			m.await(0, openClients, "")
 			before := runtime.NumGoroutine()
@@ -132,7 +132,7 @@ func TestTheRequestsOfAConnectionAreCountedAtItsEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			kind := parkedKinds[name]
-			m := newModeProxy(t, route.Single, parksMany(kind.change, time.Minute), bids("a", "{}"))
+			m := newModeProxy(t, route.Single, parksMany(kind.change, time.Hour), bids("a", "{}"))
 			c := kind.connect(m)
 			m.awaitParked()
 			kind.ask(t, c)
@@ -206,7 +206,7 @@ func TestClientsParkedAtAnyMomentLoseNoRequest(t *testing.T) {
 				testsupport.True(t, !again, "%s is sent twice", r.URL.RawQuery)
 				io.WriteString(w, r.URL.RawQuery)
 			}}
-			m := newModeProxy(t, route.Single, parksMany(change, time.Minute), echo)
+			m := newModeProxy(t, route.Single, parksMany(change, time.Hour), echo)
 			ask := askRaw
 			if strings.HasPrefix(name, "HTTP/2") {
 				ask = askByTransport

@@ -26,7 +26,7 @@ func TestParkedClientsHoldLittleMemory(t *testing.T) {
 	const n = 400
 	for name, kind := range parkedKinds {
 		t.Run(name, func(t *testing.T) {
-			m := newModeProxy(t, route.Single, parksMany(kind.change, time.Minute, unlogged), fewConns(bids("a", "{}")))
+			m := newModeProxy(t, route.Single, parksMany(kind.change, time.Hour, unlogged), fewConns(bids("a", "{}")))
 
 			var all [n]int
 			hold := func(i int) { all[i] = detach(t, kind.connect(m)) }

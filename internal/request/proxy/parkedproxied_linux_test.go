@@ -35,7 +35,7 @@ func TestParkedClientsKeepTheAddressOfTheirPROXYHeader(t *testing.T) {
 			if row.tls {
 				change = overTLS
 			}
-			m := newModeProxy(t, route.Single, parksMany(change, time.Minute), bidder{name: "a", handler: func(w http.ResponseWriter, r *http.Request) {
+			m := newModeProxy(t, route.Single, parksMany(change, time.Hour), bidder{name: "a", handler: func(w http.ResponseWriter, r *http.Request) {
 				io.WriteString(w, r.Header.Get("X-Forwarded-For"))
 			}})
 			m.serveBehindPROXYHeaders()
