@@ -35,14 +35,6 @@ func TestDrainWaitsForTheFirstRequestOfANewConnection(t *testing.T) {
 	})
 }
 
-func TestDrainEndsThoughANewConnectionSendsNoRequest(t *testing.T) {
-	m := newModeProxy(t, route.Single, nil, bids("a", "{}"))
-	m.dial()
-	m.await(1, openClients, "")
-	testsupport.Equal(t, m.p.Drain(t.Context()), 0, "%d cut")
-	m.await(0, openClients, "")
-}
-
 // A parked connection on which a request arrived before the close is served, however late its
 // goroutine runs.
 func TestDrainServesRequestsThatWakeParkedClients(t *testing.T) {

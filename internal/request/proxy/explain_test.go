@@ -1,13 +1,14 @@
+//go:build !race
+
+// These tests send hundreds of requests, one after the other. The race detector would make them take six times as long.
+
 package proxy_test
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net/http"
 	"net/netip"
 	"regexp"
 	"strings"
@@ -107,25 +108,6 @@ func (m *modeProxy) wantExplained(t *testing.T, message []byte, e *proxy.Explana
 	want := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\n%s\r\n%s", q.Method, q.Target, q.Authority, q.Fields, q.Body)
 	got = contentLength.ReplaceAllString(got, "")
 	testsupport.True(t, got == want, "%q: the SSP got\n%q\nand it was explained as\n%q", message, got, want)
-}
-
-// exchange sends a message on a connection of its own, and returns the final response.
-func (m *modeProxy) exchange(t *testing.T, message []byte) (*http.Response, string) {
-	t.Helper()
-	c := m.dial()
-	defer c.Close()
-	c.Write(message)
-	method, _, _ := strings.Cut(string(message), " ")
-	in := bufio.NewReader(c)
-	for {
-		res, err := http.ReadResponse(in, &http.Request{Method: method})
-		testsupport.MustTrue(t, err == nil, "%q: %v", message, err)
-		b, err := io.ReadAll(res.Body)
-		testsupport.NoError(t, err)
-		if res.StatusCode != http.StatusContinue {
-			return res, string(b)
-		}
-	}
 }
 
 func TestExplainNamesTheSourceOfTheDeadline(t *testing.T) {

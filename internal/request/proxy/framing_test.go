@@ -167,25 +167,19 @@ func TestChunksOverTheLimitAre413(t *testing.T) {
 	}
 }
 
-// The errors of SSPs and routes leave the connection usable, though the request has a body.
+// The errors of SSPs and routes, and health checks, leave the connection usable, though the request has a body.
 func TestErrorsKeepTheConnection(t *testing.T) {
-	m := newModeProxy(t, route.Single, nil, bids("a", "{}"), bidder{name: "dead", addr: "127.0.0.1:1"}, neverResponds("slow"))
+	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { o.HealthPath = "/healthy" },
+		bids("a", "{}"), bidder{name: "dead", addr: "127.0.0.1:1"}, neverResponds("slow"))
 	c := m.dialRaw()
 	for start, status := range map[string]int{
 		"POST /fill/dead HTTP/1.1": 502, "POST /fill/slow HTTP/1.1\r\nX-Adbuffer-Timeout-Ms: 30": 504, "POST /fill HTTP/1.1\r\nX-Adbuffer-Timeout-Ms: x": 400,
 		"POST /fill/unknown HTTP/1.1": 404, "POST /nowhere HTTP/1.1": 404, "PUT /fill HTTP/1.1": 405,
+		"POST /healthy HTTP/1.1": 200,
 	} {
 		c.send(0, start+"\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"+getFill)
 		c.wants(status, 200)
 	}
-}
-
-// A health check with a body leaves its connection usable.
-func TestBodyOfAHealthCheckIsSkipped(t *testing.T) {
-	m := newModeProxy(t, route.Single, func(o *proxy.Options, _ *route.Route) { o.HealthPath = "/healthy" }, bids("a", "{}"))
-	c := m.dialRaw()
-	c.send(0, "POST /healthy HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"+getFill)
-	c.wants(200, 200)
 }
 
 // A client that waits for a 100 is refused without one. Its connection closes, since only the

@@ -60,38 +60,6 @@ func TestResponseFieldsCrossUnchangedOverHTTP2(t *testing.T) {
 	}
 }
 
-func TestReasonsHaveTheSameStatusOverHTTP2(t *testing.T) {
-	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxBodyBytes = 1000 }),
-		bids("a", "{}"), bidder{name: "dead", addr: "127.0.0.1:1"}, bidder{name: "broken", handler: http.NotFound, broken: true}, neverResponds("slow"))
-	c := m.client(true)
-	for _, row := range []struct {
-		method, path, body string
-		fields             []string
-		status             int
-		source, detail     string
-	}{
-		{"GET", "/fill", "", nil, 200, "ssp/a", "{}"},
-		{"GET", "/fill?ssp=a&ssp=a", "", nil, 400, "proxy/bad_request", "ssp"},
-		{"GET", "/fill/unknown", "", nil, 404, "proxy/unknown_ssp", ""},
-		{"PUT", "/fill", "", nil, 405, "proxy/method_not_allowed", "GET, HEAD and POST are served"},
-		{"GET", "/fill", "", []string{"X-Adbuffer-Timeout-Ms: soon"}, 400, "proxy/bad_request", "X-Adbuffer-Timeout-Ms"},
-		{"POST", "/fill", strings.Repeat("x", 1001), nil, 413, "proxy/too_large", "server.max_body_bytes"},
-		{"GET", "/fill", "", []string{"X-Long: " + strings.Repeat("x", 16<<10)}, 431, "proxy/too_large", "server.max_header_bytes"},
-		{"GET", "/fill/dead", "", nil, 502, "proxy/connect_failed", `"ssp":"dead"`},
-		{"GET", "/fill/slow", "", []string{"X-Adbuffer-Timeout-Ms: 30"}, 504, "proxy/deadline", `"ssp":"slow"`},
-		{"GET", "/fill/broken", "", nil, 500, "proxy/internal", "see its log"},
-		{"HEAD", "/nowhere", "", nil, 404, "proxy/no_route", ""},
-	} {
-		res, body := m.ask(c, row.method, row.path, row.body, row.fields...)
-		m.want(res, row.status, row.source)
-		wantProto2(t, res)
-		testsupport.True(t, strings.Contains(body, row.detail), "%s %s: %s, want %s in it", row.method, row.path, body, row.detail)
-		testsupport.Equal(t, res.Header.Get("Allow"), map[int]string{405: "GET, HEAD, POST"}[row.status], "%[2]s %[3]s: Allow: %[1]s", row.method, row.path)
-	}
-	testsupport.Equal(t, m.series(handshakes, "1.3"), 1, "%v connections: a refused stream ended its connection")
-	testsupport.Equal(t, m.p.InFlight(), 0, "%d in flight")
-}
-
 // Requests that were sent get a response, and the client gets GOAWAY.
 func TestDrainLosesNoStream(t *testing.T) {
 	received, respond := make(chan struct{}, 100), make(chan struct{})

@@ -2,7 +2,6 @@ package proxy_test
 
 import (
 	"context"
-	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -54,7 +53,7 @@ func TestParkedClientsKeepTheAddressOfTheirPROXYHeader(t *testing.T) {
 						if row.http2 {
 							protocol = "h2"
 						}
-						over := tls.Client(c, &tls.Config{RootCAs: newIdentity().roots, ServerName: "adbuffer.test", NextProtos: []string{protocol}})
+						over := tlsOver(c, protocol)
 						if err := over.HandshakeContext(ctx); err != nil {
 							return nil, err
 						}

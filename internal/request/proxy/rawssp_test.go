@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"io"
 	"net"
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -64,5 +65,24 @@ func (r *rawSSP) last() string {
 		return text
 	default:
 		return ""
+	}
+}
+
+// exchange sends a message on a connection of its own, and returns the final response.
+func (m *modeProxy) exchange(t *testing.T, message []byte) (*http.Response, string) {
+	t.Helper()
+	c := m.dial()
+	defer c.Close()
+	c.Write(message)
+	method, _, _ := strings.Cut(string(message), " ")
+	in := bufio.NewReader(c)
+	for {
+		res, err := http.ReadResponse(in, &http.Request{Method: method})
+		testsupport.MustTrue(t, err == nil, "%q: %v", message, err)
+		b, err := io.ReadAll(res.Body)
+		testsupport.NoError(t, err)
+		if res.StatusCode != http.StatusContinue {
+			return res, string(b)
+		}
 	}
 }

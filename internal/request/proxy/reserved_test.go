@@ -40,7 +40,7 @@ func (s *simProxy) newSender(r *rand.Rand) *sender {
 // At every step, the memory of all bodies is at most twice the bytes that have arrived, plus 4 KB
 // for each body. A request that has ended holds no memory.
 func TestBodiesHoldAtMostTwiceTheirArrivedBytes(t *testing.T) {
-	cases := 60
+	cases := 25
 	if *full {
 		cases = 10_000
 	}

@@ -26,7 +26,7 @@ func TestProxyStatusMarksTheErrorsOfAdbufferAndNotThoseOfTheSSP(t *testing.T) {
 	} {
 		var fields []string
 		if target == "/fill/c" {
-			fields = append(fields, "X-Adbuffer-Timeout-Ms: 50")
+			fields = append(fields, "X-Adbuffer-Timeout-Ms: 1000")
 		}
 		res, _ := m.do("GET", target, fields...)
 		got := res.Header.Values("Proxy-Status")

@@ -1,3 +1,8 @@
+//go:build !race
+
+// These campaigns are for drains what those of campaigns_test.go are for requests: TestDrainServesRequestsThatWakeParkedClients
+// and the tests of package e2e look for races.
+
 package proxy_test
 
 import (

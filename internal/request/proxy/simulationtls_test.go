@@ -28,7 +28,9 @@ type simTLS struct {
 func (c *simClient) shakeHands() {
 	c.t.Helper()
 	c.tls = &simTLS{simClient: c}
-	c.tls.conn = tls.Client(c.tls, &tls.Config{RootCAs: newIdentity().roots, ServerName: "adbuffer.test", MinVersion: tls.VersionTLS13, Time: simTLSTime})
+	config := clientTLS()
+	config.MinVersion, config.Time = tls.VersionTLS13, simTLSTime
+	c.tls.conn = tls.Client(c.tls, config)
 	testsupport.NoError(c.t, c.tls.conn.Handshake())
 	c.tls.shaken = true
 	c.tls.open() // session tickets

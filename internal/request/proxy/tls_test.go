@@ -40,7 +40,8 @@ func TestClientsAreServedOverTLS(t *testing.T) {
 
 func TestTLSSessionsAreResumedAlsoAfterAReload(t *testing.T) {
 	m := newModeProxy(t, route.Single, overTLS, bids("a", "{}"))
-	config := &tls.Config{RootCAs: newIdentity().roots, ServerName: "adbuffer.test", ClientSessionCache: tls.NewLRUClientSessionCache(1)}
+	config := clientTLS()
+	config.ClientSessionCache = tls.NewLRUClientSessionCache(1)
 	for i := range 3 {
 		c, err := tls.Dial("tcp", m.addr(), config)
 		testsupport.NoError(t, err)
@@ -130,24 +131,12 @@ func TestClientsWithoutACertificateAreRefusedIfClientCAsAreConfigured(t *testing
 		t.Error("served without a certificate")
 	}
 	m.awaitError(1, "tls", "certificate")
-	with := &tls.Config{RootCAs: newIdentity().roots, ServerName: "adbuffer.test", Certificates: newIdentity().server.Certificates}
+	with := clientTLS()
+	with.Certificates = newIdentity().server.Certificates
 	c, err := tls.Dial("tcp", m.addr(), with)
 	testsupport.NoError(t, err)
 	defer c.Close()
 	sendAndRead(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200)
-}
-
-// A stalled handshake delays neither Accept nor other clients, but counts as a connection.
-func TestStalledHandshakesAreCountedAndDelayNoOtherClient(t *testing.T) {
-	m := newModeProxy(t, route.Single, overTLS, bids("a", "{}"))
-	for range 10 {
-		m.dial()
-	}
-	m.await(10, openClients, "")
-	testsupport.Eventually(t, "ten handshakes wait", func() bool { return m.p.Counts().Waiting == 10 })
-	c := m.dialTLS()
-	sendAndRead(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200)
-	m.await(11, openClients, "")
 }
 
 // Over TLS, a connection beyond the limit is closed without a response. A request that is being read
@@ -171,7 +160,7 @@ func TestARecordThatDoesNotEndIsARequestThatDoesNotEnd(t *testing.T) {
 	raw := m.dial()
 	var cut cutWriter
 	cut.Conn = raw
-	c := tls.Client(&cut, &tls.Config{RootCAs: newIdentity().roots, ServerName: "adbuffer.test"})
+	c := tls.Client(&cut, clientTLS())
 	defer c.Close()
 	sendAndRead(t, c, "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n", 200)
 	m.reload(func(o *proxy.Options) { o.ReadTimeout = 20 * time.Millisecond })

@@ -39,9 +39,7 @@ var (
 	}}
 )
 
-func tlsOver(c net.Conn, protocol string) *tls.Conn {
-	return tls.Client(c, &tls.Config{RootCAs: newIdentity().roots, ServerName: "adbuffer.test", NextProtos: []string{protocol}})
-}
+func tlsOver(c net.Conn, protocol string) *tls.Conn { return tls.Client(c, clientTLS(protocol)) }
 
 // newFullProxy returns a proxy with few places for connections.
 func newFullProxy(t *testing.T, over overProtocol, places int) *modeProxy {
@@ -122,48 +120,27 @@ func shakeHands(m *modeProxy, c net.Conn, protocol string) *tls.Conn {
 	return over
 }
 
-// Connections without a complete handshake or head must not take all places, so that other clients are refused.
+// Connections without a complete handshake or head must neither push out idle clients, if they have never sent a
+// request, nor take all places, so that other clients are refused.
 func TestUnfinishedConnectionsMakeRoomForOthers(t *testing.T) {
 	testsupport.Long(t)
-	const places, honest = 8, 5
+	const places, idle, honest = 8, 3, 2
 	for _, kind := range unfinishedKinds {
 		t.Run(kind.name, func(t *testing.T) {
 			m := newFullProxy(t, kind.over, places)
-			for range places {
+			all := m.connectMany(idle, func(m *modeProxy) net.Conn { return m.honest(kind.over) })
+			for i := range places {
 				kind.begin(m, m.dial())
+				m.awaitReading(min(i+1, places-idle))
 			}
-			m.awaitReading(places)
-			var all []net.Conn
 			for range honest {
 				all = append(all, m.honest(kind.over))
 			}
 			for _, c := range all {
 				askHTTP1(t, c)
 			}
-			open, dropped, idle := m.series(openClients, ""), m.series(clientsDropped, kind.stage), m.series(clientsDropped, "idle")
-			testsupport.True(t, open == places && dropped == honest && idle == 0, "%v connections are open; %v unfinished and %v idle ones were dropped", open, dropped, idle)
-		})
-	}
-}
-
-// Connections that have never sent a request must not push out idle clients.
-func TestUnfinishedConnectionsPushOutNoIdleClient(t *testing.T) {
-	testsupport.Long(t)
-	for _, kind := range unfinishedKinds {
-		t.Run(kind.name, func(t *testing.T) {
-			const places = 8
-			m := newFullProxy(t, kind.over, places)
-			var idle []net.Conn
-			for range 3 {
-				idle = append(idle, m.honest(kind.over))
-			}
-			for i := range places {
-				kind.begin(m, m.dial())
-				m.awaitReading(min(i+1, places-len(idle)))
-			}
-			for _, c := range idle {
-				askHTTP1(t, c)
-			}
+			open, unfinished, dropped := m.series(openClients, ""), m.series(clientsDropped, kind.stage), m.series(clientsDropped, "idle")
+			testsupport.True(t, open == places && unfinished == idle+honest && dropped == 0, "%v connections are open; %v unfinished and %v idle ones were dropped", open, unfinished, dropped)
 		})
 	}
 }
@@ -353,7 +330,7 @@ func TestUnfinishedConnectionsAtRandomLoseNoPlace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := newFullProxy(t, over, 10)
 			var clients sync.WaitGroup
-			for i := range 40 {
+			for i := range 20 {
 				clients.Go(func() {
 					dice := rand.New(rand.NewPCG(1, uint64(i)))
 					for range 10 {

@@ -22,13 +22,13 @@ func TestTheCommonestPathsWithoutARouteAreFound(t *testing.T) {
 			u.add([]byte("/fill\nbuffer"), now)
 			u.add([]byte("/fill\nbuffer"), now)
 		}, "[{/fill%0Abuffer 2} {/a 1}]"},
-		// A scanner tries 100 000 paths; a client has one wrong path in 30 requests.
+		// A scanner tries 10 000 paths; a client has one wrong path in 30 requests.
 		{"a flood", func(u *unrouted) {
-			for i := range 100_000 {
-				u.add(fmt.Appendf(nil, "/scan/%d", i), now)
+			for i := range 10_000 {
 				if i%30 == 0 {
 					u.add([]byte("/typo"), now)
 				}
+				u.add(fmt.Appendf(nil, "/scan/%d", i), now)
 			}
 			testsupport.Equal(t, len(u.current), 64, "%d paths are kept")
 		}, "/typo"},
@@ -50,7 +50,7 @@ func TestTheCommonestPathsWithoutARouteAreFound(t *testing.T) {
 			test.add(&u)
 			got := u.commonest(3, now)
 			if test.name == "a flood" {
-				testsupport.True(t, len(got) == 3 && got[0].Path == "/typo" && got[0].Count > 3000 && got[1].Count == 1, "the paths are %v", got)
+				testsupport.True(t, len(got) == 3 && got[0].Path == "/typo" && got[0].Count > 300 && got[1].Count == 1, "the paths are %v", got)
 				return
 			}
 			testsupport.Equal(t, fmt.Sprint(got), test.want, "the paths are %s")
