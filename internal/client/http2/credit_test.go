@@ -1,3 +1,7 @@
+//go:build !race
+
+// These tests send thousands of frames, one after the other. The race detector would make them take six times as long.
+
 package http2
 
 import (
@@ -134,6 +138,19 @@ func TestAClientMayCancelTheResponsesThatItHasReadInPart(t *testing.T) {
 			w.send()
 			code, ended := w.goAway()
 			testsupport.MustTrue(t, !ended, "stream %d: GOAWAY %v", id, code)
+		}
+	})
+}
+
+// Requests pay for the PINGs beside them, so a client may send one with each request, at any rate.
+func TestClientMayPingWithEachRequest(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		w := newWire(t, wireOptions)
+		for id := uint32(1); id < 2400; id += 2 {
+			w.framer.WritePing(false, [8]byte{})
+			w.get(id)
+			testsupport.MustTrue(t, w.owner().requests[id] != nil, "the connection ended before stream %d", id)
+			w.respond(id, new(Response))
 		}
 	})
 }

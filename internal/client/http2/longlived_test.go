@@ -32,19 +32,6 @@ func TestAFrameInTwoPartsEndsNoLaterWait(t *testing.T) {
 	})
 }
 
-// Requests pay for the PINGs beside them, so a client may send one with each request, at any rate.
-func TestClientMayPingWithEachRequest(t *testing.T) {
-	testsupport.Bubble(t, func(t *testing.T) {
-		w := newWire(t, wireOptions)
-		for id := uint32(1); id < 2400; id += 2 {
-			w.framer.WritePing(false, [8]byte{})
-			w.get(id)
-			testsupport.MustTrue(t, w.owner().requests[id] != nil, "the connection ended before stream %d", id)
-			w.respond(id, new(Response))
-		}
-	})
-}
-
 // A client that allows no dynamic table can decode all responses.
 func TestResponsesUseNoLargerTableThanTheClientAllows(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
