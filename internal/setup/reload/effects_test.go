@@ -1,3 +1,8 @@
+//go:build !race
+
+// These tests reload once for each setting, and start nothing beside that. The race detector would make them take six
+// times as long.
+
 package reload
 
 import (
