@@ -76,7 +76,9 @@ func soakCommand() Command {
 HTTP/1 over TLS, and HTTP/2 through adbuffer to an nginx that closes connections after 1 000 requests and
 after a second without one. Each way has a pause of 1.8 s.
 Each response must carry its request's number, and nginx's log each number exactly once;
-the exit status is 1 if one does not. It needs nginx.`,
+the exit status is 1 if one does not. An nginx that gets no CPU for a second resets connections
+whose requests it has not read; adbuffer does not repeat POSTs then, and they fail.
+It needs nginx.`,
 		Test:    func(e *rig.Rig) { soak(e, n) },
 		Example: "  go run ./loadtest soak --requests 1000000\n  go run ./loadtest soak --scale 0.01 --json",
 		Flags: func(f *pflag.FlagSet) {
