@@ -80,7 +80,7 @@ func skipPlain(b []byte, i int) int {
 		// above the first such byte. Only quotes (0x22) and control characters are below 0x21 after ^2. No XOR
 		// here changes a high bit, so ^v serves both terms.
 		quotesAndControls, backslashes := (v^2*ones)-0x21*ones, (v^'\\'*ones)-ones
-		found := (quotesAndControls | backslashes) &^ v & highs
+		found := (quotesAndControls | backslashes) & (^v & highs)
 		if found != 0 {
 			return i + bits.TrailingZeros64(found)>>3
 		}
