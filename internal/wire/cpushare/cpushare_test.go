@@ -192,6 +192,24 @@ func TestWithoutAShareNothingWaits(t *testing.T) {
 	turn.Release()
 }
 
+// The turn of a work comes at the moment of its deadline.
+func TestATurnThatComesAtTheDeadlineIsNotLost(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		s := newShare()
+		var turns [2]Turn
+		for i := range turns {
+			turns[i], _ = s.startOrQueue(ClientHandshake, 1)
+		}
+		_, waiting := s.startOrQueue(ClientHandshake, 2)
+		turns[0].Release()
+		turn, err := s.cancelWait(ClientHandshake, waiting, os.ErrDeadlineExceeded)
+		testsupport.NoError(t, err)
+		turn.Release()
+		turns[1].Release()
+		testsupport.Equal(t, s.freePlaces, 2, "%d places are free in the end")
+	})
+}
+
 // Random works begin, give up and end, while the share is bounded and while it is not. In the end no place is held.
 func TestSharesLoseNoPlaceAndNoWaiter(t *testing.T) {
 	for seed := range uint64(3) {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"adbuffer/internal/test/testsupport"
 	"adbuffer/internal/wire/exchange"
@@ -49,6 +50,21 @@ func TestCancelRunsNothingBehindFinish(t *testing.T) {
 		c.Finish(&f)
 		testsupport.MustEqual(t, ran.Load(), before+1, "a call that begins after the end does not return it: %v")
 	}
+}
+
+func TestFinishWaitsForTheFunctionThatRuns(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		c, ended := exchange.NewCancel(), false
+		f := func() {
+			time.Sleep(time.Second)
+			ended = true
+		}
+		c.Begin(&f)
+		go c.End()
+		synctest.Wait() // the function runs
+		c.Finish(&f)
+		testsupport.True(t, ended, "Finish returned while the function ran")
+	})
 }
 
 func TestContextsOfACancelEndWithIt(t *testing.T) {

@@ -140,6 +140,20 @@ func TestWriteFailsAtItsDeadlineAndSaysHowMuchLeft(t *testing.T) {
 	})
 }
 
+// While a goroutine sets the timer, another one moves the deadline to an earlier moment.
+func TestADeadlineThatIsMovedWhileTheTimerIsSetCounts(t *testing.T) {
+	var d deadline
+	first, earlier := time.Now().Add(time.Hour), time.Now().Add(time.Minute)
+	var armed []time.Time
+	testsupport.NoError(t, d.set(first, func(at time.Time) error {
+		if armed = append(armed, at); len(armed) == 1 {
+			d.requested.Store(toInt(earlier)) // the other goroutine waits for the lock then
+		}
+		return nil
+	}))
+	testsupport.True(t, len(armed) == 2 && armed[1].Equal(earlier), "the timer was set to %v, want %v in the end", armed, earlier)
+}
+
 // Several goroutines move deadlines while one reads. The race detector watches. The deadline that
 // is set last must count.
 func TestTheDeadlineThatIsSetLastCounts(t *testing.T) {
