@@ -51,8 +51,8 @@ func TestPoolSizesItself(t *testing.T) {
 				c.change(o)
 			}
 		}, func(t *testing.T, s *fakeSSP, p *Pool) {
-			s.do = holding(200 * msec)
-			kinds := driveTicking(t, p, 4*msec, 10*sec, c.heldBack)
+			s.do = holding(400 * msec)
+			kinds := driveTicking(t, p, 8*msec, 10*sec, c.heldBack)
 			snap := p.Snapshot()
 			n := maxConnsOf(p)
 			testsupport.True(t, n >= c.least && n <= c.most, "%d connections are allowed, want %d to %d; decisions %v", n, c.least, c.most, kinds)

@@ -60,7 +60,7 @@ func TestEndpointsChangeByHandUnderLoad(t *testing.T) {
 					before := servedBy(p, name)
 					pass(200 * msec)
 					testsupport.Equal(t, servedBy(p, name)-before, 0, "%[2]s got %[1]d requests although it is %[3]v", name, state)
-					n := openTo(p, name)
+					n := len(s.openTo(name))
 					testsupport.True(t, state != balancer.Disabled || n == 0, "%s is disabled and has %d connections", name, n)
 					p.SetEndpointState(name, balancer.Enabled)
 					pass(200 * msec)
@@ -83,15 +83,6 @@ func servedBy(p *Pool, name string) int {
 	for _, e := range p.Snapshot().Endpoints {
 		if e.Endpoint == name {
 			return int(e.Requests["fill"])
-		}
-	}
-	return -1
-}
-
-func openTo(p *Pool, name string) int {
-	for _, e := range p.Snapshot().Endpoints {
-		if e.Endpoint == name {
-			return e.Connections
 		}
 	}
 	return -1

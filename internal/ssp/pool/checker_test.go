@@ -135,7 +135,7 @@ func TestProbeOfAnEjectedEndpointIsACheck(t *testing.T) {
 		// Now its checks fail too.
 		s.setSick("b:80")
 		serve(t, p, 20, 10*msec, failing("b:80"))
-		got := serve(t, p, 6000, 10*msec, nil)
+		got := serve(t, p, 600, 100*msec, nil)
 		testsupport.True(t, got["b:80"] <= 0 && stateOf(p, "b:80") == "unhealthy", "b got %d requests in a minute, and is %s", got["b:80"], stateOf(p, "b:80"))
 	})
 }
@@ -260,7 +260,7 @@ func TestChecksOfReplicasAreNotInStep(t *testing.T) {
 		a, b := newCheckedSSP(t, 2), newCheckedSSP(t, 2)
 		start(t, a.fakeSSP, withChecks(withWeights(1, 1)))
 		start(t, b.fakeSSP, withChecks(withWeights(1, 1)))
-		pass(time.Hour)
+		pass(10 * time.Minute)
 		near := 0
 		for i, at := range a.checksOf("a:80") {
 			if i < len(b.checksOf("a:80")) && at.Sub(b.checksOf("a:80")[i]).Abs() < 50*msec {
@@ -268,6 +268,6 @@ func TestChecksOfReplicasAreNotInStep(t *testing.T) {
 			}
 		}
 		n := len(a.checksOf("a:80"))
-		testsupport.True(t, n >= 690 && n <= 750 && near <= n/4, "%d checks in an hour, %d of them within 50 ms of the other pool's", n, near)
+		testsupport.True(t, n >= 115 && n <= 125 && near <= n/4, "%d checks in ten minutes, %d of them within 50 ms of the other pool's", n, near)
 	})
 }

@@ -138,13 +138,13 @@ func TestSSPThatClosesHTTP2ConnectionsAtOnceIsDemoted(t *testing.T) {
 					return dialResult{after: 10 * msec, protocol: exchange.HTTP2}
 				}
 			})
-			for range 1000 {
+			for range 500 {
 				for _, c := range s.openConns() {
 					if c.protocol == exchange.HTTP2 {
 						c.goAway(exchange.ClosedGoaway)
 					}
 				}
-				pass(10 * msec)
+				pass(20 * msec)
 			}
 			snap := p.Snapshot()
 			testsupport.True(t, snap.Demotions == 1 && snap.Idle[exchange.HTTP1] == 1, "%d demotions, %d HTTP/1 connections; want 1 and 1", snap.Demotions, snap.Idle[exchange.HTTP1])
@@ -238,7 +238,7 @@ func TestViolationsOfSomeRequestsDemoteNoSSPThatWorks(t *testing.T) {
 	for name, bad := range map[string]rates.Group{"of one client of two": 1, "of the only client": 0} {
 		runInBubble(t, name, auto, func(t *testing.T, s *fakeSSP, p *Pool) {
 			s.negotiate(false)
-			for range 200 {
+			for range 60 {
 				for range 3 {
 					sendFor(t, s, p, bad, true)
 				}

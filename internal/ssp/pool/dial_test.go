@@ -15,9 +15,9 @@ const msec = time.Millisecond
 func TestConnectionClosedAtOnceCountsAsAFailedDial(t *testing.T) {
 	inBubble(t, func(o *Options) { o.Protocol = exchange.HTTP2 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.always(dialResult{after: msec, protocol: exchange.HTTP2, closed: exchange.ClosedGoaway})
-		for range 1000 {
+		for range 200 {
 			r := ask(t, p, 50*msec)
-			pass(10 * msec)
+			pass(50 * msec)
 			testsupport.MustTrue(t, r.err != nil, "a request got a closed connection")
 		}
 		testsupport.AtMost(t, s.dialCount(), 20, "%d dials in 10 s, want few")
@@ -26,11 +26,11 @@ func TestConnectionClosedAtOnceCountsAsAFailedDial(t *testing.T) {
 
 func TestMinIdleCausesNoDialStormIfTheSSPClosesConnections(t *testing.T) {
 	inBubble(t, func(o *Options) { o.Protocol, o.MinIdle = exchange.HTTP2, 1 }, func(t *testing.T, s *fakeSSP, _ *Pool) {
-		for range 1000 { // for 10 s, the SSP closes its connections
+		for range 500 { // for 10 s, the SSP closes its connections
 			for _, c := range s.openConns() {
 				c.goAway(exchange.ClosedByPeer)
 			}
-			pass(10 * msec)
+			pass(20 * msec)
 		}
 		testsupport.Between(t, s.dialCount(), 3, 101, "%d dials in 10 s, want at most one in each dial_backoff.min")
 	})

@@ -111,8 +111,8 @@ func TestWeightsShareRequests(t *testing.T) {
 			s.always(dialResult{after: 10 * msec, protocol: protocol})
 			serve(t, p, 30, 5*msec, nil) // until each endpoint has a connection
 			for range 3 {
-				got := serve(t, p, 800, msec, nil)
-				testsupport.True(t, got["a:80"] == 500 && got["b:80"] == 200 && got["c:80"] == 100, "%v: 800 requests were shared %v, want 500, 200, 100", protocol, got)
+				got := serve(t, p, 80, msec, nil)
+				testsupport.True(t, got["a:80"] == 50 && got["b:80"] == 20 && got["c:80"] == 10, "%v: 80 requests were shared %v, want 50, 20, 10", protocol, got)
 			}
 		})
 	}
@@ -143,7 +143,7 @@ func TestRequestTakesAnotherEndpointsFreePlace(t *testing.T) {
 func TestMoreEndpointsThanMaxConnsCauseNoDials(t *testing.T) {
 	for conns := 1; conns <= 4; conns++ {
 		withEndpoints(t, 4, func(o *Options) { withWeights(1, 1, 1, 1)(o); o.MaxConns, o.MaxIdle = conns, conns }, func(t *testing.T, s *fakeSSP, p *Pool) {
-			serve(t, p, 1000, 10*msec, nil)
+			serve(t, p, 200, 10*msec, nil)
 			testsupport.Equal(t, s.dialCount(), conns, "%d dials for %d connections", conns)
 		})
 	}
@@ -214,60 +214,6 @@ func TestSettingsChangeWhileAnEventIsReported(t *testing.T) {
 	})
 }
 
-// After an ejection one request is the probe. If it fails, the ejection is prolonged; else the
-// endpoint is back.
-func TestOneRequestProbesAnEjectedEndpoint(t *testing.T) {
-	withEndpoints(t, 2, withWeights(1, 1), func(t *testing.T, s *fakeSSP, p *Pool) {
-		bad := true
-		fails := func(e string) bool { return bad && e == "b:80" }
-		serve(t, p, 50, msec, fails)
-		for range 3 {
-			left := p.Snapshot().Endpoints[1].EjectedSeconds
-			testsupport.MustTrue(t, left >= 4 && left <= 5, "the ejection still lasts %v s, want almost 5", left)
-			testsupport.MustEqual(t, serve(t, p, int(100*left)-20, 10*msec, fails)["b:80"], 0, "b got %d requests while it is ejected")
-			got := serve(t, p, 50, 10*msec, fails)
-			testsupport.MustEqual(t, got["b:80"], 1, "b got %d requests after the ejection, want 1 probe")
-		}
-		bad = false
-		serve(t, p, 600, 10*msec, nil)
-		testsupport.Equal(t, stateOf(p, "b:80"), "enabled", "b is %s after it works again")
-		testsupport.Equal(t, serve(t, p, 100, msec, nil)["b:80"], 50, "b got %d of 100 requests after it came back")
-		testsupport.Equal(t, p.Snapshot().Endpoints[1].Ejections, 1, "%d ejections were counted: a failed probe prolongs it")
-	})
-}
-
-// A probe that never reports its end does not keep the endpoint ejected forever.
-func TestProbeWithoutAnEndIsForgotten(t *testing.T) {
-	withEndpoints(t, 2, withWeights(1, 1), func(t *testing.T, s *fakeSSP, p *Pool) {
-		serve(t, p, 50, msec, func(e string) bool { return e == "b:80" })
-		pass(6 * sec)
-		for range 3 {
-			r := acquire(t, p)
-			r.ex.Times.Done = time.Now()
-			r.do() // no call reports how the request ended
-		}
-		pass(11*time.Minute + 2*sec)
-		serve(t, p, 20, msec, nil)
-		testsupport.Equal(t, stateOf(p, "b:80"), "enabled", "b is %s")
-	})
-}
-
-// slow_start raises the share of a returned endpoint step by step.
-func TestSlowStart(t *testing.T) {
-	withEndpoints(t, 2, func(o *Options) { withWeights(1, 1)(o); o.SlowStart = 10 * time.Second }, func(t *testing.T, s *fakeSSP, p *Pool) {
-		serve(t, p, 50, msec, func(e string) bool { return e == "b:80" })
-		serve(t, p, 480, 10*msec, nil)
-		var shares []int
-		for range 13 {
-			shares = append(shares, serve(t, p, 100, 10*msec, nil)["b:80"])
-		}
-		for i := 1; i < len(shares); i++ {
-			testsupport.True(t, shares[i] >= shares[i-1]-3, "b's requests of each hundred a second: %v, want no decrease", shares)
-		}
-		testsupport.True(t, shares[0] <= 15 && shares[12] == 50 && shares[5] >= 20 && shares[5] <= 45, "b's requests of each hundred a second: %v, want an increase from about 10 to 50", shares)
-	})
-}
-
 // Endpoints of the lowest priority get all requests while one of them works.
 func TestPriorities(t *testing.T) {
 	for _, protocol := range []exchange.Protocol{exchange.HTTP1, exchange.HTTP2} {
@@ -300,7 +246,7 @@ func TestPriorities(t *testing.T) {
 				}
 				for end := time.Now().Add(time.Second); time.Now().Before(end); {
 					r := ask(t, p, 100*msec)
-					pass(msec)
+					pass(10 * msec)
 					if !r.ended() {
 						pass(100 * msec)
 					}
@@ -311,36 +257,11 @@ func TestPriorities(t *testing.T) {
 				testsupport.AtLeast(t, serve(t, p, 100, msec, nil)["c:80"], 99, "a second after a and b broke, c got %d of 100 requests")
 				broken.Store(false)
 				for end := time.Now().Add(9 * time.Second); time.Now().Before(end); {
-					serve(t, p, 1, 5*msec, nil)
+					serve(t, p, 1, 50*msec, nil)
 				}
 				got := serve(t, p, 100, msec, nil)
 				testsupport.True(t, got["c:80"] == 0 && got["a:80"] == 50, "9 s after they work again, 100 requests were shared %v", got)
 			})
 		}
 	}
-}
-
-// While all endpoints refuse, requests get the error of a dial. The pool recovers when an endpoint
-// works again.
-func TestAllEndpointsDown(t *testing.T) {
-	withEndpoints(t, 2, withWeights(1, 1), func(t *testing.T, s *fakeSSP, p *Pool) {
-		var down atomic.Bool
-		down.Store(true)
-		s.set(func(dialCall) dialResult {
-			if down.Load() {
-				return dialResult{after: msec, err: errRefused}
-			}
-			return dialResult{after: 5 * msec}
-		})
-		for range 100 {
-			r := ask(t, p, sec)
-			pass(50 * msec)
-			testsupport.MustTrue(t, r.ended() && r.err != nil, "a request ended %v with %v", r.ended(), r.err)
-		}
-		testsupport.AtMost(t, s.dialCount(), 60, "%d dials in 5 s")
-		down.Store(false)
-		time.Sleep(6 * sec)
-		r := acquire(t, p)
-		finish(r, false)
-	})
 }

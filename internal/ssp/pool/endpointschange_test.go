@@ -49,7 +49,7 @@ func TestEndpointsChangeInPlace(t *testing.T) {
 	for _, protocol := range []exchange.Protocol{exchange.HTTP1, exchange.HTTP2} {
 		withEndpoints(t, 2, func(o *Options) { withWeights(1, 1)(o); o.Protocol = protocol }, func(t *testing.T, s *fakeSSP, p *Pool) {
 			s.always(dialResult{after: 5 * msec, protocol: protocol})
-			stop := loaded(t, p, msec)
+			stop := loaded(t, p, 2*msec)
 			pass(sec)
 			a := s.openTo(names[0])
 			testsupport.MustTrue(t, len(a) != 0 && len(s.openTo(names[1])) != 0, "an endpoint has no connection")
@@ -80,7 +80,7 @@ func wantEqualShares(t *testing.T, p *Pool, n int) {
 	testsupport.Equal(t, len(after), n, "there are %d endpoints")
 	for i, e := range after {
 		got := e.Requests["fill"] - before[i].Requests["fill"]
-		want := uint64(1000 / n)
+		want := uint64(500 / n)
 		testsupport.True(t, got >= want*9/10 && got <= want*11/10, "endpoint %s of %d got %d requests, want about %d", e.Endpoint, n, got, want)
 	}
 }

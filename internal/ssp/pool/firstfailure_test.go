@@ -137,9 +137,9 @@ func TestFirstFailureBeginsNoPause(t *testing.T) {
 func TestRefusingSSPGetsMaxDialsAndThenTwoAfterEachPause(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle, o.MaxDials, o.MaxPending = 64, 64, 4, 1000 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.refuse(100 * msec)
-		for range 60 * 100 {
+		for range 60 * 50 {
 			ask(t, p, sec)
-			pass(10 * msec)
+			pass(20 * msec)
 		}
 		testsupport.Equal(t, s.maxDials, 4, "%d dials were under way at once")
 		// Four dials, one more, two after each of 0.1, 0.2, 0.4, 0.8, 1.6 and 3.2 s, and then two

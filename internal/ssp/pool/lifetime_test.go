@@ -121,7 +121,7 @@ func TestOldConnectionDrainsOnceAnotherIsOpen(t *testing.T) {
 	overHTTP2(t, func(o *Options) { o.MaxHTTP2Conns, o.MaxAge = 1, 10*sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		acquire(t, p)
 		for p.Snapshot().Idle[exchange.HTTP2] == 0 {
-			pass(msec)
+			pass(100 * msec)
 		}
 		snap := p.Snapshot()
 		testsupport.True(t, snap.Draining[exchange.HTTP2] == 1, "%d connections drain, want the old one", snap.Draining[exchange.HTTP2])

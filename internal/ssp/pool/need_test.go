@@ -38,13 +38,13 @@ func wantNear(t *testing.T, what string, got, want float64) {
 func TestNeedIsRateTimesHoldOfTheLastMinute(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle = 64, 64 }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		s.do = holding(320 * msec)
-		drive(t, p, 20*msec, 90*sec)
+		drive(t, p, 40*msec, 65*sec)
 		n := p.Snapshot().Need
 		wantNear(t, "the window", n.WindowSeconds, 60)
-		wantNear(t, "the rate", n.ArrivalsPerSecond, 50)
+		wantNear(t, "the rate", n.ArrivalsPerSecond, 25)
 		wantNear(t, "the hold", n.HoldSeconds, 0.32)
-		wantNear(t, "the load", n.Load, 16)
-		wantNear(t, "the headroom", n.HeadroomRatio, 0.75)
+		wantNear(t, "the load", n.Load, 8)
+		wantNear(t, "the headroom", n.HeadroomRatio, 0.875)
 		want := capacity.Places(n.ArrivalsPerSecond, time.Duration(n.HoldSeconds*1e9), 0.03)
 		testsupport.True(t, n.AdvisedPlaces == want && n.AdvisedConnections == want, "%d places on %d connections are advised, want %d on as many", n.AdvisedPlaces, n.AdvisedConnections, want)
 		pass(61 * sec)

@@ -2,7 +2,6 @@ package pool
 
 import (
 	"testing"
-	"time"
 
 	"adbuffer/internal/test/testsupport"
 	"adbuffer/internal/wire/exchange"
@@ -59,32 +58,6 @@ func TestFailedProbeIsFollowedByAnother(t *testing.T) {
 		a.wantConn(0, 15*msec)
 		b.wantConn(0, 15*msec)
 		testsupport.Equal(t, s.maxDials, 1, "%d dials at once, want one probe at a time")
-	})
-}
-
-func TestSixHundredColdRequestsOpenMaxHTTP2ConnsAndAreAllServed(t *testing.T) {
-	inBubble(t, auto, func(t *testing.T, s *fakeSSP, p *Pool) {
-		s.speakHTTP2()
-		s.do = holding(20 * msec)
-		failed := make(chan error, 600)
-		for range 600 {
-			r := ask(t, p, sec)
-			go func() {
-				for !r.ended() {
-					time.Sleep(5 * msec)
-				}
-				if r.err != nil {
-					failed <- r.err
-					return
-				}
-				failed <- r.do()
-			}()
-		}
-		for range 600 {
-			err := <-failed
-			testsupport.True(t, err == nil, "%v", err)
-		}
-		testsupport.Equal(t, s.dialCount(), 4, "%d dials, want max_http2_conns, 4")
 	})
 }
 

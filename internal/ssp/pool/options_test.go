@@ -15,25 +15,6 @@ func changeOptions(p *Pool, change func(*Options)) {
 	p.SetOptions(o)
 }
 
-func TestLoweredMaxConnsClosesIdleConnectionsAtOnceAndUsedOnesLater(t *testing.T) {
-	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle = 8, 8 }, func(t *testing.T, s *fakeSSP, p *Pool) {
-		fill(t, p, 8)
-		held := acquireAll(t, p, 4)
-		s.locked(func() { s.maxOpen = 0 }) // connections that were already open may stay for a while
-		changeOptions(p, func(o *Options) { o.MaxConns, o.MaxIdle = 3, 3 })
-		synctest.Wait()
-		testsupport.Equal(t, s.openCount(), 4, "%d connections are open, want the 4 in use")
-		for i, r := range held {
-			r.do()
-			synctest.Wait()
-			testsupport.Equal(t, s.openCount(), 3, "%d connections are open after %d were released", i+1)
-		}
-		testsupport.Equal(t, p.closedFor(exchange.ClosedDrain), 5, "%d connections closed as drained")
-		fill(t, p, 3)
-		testsupport.Equal(t, s.dialCount(), 8, "%d dials, want only the first 8")
-	})
-}
-
 func TestLoweredMaxConnsWhileDialsAreUnderWay(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxConns, o.MaxIdle, o.PendingTimeout = 8, 8, sec }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		all := askAll(t, p, 8, sec)

@@ -71,7 +71,7 @@ func TestSSPThatProcessesOneRequestPerConnectionLosesNone(t *testing.T) {
 		inBubble(t, http2Pool, func(t *testing.T, s *fakeSSP, p *Pool) {
 			s.always(dialResult{after: msec, protocol: exchange.HTTP2})
 			processed := s.processOnly(1, msec, late)
-			const each = 50
+			const each = 20
 			var refusals, most atomic.Int64
 			done := make(chan struct{})
 			for range clients {

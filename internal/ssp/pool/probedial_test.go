@@ -13,7 +13,7 @@ import (
 func TestProbeWithoutAConnectionIsRepeated(t *testing.T) {
 	wantReturn := func(t *testing.T, p *Pool) {
 		t.Helper()
-		serve(t, p, 2000, 10*msec, nil)
+		serve(t, p, 200, 100*msec, nil)
 		testsupport.Equal(t, stateOf(p, "b:80"), "enabled", "b is %s 20 s after its probe could work")
 	}
 	testsupport.RunBubble(t, "look-up fails", func(t *testing.T) {

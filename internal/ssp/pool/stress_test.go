@@ -135,7 +135,7 @@ func (c stress) burst(t *testing.T, p *Pool, s *fakeSSP, given, back *atomic.Int
 	})
 	for range 320 {
 		clients.Go(func() {
-			for n := 0; n < 25 || given.Load() < leastServed && time.Now().Before(end); n++ {
+			for n := 0; n < 8 || given.Load() < leastServed && time.Now().Before(end); n++ {
 				ex := &exchange.Exchange{Wanted: exchange.Wanted{Deadline: time.Now().Add(time.Duration(1+rand.IntN(60)) * msec)}, FairKey: rand.Uint64N(20)}
 				cancel := context.CancelFunc(func() {})
 				if rand.IntN(8) == 0 {

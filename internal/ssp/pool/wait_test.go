@@ -140,9 +140,9 @@ func TestWithoutAQueueAnExpiredConnectionIsReplaced(t *testing.T) {
 func TestUnlimitedQueueRefusesNoRequest(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxConns, o.MaxPending, o.PendingTimeout = 1, -1, 10*time.Second }, func(t *testing.T, s *fakeSSP, p *Pool) {
 		held := acquire(t, p)
-		all := askAll(t, p, 2000, 10*sec)
+		all := askAll(t, p, 300, 10*sec)
 		synctest.Wait()
-		testsupport.MustEqual(t, p.Snapshot().Pending, 2000, "%d are pending")
+		testsupport.MustEqual(t, p.Snapshot().Pending, 300, "%d are pending")
 		held.do()
 		useAll(all)
 	})
