@@ -1,3 +1,7 @@
+//go:build !race
+
+// A response of 64 MiB takes seconds under the race detector.
+
 package admin
 
 import (
