@@ -152,12 +152,12 @@ func TestBodyThatIsMostlyEscapesIsSentAsBase64(t *testing.T) {
 		name, contentType, body string
 		form                    bodyForm
 	}{
-		{"control characters", "text/plain", strings.Repeat("\x00", 1<<20), binaryBody},
-		{"control characters labelled as JSON", "application/json", strings.Repeat("\x01", 1<<20), binaryBody},
+		{"control characters", "text/plain", strings.Repeat("\x00", 1<<16), binaryBody},
+		{"control characters labelled as JSON", "application/json", strings.Repeat("\x01", 1<<16), binaryBody},
 		{"a few", "text/plain", strings.Repeat("\x00", maxEscapes/4-1), textBody},
 		{"one more", "text/plain", strings.Repeat("\x00", maxEscapes/4), binaryBody},
-		{"quotes", "text/plain", strings.Repeat(`"`, 1<<20), textBody},
-		{"line ends", "text/xml", strings.Repeat("\n", 1<<20), textBody},
+		{"quotes", "text/plain", strings.Repeat(`"`, 1<<16), textBody},
+		{"line ends", "text/xml", strings.Repeat("\n", 1<<16), textBody},
 	} {
 		e := response("a", tt.contentType, tt.body, "")
 		testsupport.Equal(t, e.form, tt.form, "%[2]s: form %[1]v", tt.name)

@@ -31,63 +31,63 @@ func merging(ssps ...*fakeSSP) *Route {
 
 // Each response beside a good one: its statuscode in seatnonbid, or 0 for a response that is merged.
 func TestResponsesAreMergedIntoOneBidResponse(t *testing.T) {
-	for name, tt := range map[string]struct {
-		reply  reply
-		status int
-	}{
-		"a bid":                      {bidResponse("x", `,"cur":"EUR"`), 0},
-		"seatBid":                    {reply{status: 200, body: `{"cur":"EUR","seatBid":[{"seat":"x","bid":[{"id":"b","impid":"i1","price":1.50}]}],"id":"\u0072\u0031"}`}, 0},
-		"in gzip":                    {zipped(bidResponse("x", `,"cur":"EUR"`)), 0},
-		"in zstd":                    {reply{status: 200, fields: "Content-Encoding: zstd\r\n", body: testsupport.Zstd(bidResponse("x", `,"cur":"EUR"`).body)}, 0},
-		"zstd that is cut":           {reply{status: 200, fields: "Content-Encoding: zstd\r\n", body: testsupport.Zstd(bidResponse("x", `,"cur":"EUR"`).body)[:50]}, 102},
-		"zstd of empty blocks":       {reply{status: 200, fields: "Content-Encoding: zstd\r\n", body: "\x28\xb5\x2f\xfd\x00\x58" + strings.Repeat("\x00\x00\x00", 4000)}, 102},
-		"no currency, which is USD":  {bidResponse("x", ""), 300},
-		"another currency":           {bidResponse("x", `,"cur":"GBP"`), 300},
-		"an empty currency":          {bidResponse("x", `,"cur":""`), 300},
-		"a currency that is no text": {bidResponse("x", `,"cur":7`), 102},
-		"204":                        {reply{status: 204}, 100},
-		"an empty body":              {reply{status: 200}, 100},
-		"an empty object":            {reply{status: 200, body: `{}`}, 100},
-		"no seats and a reason":      {reply{status: 200, body: `{"id":"r1","seatbid":[],"nbr":2}`}, 2},
-		"the last reason":            {reply{status: 200, body: `{"id":"r1","nbr":17}`}, 17},
-		"an unknown reason":          {reply{status: 200, body: `{"id":"r1","nbr":18}`}, 100},
-		"another request's response": {reply{status: 200, body: `{"id":"r2","seatbid":[{"bid":[` + aBid + `]}]}`}, 102},
-		"no id":                      {reply{status: 200, body: `{"seatbid":[{"bid":[` + aBid + `]}]}`}, 102},
-		"an id twice":                {reply{status: 200, body: `{"id":"r1","id":"r1","seatbid":[{"bid":[` + aBid + `]}]}`}, 102},
-		"seatbid twice":              {reply{status: 200, body: `{"id":"r1","seatbid":[{"bid":[` + aBid + `]}],"seatbid":[]}`}, 102},
-		"OpenRTB 3":                  {reply{status: 200, body: `{"openrtb":{"response":{"id":"r1","seatbid":[{"bid":[` + aBid + `]}]}}}`}, 102},
-		"OpenRTB 3 beside a number":  {reply{status: 200, body: `{"id":"r1","cur":"EUR","seatbid":5,"openrtb":{"response":{"seatbid":[{"bid":[` + aBid + `]}]}}}`}, 102},
-		"OpenRTB 3 beside no seats":  {reply{status: 200, body: `{"id":"r1","cur":"EUR","seatbid":[],"openrtb":{"response":{"seatbid":[{"bid":[` + aBid + `]}]}}}`}, 102},
-		"a seat that is no object":   {reply{status: 200, body: `{"id":"r1","cur":"EUR","seatbid":[5]}`}, 102},
-		"bids that are no array":     {reply{status: 200, body: `{"id":"r1","cur":"EUR","seatbid":[{"bid":{}}]}`}, 102},
-		"a bid that is no object":    {reply{status: 200, body: `{"id":"r1","cur":"EUR","seatbid":[{"bid":["x"]}]}`}, 102},
-		"Bid that is no object":      {reply{status: 200, body: `{"id":"r1","cur":"EUR","seatbid":[{"Bid":["x"]}]}`}, 102},
-		"seatbid that is text":       {reply{status: 200, body: `{"id":"r1","seatbid":"x"}`}, 102},
-		"seatbid that is a number":   {reply{status: 200, body: `{"id":"r1","seatbid":5,"nbr":2}`}, 102},
-		"seatbid that is an object":  {reply{status: 200, body: `{"id":"r1","seatbid":{"bid":[` + aBid + `]}}`}, 102},
-		"a seat without bids":        {reply{status: 200, body: `{"id":"r1","seatbid":[{}],"nbr":2}`}, 2},
-		"seatbid that is null":       {reply{status: 200, body: `{"id":"r1","seatbid":null,"nbr":2}`}, 2},
-		"null":                       {reply{status: 200, body: "null"}, 100},
-		"a byte order mark":          {reply{status: 200, body: "\uFEFF"}, 100},
-		"blanks":                     {reply{status: 200, body: " \r\n\t"}, 100},
-		"a byte order mark and null": {reply{status: 200, body: "\uFEFF null\n"}, 100},
-		"a byte order mark and bids": {reply{status: 200, body: "\uFEFF" + bidResponse("x", `,"cur":"EUR"`).body}, 0},
-		"a bidid that is a number":   {bidResponse("x", `,"cur":"EUR","bidid":7`), 102},
-		"a customdata that is none":  {bidResponse("x", `,"cur":"EUR","customdata":{}`), 102},
-		"an nbr that is text":        {bidResponse("x", `,"cur":"EUR","nbr":"0"`), 102},
-		"an nbr that is a fraction":  {bidResponse("x", `,"cur":"EUR","nbr":0.5`), 102},
-		"gzip of empty blocks":       {reply{status: 200, fields: "Content-Encoding: gzip\r\n", body: "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff" + strings.Repeat("\x00\x00\x00\xff\xff", 4000)}, 102},
-		"no JSON":                    {reply{status: 200, body: `<VAST/>`}, 102},
-		"cut":                        {reply{status: 200, body: `{"id":"r1","seatbid":[{"bid":[` + aBid + `]}]`}, 102},
-		"no UTF-8":                   {reply{status: 200, body: `{"id":"r1","seatbid":[{"bid":[` + aBid + `],"ext":{"x":"` + "\xff" + `"}}]}`}, 102},
-		"a key twice in a bid":       {reply{status: 200, body: `{"id":"r1","seatbid":[{"bid":[` + aBid + `],"ext":{"x":1,"x":2}}]}`}, 102},
-		"another coding":             {reply{status: 200, fields: "Content-Encoding: br\r\n", body: "x"}, 102},
-		"gzip that is none":          {reply{status: 200, fields: "Content-Encoding: gzip\r\n", body: "x"}, 102},
-		"302":                        {reply{status: 302, body: "x"}, 102},
-		"404":                        {reply{status: 404, body: "x"}, 102},
-		"503":                        {reply{status: 503, body: "x"}, 102},
-	} {
-		testsupport.Bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		for name, tt := range map[string]struct {
+			reply  reply
+			status int
+		}{
+			"a bid":                      {bidResponse("x", `,"cur":"EUR"`), 0},
+			"seatBid":                    {reply{status: 200, body: `{"cur":"EUR","seatBid":[{"seat":"x","bid":[{"id":"b","impid":"i1","price":1.50}]}],"id":"\u0072\u0031"}`}, 0},
+			"in gzip":                    {zipped(bidResponse("x", `,"cur":"EUR"`)), 0},
+			"in zstd":                    {reply{status: 200, fields: "Content-Encoding: zstd\r\n", body: testsupport.Zstd(bidResponse("x", `,"cur":"EUR"`).body)}, 0},
+			"zstd that is cut":           {reply{status: 200, fields: "Content-Encoding: zstd\r\n", body: testsupport.Zstd(bidResponse("x", `,"cur":"EUR"`).body)[:50]}, 102},
+			"zstd of empty blocks":       {reply{status: 200, fields: "Content-Encoding: zstd\r\n", body: "\x28\xb5\x2f\xfd\x00\x58" + strings.Repeat("\x00\x00\x00", 4000)}, 102},
+			"no currency, which is USD":  {bidResponse("x", ""), 300},
+			"another currency":           {bidResponse("x", `,"cur":"GBP"`), 300},
+			"an empty currency":          {bidResponse("x", `,"cur":""`), 300},
+			"a currency that is no text": {bidResponse("x", `,"cur":7`), 102},
+			"204":                        {reply{status: 204}, 100},
+			"an empty body":              {reply{status: 200}, 100},
+			"an empty object":            {reply{status: 200, body: `{}`}, 100},
+			"no seats and a reason":      {reply{status: 200, body: `{"id":"r1","seatbid":[],"nbr":2}`}, 2},
+			"the last reason":            {reply{status: 200, body: `{"id":"r1","nbr":17}`}, 17},
+			"an unknown reason":          {reply{status: 200, body: `{"id":"r1","nbr":18}`}, 100},
+			"another request's response": {reply{status: 200, body: `{"id":"r2","seatbid":[{"bid":[` + aBid + `]}]}`}, 102},
+			"no id":                      {reply{status: 200, body: `{"seatbid":[{"bid":[` + aBid + `]}]}`}, 102},
+			"an id twice":                {reply{status: 200, body: `{"id":"r1","id":"r1","seatbid":[{"bid":[` + aBid + `]}]}`}, 102},
+			"seatbid twice":              {reply{status: 200, body: `{"id":"r1","seatbid":[{"bid":[` + aBid + `]}],"seatbid":[]}`}, 102},
+			"OpenRTB 3":                  {reply{status: 200, body: `{"openrtb":{"response":{"id":"r1","seatbid":[{"bid":[` + aBid + `]}]}}}`}, 102},
+			"OpenRTB 3 beside a number":  {reply{status: 200, body: `{"id":"r1","cur":"EUR","seatbid":5,"openrtb":{"response":{"seatbid":[{"bid":[` + aBid + `]}]}}}`}, 102},
+			"OpenRTB 3 beside no seats":  {reply{status: 200, body: `{"id":"r1","cur":"EUR","seatbid":[],"openrtb":{"response":{"seatbid":[{"bid":[` + aBid + `]}]}}}`}, 102},
+			"a seat that is no object":   {reply{status: 200, body: `{"id":"r1","cur":"EUR","seatbid":[5]}`}, 102},
+			"bids that are no array":     {reply{status: 200, body: `{"id":"r1","cur":"EUR","seatbid":[{"bid":{}}]}`}, 102},
+			"a bid that is no object":    {reply{status: 200, body: `{"id":"r1","cur":"EUR","seatbid":[{"bid":["x"]}]}`}, 102},
+			"Bid that is no object":      {reply{status: 200, body: `{"id":"r1","cur":"EUR","seatbid":[{"Bid":["x"]}]}`}, 102},
+			"seatbid that is text":       {reply{status: 200, body: `{"id":"r1","seatbid":"x"}`}, 102},
+			"seatbid that is a number":   {reply{status: 200, body: `{"id":"r1","seatbid":5,"nbr":2}`}, 102},
+			"seatbid that is an object":  {reply{status: 200, body: `{"id":"r1","seatbid":{"bid":[` + aBid + `]}}`}, 102},
+			"a seat without bids":        {reply{status: 200, body: `{"id":"r1","seatbid":[{}],"nbr":2}`}, 2},
+			"seatbid that is null":       {reply{status: 200, body: `{"id":"r1","seatbid":null,"nbr":2}`}, 2},
+			"null":                       {reply{status: 200, body: "null"}, 100},
+			"a byte order mark":          {reply{status: 200, body: "\uFEFF"}, 100},
+			"blanks":                     {reply{status: 200, body: " \r\n\t"}, 100},
+			"a byte order mark and null": {reply{status: 200, body: "\uFEFF null\n"}, 100},
+			"a byte order mark and bids": {reply{status: 200, body: "\uFEFF" + bidResponse("x", `,"cur":"EUR"`).body}, 0},
+			"a bidid that is a number":   {bidResponse("x", `,"cur":"EUR","bidid":7`), 102},
+			"a customdata that is none":  {bidResponse("x", `,"cur":"EUR","customdata":{}`), 102},
+			"an nbr that is text":        {bidResponse("x", `,"cur":"EUR","nbr":"0"`), 102},
+			"an nbr that is a fraction":  {bidResponse("x", `,"cur":"EUR","nbr":0.5`), 102},
+			"gzip of empty blocks":       {reply{status: 200, fields: "Content-Encoding: gzip\r\n", body: "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff" + strings.Repeat("\x00\x00\x00\xff\xff", 4000)}, 102},
+			"no JSON":                    {reply{status: 200, body: `<VAST/>`}, 102},
+			"cut":                        {reply{status: 200, body: `{"id":"r1","seatbid":[{"bid":[` + aBid + `]}]`}, 102},
+			"no UTF-8":                   {reply{status: 200, body: `{"id":"r1","seatbid":[{"bid":[` + aBid + `],"ext":{"x":"` + "\xff" + `"}}]}`}, 102},
+			"a key twice in a bid":       {reply{status: 200, body: `{"id":"r1","seatbid":[{"bid":[` + aBid + `],"ext":{"x":1,"x":2}}]}`}, 102},
+			"another coding":             {reply{status: 200, fields: "Content-Encoding: br\r\n", body: "x"}, 102},
+			"gzip that is none":          {reply{status: 200, fields: "Content-Encoding: gzip\r\n", body: "x"}, 102},
+			"302":                        {reply{status: 302, body: "x"}, 102},
+			"404":                        {reply{status: 404, body: "x"}, 102},
+			"503":                        {reply{status: 503, body: "x"}, 102},
+		} {
 			limit := func(o *ssp.Options) { o.MaxResponseBytes = 32 << 10 }
 			a, b, c := newFake(t, "a", bidResponse("a", `,"cur":"EUR"`), limit), newFake(t, "b", tt.reply, limit), newFake(t, "c", bidResponse("c", `,"cur":"EUR"`), limit)
 			r := newClient(t, exchange.POST, "", bidRequest)
@@ -102,24 +102,24 @@ func TestResponsesAreMergedIntoOneBidResponse(t *testing.T) {
 			testsupport.True(t, json.Valid(res.Exchange.Response.Body) && res.Filled, "%s: no valid JSON, or no fill", name)
 			res.Release()
 			wantEmpty(t, r.Budget)
-		})
-	}
+		}
+	})
 }
 
 func TestOneCurrencyIsMerged(t *testing.T) {
-	for _, tt := range []struct{ cur, a, b, want string }{
-		{`,"cur":["EUR","USD"]`, `,"cur":"USD"`, `,"cur":"EUR"`, "b EUR"},
-		{`,"cur":["EUR","USD"]`, `,"cur":null`, `,"cur":"GBP"`, "a USD"},
-		{`,"cur":[]`, `,"cur":"GBP"`, ``, "b USD"},
-		{``, `,"cur":"ZZZ"`, ``, "b USD"},
-		{``, `,"cur":"ZZZ"`, `,"cur":"GBP"`, "none"},
-		{`,"cur":["GBP"]`, `,"cur":"GBP"`, ``, "a GBP"},
-		{``, ``, `,"cur":"\u0055SD"`, "ab USD"},
-		{``, `,"cur":""`, ``, "ab USD"},
-		{`,"cur":["","EUR"]`, ``, `,"cur":"EUR"`, "b EUR"},
-		{`,"cur":["JPY"]`, ``, `,"cur":"GBP"`, "none"},
-	} {
-		testsupport.Bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		for _, tt := range []struct{ cur, a, b, want string }{
+			{`,"cur":["EUR","USD"]`, `,"cur":"USD"`, `,"cur":"EUR"`, "b EUR"},
+			{`,"cur":["EUR","USD"]`, `,"cur":null`, `,"cur":"GBP"`, "a USD"},
+			{`,"cur":[]`, `,"cur":"GBP"`, ``, "b USD"},
+			{``, `,"cur":"ZZZ"`, ``, "b USD"},
+			{``, `,"cur":"ZZZ"`, `,"cur":"GBP"`, "none"},
+			{`,"cur":["GBP"]`, `,"cur":"GBP"`, ``, "a GBP"},
+			{``, ``, `,"cur":"\u0055SD"`, "ab USD"},
+			{``, `,"cur":""`, ``, "ab USD"},
+			{`,"cur":["","EUR"]`, ``, `,"cur":"EUR"`, "b EUR"},
+			{`,"cur":["JPY"]`, ``, `,"cur":"GBP"`, "none"},
+		} {
 			a, b := newFake(t, "a", bidResponse("a", tt.a)), newFake(t, "b", bidResponse("b", tt.b))
 			r := newClient(t, exchange.POST, "", `{"id":"r1","imp":[{"id":"i"}]`+tt.cur+`}`)
 			res := merging(a, b).Do(&r.Request, nil, newProcess(t))
@@ -138,38 +138,38 @@ func TestOneCurrencyIsMerged(t *testing.T) {
 			}
 			want(t, fmt.Sprint(tt), got, tt.want)
 			res.Release()
-		})
-	}
+		}
+	})
 }
 
 // Without a bid the response is the route's no-ad, for the most telling cause.
 func TestMergeWithoutABidIsANoAd(t *testing.T) {
 	late := reply{status: 204, after: 2 * deadline}
 	nbr := func(n string) reply { return reply{status: 200, body: `{"id":"r1","nbr":` + n + `}`} }
-	for _, tt := range []struct {
-		a, b reply
-		want exchange.Outcome
-		nbr  int
-	}{
-		{reply{status: 503, body: "x"}, reply{status: 204}, exchange.NoBid, 1},
-		{nbr("2"), reply{status: 503, body: "x"}, exchange.NoBid, 1},
-		{nbr("2"), nbr("2"), exchange.NoBid, 2},
-		{nbr("0"), nbr("0"), exchange.NoBid, 0},
-		{nbr("600"), nbr("600"), exchange.NoBid, 600},
-		{nbr("2"), nbr("3"), exchange.NoBid, 1},
-		{nbr("2"), reply{status: 204}, exchange.NoBid, 1},
-		{reply{status: 503, body: "x"}, late, exchange.ServerError, 1},
-		{late, late, exchange.Deadline, 15},
-		{bidResponse("a", `,"cur":"GBP"`), late, exchange.BadResponse, 1},
-	} {
-		testsupport.Bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		for _, tt := range []struct {
+			a, b reply
+			want exchange.Outcome
+			nbr  int
+		}{
+			{reply{status: 503, body: "x"}, reply{status: 204}, exchange.NoBid, 1},
+			{nbr("2"), reply{status: 503, body: "x"}, exchange.NoBid, 1},
+			{nbr("2"), nbr("2"), exchange.NoBid, 2},
+			{nbr("0"), nbr("0"), exchange.NoBid, 0},
+			{nbr("600"), nbr("600"), exchange.NoBid, 600},
+			{nbr("2"), nbr("3"), exchange.NoBid, 1},
+			{nbr("2"), reply{status: 204}, exchange.NoBid, 1},
+			{reply{status: 503, body: "x"}, late, exchange.ServerError, 1},
+			{late, late, exchange.Deadline, 15},
+			{bidResponse("a", `,"cur":"GBP"`), late, exchange.BadResponse, 1},
+		} {
 			r := newClient(t, exchange.POST, "", bidRequest)
 			res := merging(newFake(t, "a", tt.a), newFake(t, "b", tt.b)).Do(&r.Request, nil, newProcess(t))
 			testsupport.True(t, res.NoAd && !res.Filled && res.NoAdFor == tt.want && res.NBR == tt.nbr && res.Outcome == exchange.Merged && res.Err == nil, "no-ad %v for %v, nbr %d; want for %v, nbr %d", res.NoAd, res.NoAdFor, res.NBR, tt.want, tt.nbr)
 			res.Release()
 			wantEmpty(t, r.Budget)
-		})
-	}
+		}
+	})
 }
 
 // An SSP that was not asked is no cause beside one that was.
@@ -249,36 +249,36 @@ func TestReasonsOfManyImpressionsAndSSPsAreTruncated(t *testing.T) {
 func TestMalformedBidsAreLeftOut(t *testing.T) {
 	bid := func(member string) string { return `{"id":"b","impid":"i\u0031","price":2,` + member + `}` }
 	const good, unknown, known = aBid, `{"statuscode":102}`, `{"impid":"i\u0031","statuscode":102}`
-	for _, tt := range []struct{ bids, seats, nonBid string }{
-		{good + `,` + bid(`"price2":"1"`), "", ""}, // members that OpenRTB does not know have any type
-		{good + `,` + bid(`"w":null,"adomain":null,"ext":null`), "", ""},
-		{good + `,` + bid(`"adomain":["x"],"attr":[1,-2147483648],"cat":[],"ext":{"a":[]},"W":2147483647,"adm":"[1,"`), "", ""},
-		{good + `, {"id":"b","impid":"i","price":"1.0"} `, good, `{"impid":"i","statuscode":102}`},
-		{`{"id":"b","impid":"i","Price":true},` + good, good, `{"impid":"i","statuscode":102}`},
-		{`{"id":"b","impid":"i","price":null},` + good, good, `{"impid":"i","statuscode":102}`},
-		{`{"id":"b","impid":"i"} , ` + good, good, `{"impid":"i","statuscode":102}`},
-		{`{"id":"b","price":1},` + good, good, unknown},
-		{`{"impid":"i","price":1},` + good, good, `{"impid":"i","statuscode":102}`},
-		{`{"id":7,"impid":"i","price":1},` + good, good, `{"impid":"i","statuscode":102}`},
-		{`{"id":"b","impid":7,"price":1},` + good, good, unknown},
-		{`{"id":"b","impid":["i"],"price":1},{},7,"x",null,[],` + good, good, unknown},
-		{`{},` + good + `,{},{},` + good + `,{}`, good + `,` + good, unknown},
-		{bid(`"w":"1"`) + `,` + good, good, known},
-		{bid(`"w":1.0`) + `,` + good, good, known},
-		{bid(`"h":2147483648`) + `,` + good, good, known},
-		{bid(`"h":-2147483649`) + `,` + good, good, known},
-		{bid(`"mtype":1e0`) + `,` + good, good, known},
-		{bid(`"adomain":"a.example"`) + `,` + good, good, known},
-		{bid(`"adomain":["a.example",7]`) + `,` + good, good, known},
-		{bid(`"cat":{}`) + `,` + good, good, known},
-		{bid(`"cat":[[]]`) + `,` + good, good, known},
-		{bid(`"attr":1`) + `,` + good, good, known},
-		{bid(`"attr":["1"]`) + `,` + good, good, known},
-		{bid(`"adm":{}`) + `,` + good, good, known},
-		{bid(`"crid":7`) + `,` + good, good, known},
-		{bid(`"ext":[]`) + `,` + good, good, known},
-	} {
-		testsupport.Bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		for _, tt := range []struct{ bids, seats, nonBid string }{
+			{good + `,` + bid(`"price2":"1"`), "", ""}, // members that OpenRTB does not know have any type
+			{good + `,` + bid(`"w":null,"adomain":null,"ext":null`), "", ""},
+			{good + `,` + bid(`"adomain":["x"],"attr":[1,-2147483648],"cat":[],"ext":{"a":[]},"W":2147483647,"adm":"[1,"`), "", ""},
+			{good + `, {"id":"b","impid":"i","price":"1.0"} `, good, `{"impid":"i","statuscode":102}`},
+			{`{"id":"b","impid":"i","Price":true},` + good, good, `{"impid":"i","statuscode":102}`},
+			{`{"id":"b","impid":"i","price":null},` + good, good, `{"impid":"i","statuscode":102}`},
+			{`{"id":"b","impid":"i"} , ` + good, good, `{"impid":"i","statuscode":102}`},
+			{`{"id":"b","price":1},` + good, good, unknown},
+			{`{"impid":"i","price":1},` + good, good, `{"impid":"i","statuscode":102}`},
+			{`{"id":7,"impid":"i","price":1},` + good, good, `{"impid":"i","statuscode":102}`},
+			{`{"id":"b","impid":7,"price":1},` + good, good, unknown},
+			{`{"id":"b","impid":["i"],"price":1},{},7,"x",null,[],` + good, good, unknown},
+			{`{},` + good + `,{},{},` + good + `,{}`, good + `,` + good, unknown},
+			{bid(`"w":"1"`) + `,` + good, good, known},
+			{bid(`"w":1.0`) + `,` + good, good, known},
+			{bid(`"h":2147483648`) + `,` + good, good, known},
+			{bid(`"h":-2147483649`) + `,` + good, good, known},
+			{bid(`"mtype":1e0`) + `,` + good, good, known},
+			{bid(`"adomain":"a.example"`) + `,` + good, good, known},
+			{bid(`"adomain":["a.example",7]`) + `,` + good, good, known},
+			{bid(`"cat":{}`) + `,` + good, good, known},
+			{bid(`"cat":[[]]`) + `,` + good, good, known},
+			{bid(`"attr":1`) + `,` + good, good, known},
+			{bid(`"attr":["1"]`) + `,` + good, good, known},
+			{bid(`"adm":{}`) + `,` + good, good, known},
+			{bid(`"crid":7`) + `,` + good, good, known},
+			{bid(`"ext":[]`) + `,` + good, good, known},
+		} {
 			body := `{"id":"r1","seatbid":[{"bid":[` + tt.bids + `],"seat":"x"},{"seat":"y","bid":[` + good + `]}]}`
 			a, b := newFake(t, "a", bidResponse("a", "")), newFake(t, "b", reply{status: 200, body: body})
 			r := newClient(t, exchange.POST, "", `{"id":"r1","imp":[{"id":"i"}]}`)
@@ -294,30 +294,30 @@ func TestMalformedBidsAreLeftOut(t *testing.T) {
 			want(t, tt.bids, got, `merged: 200 {"id":"r1","seatbid":[{"seat":"a","bid":[`+aBid+`]},{"bid":[`+seats+`],"seat":"x"},{"seat":"y","bid":[`+good+`]}],"cur":"USD","ext":{"seatnonbid":[`+nonBids+`]}}`)
 			res.Release()
 			wantEmpty(t, r.Budget)
-		})
-	}
+		}
+	})
 }
 
 // A malformed seat is left out, as is a seat that loses all its bids. An SSP that has no other seat is 102.
 func TestMalformedSeatsAreLeftOut(t *testing.T) {
 	seat := func(member string) string { return `{` + member + `"bid":[` + aBid + `]}` }
-	for _, tt := range []struct{ seats, stay string }{
-		{seat(`"seat":7,`) + `,` + seat(""), seat("")},
-		{seat("") + `,` + seat(`"group":"1",`), seat("")},
-		{seat("") + `,` + seat(`"ext":7,`) + `,` + seat(""), seat("") + `,` + seat("")},
-		{`7,` + seat(""), seat("")},
-		{`{},` + seat(""), `{},` + seat("")},
-		{`{"bid":{}},` + seat(""), seat("")},
-		{`{"bid":[{}]},` + seat(""), seat("")},
-		{`{"bid":[{},{}]},{"bid":[{},` + aBid + `]},{"bid":[{}]}`, seat("")},
-		{`{"bid":[]},` + seat(""), `{"bid":[]},` + seat("")},
-		{`{"bid":[{}]},{"bid":[{}]}`, ""},
-		{seat(`"seat":7,`), ""},
-		{strings.Repeat(`7,`, 256) + seat(""), seat("")},
-		{strings.Repeat(`7,`, 257) + seat(""), ""},
-		{`{"bid":[` + strings.Repeat(`{},`, 100_000) + aBid + `]},` + seat(""), ""},
-	} {
-		testsupport.Bubble(t, func(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		for _, tt := range []struct{ seats, stay string }{
+			{seat(`"seat":7,`) + `,` + seat(""), seat("")},
+			{seat("") + `,` + seat(`"group":"1",`), seat("")},
+			{seat("") + `,` + seat(`"ext":7,`) + `,` + seat(""), seat("") + `,` + seat("")},
+			{`7,` + seat(""), seat("")},
+			{`{},` + seat(""), `{},` + seat("")},
+			{`{"bid":{}},` + seat(""), seat("")},
+			{`{"bid":[{}]},` + seat(""), seat("")},
+			{`{"bid":[{},{}]},{"bid":[{},` + aBid + `]},{"bid":[{}]}`, seat("")},
+			{`{"bid":[]},` + seat(""), `{"bid":[]},` + seat("")},
+			{`{"bid":[{}]},{"bid":[{}]}`, ""},
+			{seat(`"seat":7,`), ""},
+			{strings.Repeat(`7,`, 256) + seat(""), seat("")},
+			{strings.Repeat(`7,`, 257) + seat(""), ""},
+			{`{"bid":[` + strings.Repeat(`{},`, 100_000) + aBid + `]},` + seat(""), ""},
+		} {
 			b := newFake(t, "b", reply{status: 200, body: `{"id":"r1","seatbid":[` + tt.seats + `]}`})
 			r := newClient(t, exchange.POST, "", `{"id":"r1","imp":[{"id":"i"}]}`)
 			res := merging(newFake(t, "a", bidResponse("a", "")), b).Do(&r.Request, nil, newProcess(t))
@@ -332,8 +332,8 @@ func TestMalformedSeatsAreLeftOut(t *testing.T) {
 			want(t, fmt.Sprintf("%.60s", tt.seats), ended(&res), `merged: 200 {"id":"r1","seatbid":[{"seat":"a","bid":[`+aBid+`]}`+seats+`],"cur":"USD","ext":{"seatnonbid":[`+nonBids+`]}}`)
 			res.Release()
 			wantEmpty(t, r.Budget)
-		})
-	}
+		}
+	})
 }
 
 // Ids that are not text, or not Unicode, are not repeated, since a parser would refuse the whole result.

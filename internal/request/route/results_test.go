@@ -254,11 +254,12 @@ func TestATierThatPanicsLeavesNoBytesHeld(t *testing.T) {
 }
 
 func TestResultsOfEachMode(t *testing.T) {
-	for _, tt := range slices.Concat(resultTests, tiersWithoutAFill()) {
-		t.Run(fmt.Sprint(tt.mode, " ", tt.name), func(t *testing.T) {
-			testsupport.Bubble(t, tt.run)
-		})
-	}
+	testsupport.Bubble(t, func(t *testing.T) {
+		for _, tt := range slices.Concat(resultTests, tiersWithoutAFill()) {
+			tt.run(t)
+			testsupport.MustTrue(t, !t.Failed(), "mode %v, %s", tt.mode, tt.name)
+		}
+	})
 }
 
 func (tt *resultTest) run(t *testing.T) {

@@ -1,3 +1,7 @@
+//go:build !race
+
+// This campaign asks thousands of times, one after the other. The race detector would make it take six times as long.
+
 package route
 
 import (
