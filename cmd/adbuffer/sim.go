@@ -70,9 +70,8 @@ latency
   capacity                    beyond this concurrency, responses slow down
 response
   no_bid, no_bid_form         how often there is no bid, as "204", "empty" or "document"
-  bid_for                     a text; requests whose body does not contain it get no bid
   fill_by                     query parameters whose values decide how often a request gets a bid
-  kind, content_type          "openrtb", "vast" or "raw"; another Content-Type
+  kind                        "openrtb", "vast" or "raw"
   size                        bytes: constant, or p50, p95 and max
   echo                        the response has the ids of its request
   headers                     further fields: [{"name": "X-A", "value": "1"}]
@@ -98,7 +97,7 @@ faults
   refuse_stream               HTTP/2: how often a stream gets REFUSED_STREAM
   reset_stream                HTTP/2: how often, its code, and after_head
   goaway                      HTTP/2: how often, its code, and exclude for the request itself
-  leftover, unsolicited       how often bytes follow a response, at once; after a delay
+  leftover                    how often bytes that no request asked for follow a response
   malformed                   how often a response violates HTTP, in one of these kinds
 `
 

@@ -76,10 +76,8 @@ type Response struct {
 	// NoBid is how often a response carries no bid, in the form NoBidForm.
 	NoBid     Chance    `json:"no_bid"`
 	NoBidForm NoBidForm `json:"no_bid_form"`
-	// BidFor is a text. A request whose body does not have it gets no bid; "" is in every body.
-	BidFor string `json:"bid_for"`
 	// FillBy names query parameters, coarse to fine. A request gets a bid with the probability that FillRate returns for
-	// its values of them, unless NoBid or BidFor prevent it. Empty: the query does not matter.
+	// its values of them, unless NoBid prevents it. Empty: the query does not matter.
 	FillBy []string `json:"fill_by"`
 
 	// Kind of body; "" is OpenRTB. The body's id is the request's own: the id
@@ -89,8 +87,6 @@ type Response struct {
 	// Size of the body. Padding brings a document to this size. A document is never cut: an empty
 	// document may be larger than this size.
 	Size Size `json:"size"`
-	// ContentType replaces the Kind's content type; "" keeps it.
-	ContentType string `json:"content_type"`
 	// Echo copies values of the request to its response, also to that of a fault: X-Request-Id
 	// unchanged, X-Echo-Cb with the raw cb query parameter, X-Echo-Id with the id of its OpenRTB
 	// body. A Raw body starts with the id.
@@ -216,9 +212,6 @@ func (a Response) check(e *InvalidError, path string) {
 		e.add(path+".kind", "%q is not one of openrtb, vast, raw, empty_gzip", a.Kind)
 	}
 	a.Size.check(e, path+".size")
-	if !httpguts.ValidHeaderFieldValue(a.ContentType) {
-		e.add(path+".content_type", "%q holds bytes that no field value may hold", a.ContentType)
-	}
 	for i, f := range a.Headers {
 		if !httpguts.ValidHeaderFieldName(f.Name) || !httpguts.ValidHeaderFieldValue(f.Value) {
 			e.add(fmt.Sprintf("%s.headers[%d]", path, i), "%q: %q is not a header field", f.Name, f.Value)

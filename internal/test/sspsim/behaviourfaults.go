@@ -40,7 +40,6 @@ type Faults struct {
 	GoAway       GoAway      `json:"goaway"`
 	Status       Status      `json:"status"`
 	Drip         Drip        `json:"drip"`
-	Unsolicited  Unsolicited `json:"unsolicited"`
 	// Leftover sends Poison directly after the body: a whole response in HTTP/1, a DATA frame on
 	// the ended stream in HTTP/2.
 	Leftover      Chance    `json:"leftover"`
@@ -49,8 +48,7 @@ type Faults struct {
 	Malformed     Malformed `json:"malformed"`
 }
 
-// Poison is the body of unsolicited responses: those of Leftover and Unsolicited. No client may
-// ever receive it.
+// Poison is the body of the unsolicited responses of Leftover. No client may ever receive it.
 const Poison = "a response to no request"
 
 // ResetStream resets the request's stream. HTTP/2 only.
@@ -89,14 +87,6 @@ type Drip struct {
 	Chance
 	Bytes int      `json:"bytes"` // a piece; 0 is 1
 	Pause Duration `json:"pause"` // between two pieces; 0 is 10ms
-}
-
-// Unsolicited sends Poison on a connection that has been idle for Delay after the response. In
-// HTTP/1 that is a complete response, in HTTP/2 the response on a stream that the client has not
-// opened.
-type Unsolicited struct {
-	Chance
-	Delay Duration `json:"delay"` // 0 is 1ms
 }
 
 // Oversized makes a message head or a body of Bytes bytes.
@@ -165,7 +155,6 @@ func (f Faults) check(e *InvalidError, path string) {
 	within(e, path+".status.retry_after", f.Status.RetryAfter, 0, Duration(24*time.Hour))
 	within(e, path+".drip.bytes", f.Drip.Bytes, 0, maxBodyBytes)
 	within(e, path+".drip.pause", f.Drip.Pause, 0, maxLatency)
-	within(e, path+".unsolicited.delay", f.Unsolicited.Delay, 0, maxLatency)
 	within(e, path+".oversized_head.bytes", f.OversizedHead.Bytes, 0, 16<<20)
 	within(e, path+".oversized_body.bytes", f.OversizedBody.Bytes, 0, maxBodyBytes)
 	for i, kind := range f.Malformed.Kinds {

@@ -1,7 +1,6 @@
 package sspsim
 
 import (
-	"cmp"
 	"crypto/tls"
 	"io"
 	"math/rand/v2"
@@ -33,7 +32,6 @@ type conn struct {
 	busy      int         // requests that have begun and not ended
 	lastUsed  time.Time   // when the last request ended
 	idleTimer *time.Timer // runs closeIdle; nil until the first IdleTimeout
-	poisonDue bool        // the connection gets an unsolicited response when it is idle
 }
 
 // protocol is what HTTP/1 and HTTP/2 do in their own way.
@@ -42,9 +40,6 @@ type protocol interface {
 	applyLocked(p *script)
 	// retireLocked closes the connection because it is idle.
 	retireLocked()
-	// poisonLocked sends the unsolicited response and counts it afterwards: a test that sees the count has
-	// the bytes in its socket.
-	poisonLocked()
 }
 
 // handle runs one connection from accept to close.
@@ -67,7 +62,6 @@ func (s *SSP) handle(tcp *net.TCPConn) {
 	// A client of TLSHTTP2 that does not use ALPN must know the protocol.
 	isHTTP2 := s.opts.Protocol == H2C || s.opts.Protocol == TLSHTTP2 || c.tls != nil && c.tls.NegotiatedProtocol == "h2"
 	if isHTTP2 {
-		s.count(func(c *Counters) { c.HTTP2Connections++ })
 		newHTTP2Conn(c).serve()
 		return
 	}
@@ -148,7 +142,7 @@ func (c *conn) closeIdle() {
 }
 
 // beginLocked counts a request as in flight, and returns how many are. endLocked stops counting it.
-func (c *conn) beginLocked(bodyBytes int) (inFlight int64) {
+func (c *conn) beginLocked() (inFlight int64) {
 	c.busy++
 	s, second := c.ssp, time.Now().Unix()
 	s.count(func(c *Counters) {
@@ -158,7 +152,6 @@ func (c *conn) beginLocked(bodyBytes int) (inFlight int64) {
 		s.inSecond++
 		c.MaxPerSecond = max(c.MaxPerSecond, s.inSecond)
 		c.Requests++
-		c.RequestBodyBytes += uint64(bodyBytes)
 		c.InFlight++
 		c.MaxInFlight = max(c.MaxInFlight, c.InFlight)
 		inFlight = c.InFlight
@@ -166,26 +159,10 @@ func (c *conn) beginLocked(bodyBytes int) (inFlight int64) {
 	return inFlight
 }
 
-func (c *conn) endLocked(p *script, f *fate) {
+func (c *conn) endLocked() {
 	c.busy--
 	c.lastUsed = time.Now()
 	c.ssp.count(func(c *Counters) { c.InFlight-- })
-	c.poisonDue = c.poisonDue || f.fault == faultUnsolicited
-	if c.poisonDue && c.busy == 0 {
-		delay := time.Duration(cmp.Or(p.Faults.Unsolicited.Delay, Duration(time.Millisecond)))
-		time.AfterFunc(delay, func() { c.sendPoison(delay) })
-	}
-}
-
-// sendPoison sends the unsolicited response that is due if no request began during the delay. If one did, its
-// end starts the delay again.
-func (c *conn) sendPoison(delay time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.poisonDue && !c.closing && c.busy == 0 && time.Since(c.lastUsed) >= delay {
-		c.poisonDue = false
-		c.protocol.poisonLocked()
-	}
 }
 
 // waitFor waits for d. It returns false if stop, which may be nil, or the SSP closed first.
@@ -197,15 +174,6 @@ func (s *SSP) waitFor(d time.Duration, stop <-chan struct{}) bool {
 	case <-s.done:
 	}
 	return false
-}
-
-// Write implements io.Writer. It counts failed writes, which the peer causes.
-func (c *conn) Write(b []byte) (int, error) {
-	n, err := c.rw.Write(b)
-	if err != nil {
-		c.ssp.count(func(c *Counters) { c.WriteErrors++ })
-	}
-	return n, err
 }
 
 // closeLocked closes the sending half. Reads are possible for lingerTimeout more.

@@ -38,8 +38,6 @@ func (s *SSP) ControlURL() string {
 //	PUT   /behaviour          replaces it; absent keys are zero
 //	PATCH /behaviour          changes the keys that are given
 //	GET   /counters           the Counters
-//	POST  /reset-counters     ResetCounters
-//	GET   /requests           the recorded requests, the oldest first
 //	POST  /close-connections  CloseConnections
 //
 // An invalid behaviour gets 400 and {"errors": [...]} with all its errors, and changes nothing.
@@ -49,13 +47,10 @@ func (s *SSP) controlHandler() http.Handler {
 	mux.HandleFunc("PUT /behaviour", s.change)
 	mux.HandleFunc("PATCH /behaviour", s.change)
 	mux.HandleFunc("GET /counters", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, 200, s.Counters()) })
-	mux.HandleFunc("GET /requests", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, 200, s.Requests()) })
-	for path, act := range map[string]func(){"POST /reset-counters": s.ResetCounters, "POST /close-connections": s.CloseConnections} {
-		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
-			act()
-			w.WriteHeader(http.StatusNoContent)
-		})
-	}
+	mux.HandleFunc("POST /close-connections", func(w http.ResponseWriter, _ *http.Request) {
+		s.CloseConnections()
+		w.WriteHeader(http.StatusNoContent)
+	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// A web page in a browser on this machine must not reach the endpoint. It could use a host
 		// name that resolves to loopback, or a form.

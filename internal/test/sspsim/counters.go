@@ -5,12 +5,11 @@ import "maps"
 // Counters count what an SSP has received and sent since its start or since ResetCounters.
 // OpenConnections and InFlight are current values.
 type Counters struct {
-	Connections      uint64 `json:"connections"`       // TCP connections accepted
-	OpenConnections  int64  `json:"open_connections"`  // open connections now
-	HTTP2Connections uint64 `json:"http2_connections"` // connections that began to speak HTTP/2
-	Handshakes       uint64 `json:"handshakes"`        // TLS handshakes that succeeded
-	Resumed          uint64 `json:"resumed"`           // handshakes that resumed a session ticket
-	HandshakeErrors  uint64 `json:"handshake_errors"`  // TLS handshakes that failed
+	Connections     uint64 `json:"connections"`      // TCP connections accepted
+	OpenConnections int64  `json:"open_connections"` // open connections now
+	Handshakes      uint64 `json:"handshakes"`       // TLS handshakes that succeeded
+	Resumed         uint64 `json:"resumed"`          // handshakes that resumed a session ticket
+	HandshakeErrors uint64 `json:"handshake_errors"` // TLS handshakes that failed
 
 	Requests    uint64 `json:"requests"`      // requests that were read whole, to be processed
 	Responded   uint64 `json:"responded"`     // requests whose response was written whole
@@ -28,11 +27,8 @@ type Counters struct {
 	ByStatus map[int]uint64    `json:"by_status"` // responses that were written whole, by status
 	Faults   map[string]uint64 `json:"faults"`    // injected faults, by their key in Faults
 
-	ResetsSeen        uint64 `json:"resets_seen"`        // RST_STREAM from the peer
-	WriteErrors       uint64 `json:"write_errors"`       // writes that failed because the peer had closed the connection
-	IdleClosed        uint64 `json:"idle_closed"`        // connections closed by IdleTimeout
-	RequestBodyBytes  uint64 `json:"request_body_bytes"` // without framing
-	ResponseBodyBytes uint64 `json:"answer_body_bytes"`
+	ResetsSeen uint64 `json:"resets_seen"` // RST_STREAM from the peer
+	IdleClosed uint64 `json:"idle_closed"` // connections closed by IdleTimeout
 }
 
 // count changes the counters.
@@ -73,10 +69,9 @@ func (s *SSP) countBadRequest(err error) {
 }
 
 // countResponse counts a response that was written whole.
-func (s *SSP) countResponse(status, bodyBytes int) {
+func (s *SSP) countResponse(status int) {
 	s.count(func(c *Counters) {
 		c.Responded++
 		c.ByStatus[status]++
-		c.ResponseBodyBytes += uint64(bodyBytes)
 	})
 }

@@ -54,7 +54,7 @@ func TestRequestsOfASecondAreCounted(t *testing.T) {
 		c := &conn{ssp: new(SSP)}
 		for _, n := range []int{2, 5, 3} {
 			for range n {
-				c.beginLocked(0)
+				c.beginLocked()
 			}
 			time.Sleep(time.Second)
 		}

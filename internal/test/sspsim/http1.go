@@ -24,7 +24,7 @@ type http1Conn struct {
 }
 
 func newHTTP1Conn(c *conn) *http1Conn {
-	h := &http1Conn{conn: c, out: bufio.NewWriterSize(c, 16<<10)}
+	h := &http1Conn{conn: c, out: bufio.NewWriterSize(c.rw, 16<<10)}
 	h.in = requestReader{src: bufio.NewReaderSize(h, 16<<10), keep: c.ssp.watching()}
 	return h
 }
@@ -32,11 +32,6 @@ func newHTTP1Conn(c *conn) *http1Conn {
 func (h *http1Conn) applyLocked(*script) {}
 
 func (h *http1Conn) retireLocked() { h.closeLocked() }
-
-func (h *http1Conn) poisonLocked() {
-	_, _ = h.conn.Write(poisonResponse) // out is empty: see respond
-	h.ssp.countFault(faultUnsolicited)
-}
 
 // Read writes the gathered responses before it waits for more bytes.
 func (h *http1Conn) Read(b []byte) (int, error) {
@@ -96,14 +91,11 @@ func (h *http1Conn) respond() bool {
 		h.mu.Unlock()
 		return false
 	}
-	f.delay = p.Latency.slowed(f.delay, h.beginLocked(len(q.Body)))
+	f.delay = p.Latency.slowed(f.delay, h.beginLocked())
 	h.mu.Unlock()
 	defer func() {
-		if p.Faults.Unsolicited.Chance != (Chance{}) {
-			_ = h.out.Flush() // the unsolicited response comes after this one
-		}
 		h.mu.Lock()
-		h.endLocked(p, &f)
+		h.endLocked()
 		h.mu.Unlock()
 	}()
 	if s.watching() {
@@ -122,9 +114,7 @@ func (h *http1Conn) respond() bool {
 	if f.fault == faultCutBody && q.Method == http.MethodHead {
 		f.fault = faultCutHead // the response has no body to cut
 	}
-	if f.fault != faultUnsolicited { // an unsolicited response is counted when it is sent
-		s.countFault(f.fault)
-	}
+	s.countFault(f.fault)
 	switch f.fault {
 	case faultStall:
 		_ = h.out.Flush()

@@ -248,13 +248,3 @@ func TestARequestMayGetNoResponse(t *testing.T) {
 	a := dialH2C(t, start(t, Options{Protocol: H2C, OnRequest: none})).ask(1)
 	testsupport.True(t, a.status == "" && a.reset != nil && *a.reset == http2.ErrCodeInternal, "HTTP/2: %+v", a)
 }
-
-func TestBidsDependOnTheBody(t *testing.T) {
-	c := dial(t, startWith(t, Behaviour{Response: Response{BidFor: `"DEU"`}}))
-	for body, status := range map[string]int{`{"id":"q","country":"DEU"}`: 200, `{"id":"q","country":"FRA"}`: 204} {
-		c.send("POST /bid HTTP/1.1\r\nHost: ssp\r\nContent-Length: 26\r\n\r\n" + body)
-		if resp, got := c.response("POST"); resp.StatusCode != status {
-			t.Errorf("%s: %d %q, want %d", body, resp.StatusCode, got, status)
-		}
-	}
-}

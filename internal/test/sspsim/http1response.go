@@ -71,21 +71,19 @@ func (h *http1Conn) writeReply(p *script, f *fate) bool {
 		return false
 	}
 	_, _ = h.out.Write(h.head)
-	sent := 0
 	if h.in.Method != http.MethodHead && how != noContent {
 		body := r.body
 		if f.fault == faultCutBody {
 			body = body[:len(body)/2]
 		}
-		sent = len(body)
-		if !h.writeBody(p, f, body, how) || sent < len(r.body) {
+		if !h.writeBody(p, f, body, how) || len(body) < len(r.body) {
 			return false
 		}
 	}
 	if f.fault == faultLeftover {
 		_, _ = h.out.Write(poisonResponse)
 	}
-	h.ssp.countResponse(r.status, sent)
+	h.ssp.countResponse(r.status)
 	return keep
 }
 

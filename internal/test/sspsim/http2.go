@@ -290,18 +290,6 @@ func (h *http2Conn) retireLocked() {
 	h.ssp.wg.Go(h.flush)
 }
 
-// poisonLocked sends a response on the stream ID that the peer would open next.
-func (h *http2Conn) poisonLocked() {
-	id := h.lastID + 2
-	h.writeHeadersLocked(id, false, Field{":status", "200"}, Field{"content-type", "text/plain"})
-	_ = h.writer.WriteData(id, true, []byte(Poison))
-	h.window -= int64(len(Poison))
-	h.ssp.wg.Go(func() {
-		h.flush()
-		h.ssp.countFault(faultUnsolicited)
-	})
-}
-
 // flush writes the queued frames, or leaves them to a goroutine that is flushing. It yields before
 // the first write, so that other streams can add their responses: one system call writes many of
 // them. If the connection is leaving and has no stream, flush closes it.
@@ -321,7 +309,7 @@ func (h *http2Conn) flush() {
 		frames := h.out.frames
 		h.out.frames = h.spare[:0]
 		h.mu.Unlock()
-		_, err := h.Write(frames)
+		_, err := h.rw.Write(frames)
 		h.mu.Lock()
 		h.spare = frames[:0]
 		if err != nil {
@@ -351,7 +339,7 @@ func (h *http2Conn) endStreamLocked(id uint32) {
 	delete(h.streams, id)
 	close(st.done)
 	if st.plan != nil {
-		h.endLocked(st.plan, &st.fate)
+		h.endLocked()
 	}
 	if st.responding {
 		h.buffers, st.response = st.response, reply{}

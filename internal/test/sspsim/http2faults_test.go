@@ -117,10 +117,9 @@ func TestHTTP2FaultsOfABodyAndBehindIt(t *testing.T) {
 		faults Faults
 		data   []int // lengths of the DATA frames, of all streams
 	}{
-		"drip":        {Faults{Drip: Drip{Chance: Always, Bytes: 120}}, []int{120, 120, 60}},
-		"cut_body":    {Faults{CutBody: Always}, []int{150}},
-		"leftover":    {Faults{Leftover: Every(1)}, []int{300, len(Poison)}},
-		"unsolicited": {Faults{Unsolicited: Unsolicited{Chance: Always}}, []int{300, len(Poison)}},
+		"drip":     {Faults{Drip: Drip{Chance: Always, Bytes: 120}}, []int{120, 120, 60}},
+		"cut_body": {Faults{CutBody: Always}, []int{150}},
+		"leftover": {Faults{Leftover: Every(1)}, []int{300, len(Poison)}},
 	} {
 		s := startH2C(t, Behaviour{Response: Response{Size: Size{Constant: 300}}, Faults: v.faults})
 		h := dialH2C(t, s)

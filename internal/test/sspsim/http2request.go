@@ -196,7 +196,7 @@ func (h *http2Conn) endRequestLocked(st *stream) error {
 			h.dropAboveLocked(h.dispatched)
 		}
 	}
-	f.delay = p.Latency.slowed(f.delay, h.beginLocked(len(st.Body)))
+	f.delay = p.Latency.slowed(f.delay, h.beginLocked())
 	st.plan, st.fate = p, f
 	if f.delay == 0 && f.fault != faultDrip && !s.watching() {
 		h.respondLocked(st)

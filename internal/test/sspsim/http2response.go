@@ -45,7 +45,7 @@ func (h *http2Conn) respondLocked(st *stream) {
 	if h.streams[st.Stream] == nil {
 		return // the stream or the connection has ended
 	}
-	if f.fault != faultUnsolicited && f.fault != faultGoAway { // these are counted when they are sent
+	if f.fault != faultGoAway { // it was counted when it was sent
 		h.ssp.countFault(f.fault)
 	}
 	switch {
@@ -144,7 +144,7 @@ func (h *http2Conn) sendBodyLocked(st *stream) {
 		st.window -= int64(n)
 		_ = h.writer.WriteData(st.Stream, len(st.unsent) == 0 && !st.trailing, piece)
 	}
-	p, f, r := st.plan, &st.fate, &st.response
+	p, f := st.plan, &st.fate
 	switch {
 	case f.fault == faultCutBody:
 		h.cutLocked()
@@ -159,11 +159,7 @@ func (h *http2Conn) sendBodyLocked(st *stream) {
 		_ = h.writer.WriteData(st.Stream, true, []byte(Poison))
 		h.window -= int64(len(Poison))
 	}
-	sent := len(r.body)
-	if st.Method == http.MethodHead {
-		sent = 0
-	}
-	h.ssp.countResponse(r.status, sent)
+	h.ssp.countResponse(st.response.status)
 	h.endStreamLocked(st.Stream)
 }
 

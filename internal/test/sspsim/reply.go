@@ -59,8 +59,7 @@ type reply struct {
 // compose makes r the response to q.
 func (p *script) compose(r *reply, f *fate, q *Request) {
 	id := q.bidID()
-	wanted := bytes.Contains(q.Body, p.bidFor) && (len(p.Response.FillBy) == 0 || f.chance < q.fillRate(p.Response.FillBy))
-	if !wanted && !f.fault.needsBody() {
+	if fillBy := p.Response.FillBy; len(fillBy) > 0 && f.chance >= q.fillRate(fillBy) && !f.fault.needsBody() {
 		f.traits[traitNoBid] = true
 	}
 	*r = reply{status: http.StatusOK, hasBody: true, trailers: f.traits[traitTrailers], fields: r.fields[:0], body: r.body[:0]}
@@ -116,7 +115,7 @@ func (p *script) writeDocument(r *reply, f *fate, q *Request, bidID []byte) {
 	} else if f.fault.needsBody() {
 		size = max(size, 64)
 	}
-	r.add("Content-Type", cmp.Or(p.Response.ContentType, doc.contentType))
+	r.add("Content-Type", doc.contentType)
 	body := append(r.body, doc.before...)
 	id := string(bidID)
 	if id == "" {

@@ -11,28 +11,28 @@ import (
 
 // Request is one request as it arrived.
 type Request struct {
-	Time   time.Time `json:"time"`   // when it was complete
-	Conn   uint64    `json:"conn"`   // the connection of the request; 1 is the SSP's first
-	Stream uint32    `json:"stream"` // the HTTP/2 stream; 0 in HTTP/1
+	Time   time.Time // when it was complete
+	Conn   uint64    // the connection of the request; 1 is the SSP's first
+	Stream uint32    // the HTTP/2 stream; 0 in HTTP/1
 
-	Method   string `json:"method"`
-	Target   string `json:"target"`   // raw; in HTTP/2 the :path
-	Protocol string `json:"protocol"` // HTTP/1.0, HTTP/1.1 or HTTP/2.0
+	Method   string
+	Target   string // raw; in HTTP/2 the :path
+	Protocol string // HTTP/1.0, HTTP/1.1 or HTTP/2.0
 	// Header fields in the order and the spelling of the wire, with HTTP/2's
 	// pseudo-header fields in front.
-	Header  []Field `json:"header"`
-	Body    []byte  `json:"body"` // without framing
-	Trailer []Field `json:"trailer,omitempty"`
+	Header  []Field
+	Body    []byte // without framing
+	Trailer []Field
 
 	// Head holds the raw bytes of an HTTP/1 message head, from the method to the empty line; nil in
 	// HTTP/2.
-	Head []byte `json:"head,omitempty"`
+	Head []byte
 	// TLS is the state of the connection; nil without TLS.
-	TLS *tls.ConnectionState `json:"-"`
+	TLS *tls.ConnectionState
 
 	// Respond is the response that OnRequest chooses for this request. Code 0 leaves the choice to the
 	// behaviour, and the code NoResponse is no response.
-	Respond Status `json:"-"`
+	Respond Status
 
 	length    int64  // of Content-Length; -1 if absent
 	requestID string // the first X-Request-Id

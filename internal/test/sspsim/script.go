@@ -36,7 +36,6 @@ const (
 	faultGoAway
 	faultStatus
 	faultDrip
-	faultUnsolicited
 	faultLeftover
 	faultOversizedHead
 	faultOversizedBody
@@ -93,14 +92,13 @@ func (d *dice) roll(r *rand.Rand) bool {
 // script is a Behaviour that is ready for use. Only its counts change.
 type script struct {
 	Behaviour
-	bidFor []byte
-	dice   [events]dice
+	dice [events]dice
 
 	malformed1, malformed2 []Malformation // the kinds for each protocol
 }
 
 func newScript(b Behaviour) *script {
-	p := &script{Behaviour: b.clone(), bidFor: []byte(b.Response.BidFor)}
+	p := &script{Behaviour: b.clone()}
 	i := noFault
 	eachChance(reflect.ValueOf(b), "", func(_ string, chance Chance) {
 		i++

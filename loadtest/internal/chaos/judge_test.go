@@ -552,7 +552,7 @@ func TestBehavioursFitTheirSSPs(t *testing.T) {
 			if err := m.behaviour.Validate(); err != nil {
 				t.Errorf("%s: %s: %v", k.name, m.name, err)
 			}
-			if m.behaviour.Faults.Unsolicited.Chance != (sspsim.Chance{}) || k.protocol == "http1-pipelined" && m.behaviour.Faults.Leftover != (sspsim.Chance{}) {
+			if k.protocol == "http1-pipelined" && m.behaviour.Faults.Leftover != (sspsim.Chance{}) {
 				t.Errorf("%s: %s: HTTP/1.1 has no means against it", k.name, m.name)
 			}
 		}

@@ -106,17 +106,17 @@ func (s *Scenario) run(e *rig.Rig) (p99 float64) {
 // show adds the figures of all phases and classes.
 func (s *Scenario) show(rep *results.Report, f *rig.Figures) {
 	t := rep.Table(s.Name, "phase", "seconds", "offered", "answered", "failed", "responses/s", "p50 ms", "p99 ms", "p99.9 ms", "max ms")
-	var row func(name string, s load.Summary)
-	row = func(name string, s load.Summary) {
-		t.Add(f.Doubts, name, s.Seconds, s.Offered, s.Answered, s.Failed, s.Rate, s.Latency.P50, s.Latency.P99, s.Latency.P999, s.Latency.Max)
+	var row func(doubts []string, name string, s load.Summary)
+	row = func(doubts []string, name string, s load.Summary) {
+		t.Add(doubts, name, s.Seconds, s.Offered, s.Answered, s.Failed, s.Rate, s.Latency.P50, s.Latency.P99, s.Latency.P999, s.Latency.Max)
 		for _, class := range s.Classes {
-			row("  "+class.Name, class)
+			row(nil, "  "+class.Name, class)
 		}
 	}
 	for _, p := range f.Phases {
-		row(p.Name, p)
+		row(nil, p.Name, p)
 	}
-	row("all recorded", f.Summary)
+	row(f.Doubts, "all recorded", f.Summary)
 	rep.Note("Of the requests %s, over %d connections.", f.Failures(), f.Connections)
 	if f.RSS > 0 {
 		rep.Note("The process under test used %.1f µs of CPU a request, and has %s in memory.", f.CPUus, results.MiB(f.RSS))
