@@ -78,10 +78,10 @@ type Server struct {
 	tls     *tls.Config // Options.TLS
 	buffers sync.Pool   // of *[]byte; see getBuffer
 
-	versions handshake.Versions // of TLS handshakes that succeeded
-	failures handshake.Failures // TLS handshakes that failed
-	memory   handshakeMemory    // of TLS handshakes that run now
-	cpu      *cpushare.Share    // Options.CPU
+	versions handshake.VersionCounts // of TLS handshakes that succeeded
+	failures handshake.Failures      // TLS handshakes that failed
+	memory   handshakeMemory         // of TLS handshakes that run now
+	cpu      *cpushare.Share         // Options.CPU
 
 	http2Errors atomic.Uint64
 

@@ -18,11 +18,12 @@ import (
 type unrouted struct {
 	mu      sync.Mutex // guards the fields below
 	begun   time.Time  // when the current period began
-	current []pathCount
-	before  []pathCount // of the previous period
+	current []pathEstimate
+	before  []pathEstimate // of the previous period
 }
 
-type pathCount struct {
+// pathEstimate is a path with bounds on the number of its requests.
+type pathEstimate struct {
 	path          string
 	count, excess uint64 // path had at least count - excess requests, and at most count
 }
@@ -56,11 +57,11 @@ func (u *unrouted) add(path []byte, now time.Time) {
 		}
 	}
 	if len(u.current) < maxPaths {
-		u.current = append(u.current, pathCount{string(path), 1, 0})
+		u.current = append(u.current, pathEstimate{string(path), 1, 0})
 		return
 	}
 	c := &u.current[least]
-	*c = pathCount{string(path), c.count + 1, c.count}
+	*c = pathEstimate{string(path), c.count + 1, c.count}
 }
 
 func (u *unrouted) age(now time.Time) {

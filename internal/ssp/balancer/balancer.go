@@ -331,7 +331,7 @@ func (b *Balancer) Inherit(m Memory, now time.Time) Change {
 		before := m.endpoints[e.Name] // zero for a new endpoint, whose own condition is zero too
 		e.byOperator = before.byOperator
 		if o := b.ejection.Load(); o != nil && !o.DryRun {
-			e.inherit(before.ejection, now)
+			e.inherit(before.ejectionState, now)
 		}
 		if b.settings.Checked {
 			e.checks = before.checks

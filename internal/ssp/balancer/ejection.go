@@ -61,14 +61,14 @@ func (f *failures) clear() {
 	f.row.End()
 }
 
-// ejection says whether an endpoint is ejected, and how far its return has come.
+// ejectionState says whether an endpoint is ejected, and how far its return has come.
 //
 // With health checks, the probe is a check instead of a dial and a request.
 //
 //	enabled ──▶ ejected until a time ──▶ a dial ──▶ one request, the probe ──▶ enabled
 //	                   ▲                   │                │
 //	                   └───────────────────┴── fails ───────┘
-type ejection struct {
+type ejectionState struct {
 	ejected    bool
 	until      time.Time     // when the probe is due; in a dry run, when the endpoint would return
 	duration   time.Duration // duration of the last ejection
@@ -98,7 +98,7 @@ const (
 func (e *Endpoint) Probe() Probe { return e.probe }
 
 // Probing reports whether the pool needs a connection to the endpoint for its probe.
-func (e *ejection) Probing() bool { return e.probe != NoProbe && e.probe != ProbeIsCheck }
+func (e *ejectionState) Probing() bool { return e.probe != NoProbe && e.probe != ProbeIsCheck }
 
 // SetProbe sets the step of e's probe. NoProbe means that the probe must be started again.
 func (b *Balancer) SetProbe(e *Endpoint, to Probe, now time.Time) {
@@ -159,7 +159,7 @@ func (b *Balancer) ProbeLater(e *Endpoint, at time.Time) { e.probe, e.until = No
 
 // endEjection ends an ejection, also of a dry run, because a setting has changed. The next ejection may begin at
 // once.
-func (e *ejection) endEjection(now time.Time) {
+func (e *ejectionState) endEjection(now time.Time) {
 	e.ejected, e.probe = false, NoProbe
 	if e.until.After(now) {
 		e.until = now
@@ -168,7 +168,7 @@ func (e *ejection) endEjection(now time.Time) {
 
 // inherit ejects the endpoint if the previous pool had ejected it. The probe is due at once, because the new settings
 // may have removed the cause.
-func (e *ejection) inherit(before ejection, now time.Time) {
+func (e *ejectionState) inherit(before ejectionState, now time.Time) {
 	if before.ejected && !e.ejected {
 		e.ejected, e.until, e.duration, e.inARow, e.probe = true, now, before.duration, before.inARow, NoProbe
 	}
@@ -176,7 +176,7 @@ func (e *ejection) inherit(before ejection, now time.Time) {
 
 // start begins an ejection. Each ejection in a row lasts longer. The row ends when the endpoint has worked for as
 // long as its last ejection, and for at least a window.
-func (e *ejection) start(o *Ejection, now time.Time) {
+func (e *ejectionState) start(o *Ejection, now time.Time) {
 	if healthy := now.Sub(e.until); healthy >= max(e.duration, o.Window) {
 		e.inARow = 0
 	}
@@ -189,7 +189,7 @@ func (e *ejection) start(o *Ejection, now time.Time) {
 const fullShare = 10
 
 // slowStartStep returns which of the fullShare steps of its slow start the endpoint has reached, from 1.
-func (e *ejection) slowStartStep(slowStart time.Duration, now time.Time) int {
+func (e *ejectionState) slowStartStep(slowStart time.Duration, now time.Time) int {
 	if e.returned.IsZero() || slowStart <= 0 || now.Sub(e.returned) >= slowStart {
 		return fullShare
 	}
@@ -254,7 +254,7 @@ func (b *Balancer) Eject(e *Endpoint, now time.Time) Change {
 //
 // The duration counts from the start of the probe, so that a probe that hangs until its deadline does not delay the
 // next probe.
-func (e *ejection) probeFailed() { e.until, e.probe = e.probeStart.Add(e.duration), NoProbe }
+func (e *ejectionState) probeFailed() { e.until, e.probe = e.probeStart.Add(e.duration), NoProbe }
 
 // returnEjected lets e take requests again.
 func (b *Balancer) returnEjected(e *Endpoint, now time.Time) Change {

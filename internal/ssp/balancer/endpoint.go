@@ -51,7 +51,7 @@ type Options struct {
 type condition struct {
 	byOperator operatorState
 	checks     checkResults
-	ejection
+	ejectionState
 }
 
 // Endpoint is one of the SSP's endpoints. The pool's mutex guards it, except Name, Excluded, and the counts of

@@ -14,8 +14,8 @@ type AutoSize struct {
 	MinConns int  `yaml:"min_conns" default:"16" min:"1" max:"65536"` // the least size, in places; there are at least MinIdle connections too, and one for each endpoint
 }
 
-// autosize lets the sizer choose the size of a pool, and keeps what the sizer decided.
-type autosize struct {
+// autosizer lets the sizer choose the size of a pool, and keeps what the sizer decided.
+type autosizer struct {
 	mu        sync.Mutex   // taken before Pool.mu
 	sizer     *sizer.Sizer // nil: the pool has its configured size
 	limits    sizer.Limits
@@ -75,7 +75,7 @@ func (p *Pool) Tick(now time.Time, heldBack bool) (d sizer.Decision, ok bool) {
 }
 
 // inherit takes over what the pool before has learned and decided.
-func (a *autosize) inherit(before *autosize) {
+func (a *autosizer) inherit(before *autosizer) {
 	before.mu.Lock()
 	learned := before.sizer
 	limits, decisions, decided, counts := before.limits, before.decisions, before.decided, before.counts
@@ -109,7 +109,7 @@ type AutoSnapshot struct {
 }
 
 // snapshot returns nil if the pool has its configured size.
-func (a *autosize) snapshot(now time.Time) *AutoSnapshot {
+func (a *autosizer) snapshot(now time.Time) *AutoSnapshot {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.sizer == nil {

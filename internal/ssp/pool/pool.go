@@ -38,7 +38,7 @@ import (
 type Pool struct {
 	dialer  Dialer
 	stats   *stats             // the machine's
-	auto    autosize           // has its own lock
+	auto    autosizer          // has its own lock
 	waiters sync.Pool          // of *waiter
 	wg      sync.WaitGroup     // the janitor, dials, and closes
 	ctx     context.Context    // ends with Close; dials stop then

@@ -3,7 +3,7 @@ package pool
 import "adbuffer/internal/wire/exchange"
 
 // size says how many connections and places the pool may have: by the settings, by the size that the pool chose
-// for itself, and by the protocol and places that the next connection will likely have. autosize chooses the size,
+// for itself, and by the protocol and places that the next connection will likely have. autosizer chooses the size,
 // outside the lock, from machine.sizerInput; machine.resize stores it here. Guarded by Pool.mu.
 type size struct {
 	opts  *Options // the pool's

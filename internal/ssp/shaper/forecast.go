@@ -26,7 +26,7 @@ func unlearned(share float64) float64 { return 0.0008 / (share * share) }
 // force. It is nil while s is cold, or if no requests have arrived in the window.
 func (s *Shaper) forecast(w *Window) (all []Kept) {
 	rate := w.Arrivals / w.Time.Seconds()
-	if s.report.cold() || rate == 0 {
+	if s.ledger.cold() || rate == 0 {
 		return nil
 	}
 	for _, share := range [...]float64{0.1, 0.2, 0.4, 0.6, 0.8} {

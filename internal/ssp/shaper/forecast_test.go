@@ -61,12 +61,12 @@ func TestForecastOfLimits(t *testing.T) {
 		s.fills.sums[10], s.fills.sums[40] = 100, 300
 		s.fills.squares[10], s.fills.squares[40] = 100*c.weight, 300
 		s.threshold.share, s.weight = c.passes, c.weight
-		s.report.fills[Passed] = 99
+		s.ledger.fills[Passed] = 99
 		window := Window{Time: 10 * time.Second, Arrivals: 2000}
 		if got := s.forecast(&window); got != nil {
 			t.Errorf("%s: with 99 fills the forecast is %v", c.name, got)
 		}
-		s.report.fills[Explored] = 1
+		s.ledger.fills[Explored] = 1
 		if got := s.forecast(&Window{Time: time.Second}); got != nil {
 			t.Errorf("%s: without requests the forecast is %v", c.name, got)
 		}

@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	slots    = 60  // minutes that the report remembers, with the running one
+	slots    = 60  // minutes that a ledger remembers, with the running one
 	coldUpTo = 100 // fills without which the loss is not known
 	ranges   = 8   // of the score in a report
 )
@@ -75,8 +75,8 @@ type minute struct {
 	ranges         [ranges]Range
 }
 
-// report counts what a shaper did.
-type report struct {
+// ledger counts what a shaper did.
+type ledger struct {
 	minutes [slots]minute // a ring
 	minute  int64         // the running one, as a count since the shaper began
 
@@ -88,25 +88,25 @@ type report struct {
 }
 
 // advance enters the minute of the given second.
-func (r *report) advance(second int64) {
+func (l *ledger) advance(second int64) {
 	now := second / 60
-	for n := max(r.minute+1, now-slots+1); n <= now; n++ {
-		r.minutes[n%slots] = minute{}
-		r.explored, r.unsent = r.explored/2, r.unsent/2
+	for n := max(l.minute+1, now-slots+1); n <= now; n++ {
+		l.minutes[n%slots] = minute{}
+		l.explored, l.unsent = l.explored/2, l.unsent/2
 	}
-	r.minute = now
+	l.minute = now
 }
 
 // running returns the running minute.
-func (r *report) running() *minute { return &r.minutes[r.minute%slots] }
+func (l *ledger) running() *minute { return &l.minutes[l.minute%slots] }
 
 // decided counts a decision.
-func (r *report) decided(d *Decision) {
-	r.requests[d.would]++
-	m := r.running()
+func (l *ledger) decided(d *Decision) {
+	l.requests[d.would]++
+	m := l.running()
 	m.requests[d.would]++
 	if d.would == Explored {
-		r.explored++
+		l.explored++
 	}
 	rg := &m.ranges[int(d.bucket)*ranges/buckets]
 	rg.Arrivals++
@@ -116,18 +116,18 @@ func (r *report) decided(d *Decision) {
 }
 
 // takeBack takes back that the request was sent.
-func (r *report) takeBack(d *Decision) {
-	m := r.running()
+func (l *ledger) takeBack(d *Decision) {
+	m := l.running()
 	m.ranges[int(d.bucket)*ranges/buckets].Sent--
 	if d.Kind == Explored {
 		m.unsent++
-		r.unsent++
+		l.unsent++
 	}
 }
 
 // hourByScore returns the last hour by ranges of the score.
-func (r *report) hourByScore() [ranges]Range {
-	sum := r.last(slots)
+func (l *ledger) hourByScore() [ranges]Range {
+	sum := l.last(slots)
 	for i := range sum.ranges {
 		sum.ranges[i].From = math.Exp2(float64(i)*buckets/ranges/octave - buckets/octave)
 	}
@@ -136,8 +136,8 @@ func (r *report) hourByScore() [ranges]Range {
 }
 
 // outcome counts the outcome of a request that was sent. In a dry run, fills below the threshold are lost fills.
-func (r *report) outcome(d *Decision, fill bool) {
-	m := r.running()
+func (l *ledger) outcome(d *Decision, fill bool) {
+	m := l.running()
 	rg := &m.ranges[int(d.bucket)*ranges/buckets]
 	rg.Expected += d.Score
 	if !fill {
@@ -145,7 +145,7 @@ func (r *report) outcome(d *Decision, fill bool) {
 	}
 	rg.Fills++
 	if d.would != Dropped {
-		r.fills[d.would]++
+		l.fills[d.would]++
 	}
 	if d.would == Passed {
 		m.fills++
@@ -154,12 +154,12 @@ func (r *report) outcome(d *Decision, fill bool) {
 	w, scale := 1.0, 1.0
 	if d.Kind == Explored { // not a dry run
 		m.fills++
-		w, scale = d.weight-1, inverseShare(r.explored, r.unsent)
+		w, scale = d.weight-1, inverseShare(l.explored, l.unsent)
 	}
 	m.lost += w
 	m.variance += w * w
-	r.lost += w * scale
-	r.variance += w * scale * w * scale
+	l.lost += w * scale
+	l.variance += w * scale * w * scale
 }
 
 // inverseShare returns what the weight of an explored fill is multiplied by, since some explored requests were not
@@ -172,23 +172,23 @@ func inverseShare(explored, unsent float64) float64 {
 }
 
 // last returns the sums of the given count of minutes, of which the last one is running.
-func (r *report) last(minutes int64) (sum minute) {
-	for n := max(0, r.minute-minutes+1); n <= r.minute; n++ {
-		sum.add(&r.minutes[n%slots])
+func (l *ledger) last(minutes int64) (sum minute) {
+	for n := max(0, l.minute-minutes+1); n <= l.minute; n++ {
+		sum.add(&l.minutes[n%slots])
 	}
 	return sum
 }
 
 // window returns what happened in the given count of minutes, of which the last one is running. second is the running
 // one, and weight what the next explored fill will count.
-func (r *report) window(minutes, second int64, weight float64) Window {
-	sum := r.last(minutes)
+func (l *ledger) window(minutes, second int64, weight float64) Window {
+	sum := l.last(minutes)
 	w := Window{
-		Time:     time.Duration(second+1-60*max(0, r.minute-minutes+1)) * time.Second,
+		Time:     time.Duration(second+1-60*max(0, l.minute-minutes+1)) * time.Second,
 		Arrivals: sum.requests[Passed] + sum.requests[Explored] + sum.requests[Dropped],
 		Dropped:  sum.requests[Dropped],
 	}
-	if r.cold() || w.Dropped == 0 {
+	if l.cold() || w.Dropped == 0 {
 		return w
 	}
 	scale := inverseShare(sum.requests[Explored], sum.unsent)
@@ -205,7 +205,7 @@ func (r *report) window(minutes, second int64, weight float64) Window {
 }
 
 // cold reports whether there were too few fills to know the loss.
-func (r *report) cold() bool { return r.fills[Passed]+r.fills[Explored] < coldUpTo }
+func (l *ledger) cold() bool { return l.fills[Passed]+l.fills[Explored] < coldUpTo }
 
 // add adds the counts of n.
 func (m *minute) add(n *minute) {

@@ -66,7 +66,7 @@ type Shaper struct {
 	learning learning
 	arrivals arrivals
 	fills    fillsByScore
-	report   report
+	ledger   ledger
 
 	threshold threshold // in force
 	explore   float64   // probability with which a request below the threshold is sent
@@ -142,7 +142,7 @@ func (s *Shaper) Decide(segment *Segment, tokens float64, now time.Time) Decisio
 			d.weight = 1 / s.explore
 		}
 	}
-	s.report.decided(&d)
+	s.ledger.decided(&d)
 	return d
 }
 
@@ -169,7 +169,7 @@ func (s *Shaper) Unsent(d Decision, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.advance(now)
-	s.report.takeBack(&d)
+	s.ledger.takeBack(&d)
 }
 
 // Learn adds the outcome of a request: a fill or a no-bid. Nothing is learned from other outcomes.
@@ -177,7 +177,7 @@ func (s *Shaper) Learn(segment *Segment, d Decision, fill bool, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.advance(now)
-	s.report.outcome(&d, fill)
+	s.ledger.outcome(&d, fill)
 	if !s.learning.teaches(fill, s.model.mean()) {
 		return
 	}
@@ -198,7 +198,7 @@ func (s *Shaper) advance(now time.Time) {
 	s.learning.advance(elapsed, &s.model)
 	s.arrivals.advance(elapsed)
 	s.fills.advance(elapsed)
-	s.report.advance(second)
+	s.ledger.advance(second)
 	s.setThreshold()
 }
 
@@ -239,16 +239,16 @@ func (s *Shaper) Report(now time.Time) Report {
 	r := Report{
 		State:        s.state(),
 		Paused:       s.learning.paused(),
-		Requests:     s.report.requests,
-		Fills:        s.report.fills,
-		LostFills:    s.report.lost,
-		LostVariance: s.report.variance,
-		TenMinutes:   s.report.window(10, s.second, weight),
-		Hour:         s.report.window(slots, s.second, weight),
+		Requests:     s.ledger.requests,
+		Fills:        s.ledger.fills,
+		LostFills:    s.ledger.lost,
+		LostVariance: s.ledger.variance,
+		TenMinutes:   s.ledger.window(10, s.second, weight),
+		Hour:         s.ledger.window(slots, s.second, weight),
 		Threshold:    s.threshold.score(),
 		Explore:      s.explore,
 		Segments:     s.model.table.used,
-		Ranges:       s.report.hourByScore(),
+		Ranges:       s.ledger.hourByScore(),
 	}
 	r.Kept = s.forecast(&r.TenMinutes)
 	return r
@@ -257,7 +257,7 @@ func (s *Shaper) Report(now time.Time) Report {
 // state returns what s knows.
 func (s *Shaper) state() State {
 	switch {
-	case s.report.cold():
+	case s.ledger.cold():
 		return Cold
 	case s.learning.paused():
 		return Paused

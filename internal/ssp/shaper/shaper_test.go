@@ -141,7 +141,7 @@ func TestScoreUsesCoarserPrefixesAsPrior(t *testing.T) {
 	near(t, "the score of an unknown child", e.Score, min(1, e.Prefixes[1].Worth*p1))
 	before := s.model.table
 	s.Explain(segment("x", "y"), t0)
-	if s.model.table != before || s.report.requests != [3]uint64{3, 0, 0} {
+	if s.model.table != before || s.ledger.requests != [3]uint64{3, 0, 0} {
 		t.Error("an explanation is counted")
 	}
 }
@@ -460,7 +460,7 @@ func TestTheReportCountsExploredFillsForThoseThatWereDropped(t *testing.T) {
 	decided := func(d Decision, sent, fill bool, n int, second float64) {
 		for range n {
 			s.advance(at(second))
-			s.report.decided(&d)
+			s.ledger.decided(&d)
 			if !sent {
 				s.Unsent(d, at(second))
 			} else {
@@ -478,7 +478,7 @@ func TestTheReportCountsExploredFillsForThoseThatWereDropped(t *testing.T) {
 	decided(explored, true, true, 1, 1)
 	decided(explored, false, false, 4, 1)
 	for range 80 {
-		s.report.decided(&Decision{Kind: Dropped, would: Dropped})
+		s.ledger.decided(&Decision{Kind: Dropped, would: Dropped})
 	}
 	s.weight = 5
 	r := s.Report(at(1))
@@ -512,12 +512,12 @@ func TestTheReportCountsExploredFillsForThoseThatWereDropped(t *testing.T) {
 
 // Of the last minute's 20 explored requests, 4 were not sent.
 func TestUnsentRequestsAreForgotten(t *testing.T) {
-	r := report{explored: 20, unsent: 4}
-	r.advance(60)
+	counts := ledger{explored: 20, unsent: 4}
+	counts.advance(60)
 	d := Decision{Kind: Explored, would: Explored, weight: 5}
-	r.decided(&d)
-	r.outcome(&d, true) // 10 and 1 explored, 2 unsent
-	near(t, "the fills lost", r.lost, 4*11.0/9)
+	counts.decided(&d)
+	counts.outcome(&d, true) // 10 and 1 explored, 2 unsent
+	near(t, "the fills lost", counts.lost, 4*11.0/9)
 }
 
 // In an hour in which the limit dropped requests, 600 fills were received and no explored request was filled.

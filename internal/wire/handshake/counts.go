@@ -22,18 +22,18 @@ func (f *Failures) Series(to metrics.Sink, d *prometheus.Desc) {
 	}
 }
 
-// Versions counts handshakes that succeeded, by TLS version.
-type Versions [len(versions)]atomic.Uint64
+// VersionCounts counts handshakes that succeeded, by TLS version.
+type VersionCounts [len(versions)]atomic.Uint64
 
 // Add counts a handshake that succeeded.
-func (v *Versions) Add(state *tls.ConnectionState) {
+func (v *VersionCounts) Add(state *tls.ConnectionState) {
 	if i := int(state.Version) - tls.VersionTLS12; i >= 0 && i < len(v) {
 		v[i].Add(1)
 	}
 }
 
 // Series writes a counter for each version.
-func (v *Versions) Series(to metrics.Sink, d *prometheus.Desc) {
+func (v *VersionCounts) Series(to metrics.Sink, d *prometheus.Desc) {
 	for i := range versions {
 		to.Counter(d, v[i].Load(), versions[i].name)
 	}

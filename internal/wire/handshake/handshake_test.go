@@ -139,7 +139,7 @@ func TestHandshakesAreCountedByVersionAndReason(t *testing.T) {
 
 // counts are the counters of a test, and of its metrics.
 type counts struct {
-	versions Versions
+	versions VersionCounts
 	failures Failures
 }
 

@@ -34,7 +34,7 @@ var groups = [...]group{
 	{tls.CurveP521, "secp521r1", false},
 }
 
-// versions starts with TLS 1.2, ascends and has no gap: Versions.Add computes the index from the version.
+// versions starts with TLS 1.2, ascends and has no gap: VersionCounts.Add computes the index from the version.
 var versions = [...]struct {
 	id   uint16
 	name string

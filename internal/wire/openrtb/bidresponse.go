@@ -97,11 +97,11 @@ var typedBids = func() (r bidPaths) {
 	for name := range strings.FieldsSeq(bidIntegerLists) {
 		set(r.paths.below(bid, name), integerKind, AnyElement)
 	}
-	for _, part := range []*node{seat, bid} {
-		part.kind, part.isRequired, part.isPart = objectKind, true, true
+	for _, entry := range []*node{seat, bid} {
+		entry.kind, entry.isRequired, entry.isEntry = objectKind, true, true
 	}
 	r.paths.require(bid, "id", "impid", "price")
-	r.paths.below(bid, "impid").isPartID = true
+	r.paths.below(bid, "impid").isEntryID = true
 	return r
 }()
 

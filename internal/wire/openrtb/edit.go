@@ -16,9 +16,9 @@ type Edit struct {
 	shortens bool     // the addresses of the device
 
 	// If there are sets:
-	parts  []*part // the members on the paths of sets; parents come before their children
-	rules  []rule  // one for each Set
-	growth int
+	setNodes []*setNode // the members on the paths of sets; parents come before their children
+	rules    []rule     // one for each Set
+	growth   int
 }
 
 // Removal removes the members at Path, if all conditions hold.
@@ -35,7 +35,7 @@ func NewEdit(removals []Removal, sets ...Set) *Edit {
 		n := e.paths.node(r.Path)
 		n.removals = append(n.removals, int32(i))
 	}
-	e.addParts()
+	e.addSetNodes()
 	e.compiled = e.compile(&e.paths)
 	e.readValues()
 	return e
@@ -44,7 +44,7 @@ func NewEdit(removals []Removal, sets ...Set) *Edit {
 // compiled holds the conditions and members of an Edit, compiled into one Paths.
 type compiled struct {
 	removals, sets [][]Test // the conditions of each
-	members        []Member // of each part
+	members        []Member // of each set node
 }
 
 func (e *Edit) compile(p *Paths) (c compiled) {
@@ -55,8 +55,8 @@ func (e *Edit) compile(p *Paths) (c compiled) {
 	for _, s := range e.sets {
 		c.sets = append(c.sets, p.Conditions(s.When))
 	}
-	for _, part := range e.parts {
-		c.members = append(c.members, p.member(p.node(part.path)))
+	for _, n := range e.setNodes {
+		c.members = append(c.members, p.member(p.node(n.path)))
 	}
 	return c
 }
@@ -99,7 +99,7 @@ func (e *Edit) change(dst, body []byte, f *Facts) (edited []byte, changed bool) 
 	}
 	if slices.ContainsFunc(f.states, state.isChanged) {
 		end := len(dst)
-		dst = e.appendObject(dst, source{text: text, rule: clientsBody}, span{0, len(text)}, e.paths.root.parts, f)
+		dst = e.appendObject(dst, source{text: text, rule: clientsBody}, span{0, len(text)}, e.paths.root.setNodes, f)
 		dst, changed = dst[:start+copy(dst[start:], dst[end:])], true
 	}
 	return dst, changed

@@ -25,14 +25,14 @@ type Facts struct {
 	seen    []uint32 // the serial number of the last object that has the node's member, by node.id
 	serial  uint32   // serial number of the last object that was examined
 	scratch []byte   // memory for a name or value without its escapes
-	states  []state  // of the parts of an Edit
+	states  []state  // of the set nodes of an Edit
 	// removes and sets say for each Removal and each Set of an Edit whether its conditions hold. They are decided once for a
 	// body, however often it has the members: a long consent string makes a decision cost microseconds.
 	removes, sets []bool
 
-	malformed bool   // the document itself, or a part that cannot be left out, is malformed
-	cuts      []span // the parts to leave out, each with one adjacent comma, in order
-	leftOut   []span // the ids of the parts to leave out; an unknown id is an empty span
+	malformed bool   // the document itself, or an entry that cannot be left out, is malformed
+	cuts      []span // the entries to leave out, each with one adjacent comma, in order
+	leftOut   []span // the ids of the entries to leave out; an unknown id is an empty span
 }
 
 var pool = sync.Pool{New: func() any { return new(Facts) }}

@@ -36,16 +36,16 @@ type node struct {
 	member *Member            // nil = the value is not read
 	visit  func(value []byte) // called with each value of the member, if not nil
 
-	kind       kind    // the required kind of value; any other makes the enclosing element with isPart malformed
+	kind       kind    // the required kind of value; any other makes the enclosing element with isEntry malformed
 	isRequired bool    // an object without this member is malformed
 	required   []*node // the children with isRequired
-	isPart     bool    // the node stands for the elements of an array, of which malformed ones are left out
-	isPartID   bool    // the value is the id of the enclosing element with isPart
+	isEntry    bool    // the node stands for the elements of an array, of which malformed ones are left out
+	isEntryID  bool    // the value is the id of the enclosing element with isEntry
 
-	removals  []int32 // the removals of an Edit that remove the member, as indices of Edit.removals
-	shortened bool    // an Edit shortens the address that is the value
-	part      *part   // nil = the member is not on the path of a Set
-	parts     []*part // of the children
+	removals  []int32    // the removals of an Edit that remove the member, as indices of Edit.removals
+	shortened bool       // an Edit shortens the address that is the value
+	setNode   *setNode   // nil = the member is not on the path of a Set
+	setNodes  []*setNode // of the children
 }
 
 // child is a node with its name. Comparing length and first byte excludes most other names.

@@ -28,11 +28,11 @@ type scanner struct {
 	found  span   // value of the member at which the scan stopped
 	editor editor // editor.edit is nil if the body is not edited
 
-	// malformed says that the part being scanned (an array element that is left out if it is malformed, see
-	// parts.go), or outside of parts the document, lacks a required member, or has a value of a wrong kind or too
-	// many malformed parts.
+	// malformed says that the entry being scanned (an array element that is left out if it is malformed, see
+	// entries.go), or outside of entries the document, lacks a required member, or has a value of a wrong kind or too
+	// many malformed entries.
 	malformed bool
-	id        span // id of the part being scanned
+	id        span // id of the entry being scanned
 }
 
 func (s *scanner) fail(why Reason) int {
@@ -197,8 +197,8 @@ func (s *scanner) array(i, depth int, n *node) int {
 	if depth > MaxDepth {
 		return s.fail(Depth)
 	}
-	if n.element != nil && n.element.isPart {
-		return s.parts(i, depth, n.element)
+	if n.element != nil && n.element.isEntry {
+		return s.entries(i, depth, n.element)
 	}
 	i = syntax.SkipJSONBlanks(s.body, i+1)
 	if syntax.JSONByte(s.body, i) == ']' {

@@ -25,37 +25,37 @@ type How uint8
 const (
 	Replace How = iota // the member has Value afterwards, whether the body had the member or not
 	Default            // the member gets Value only if the body does not have the member
-	Append             // Value becomes the last element of the array at Path, which is empty if the body does not have the member
+	Append             // Value becomes the last element of the array at Path; without the member, of a new array
 )
 
-// part is a member on the path of at least one Set.
-type part struct {
+// setNode is a member on the path of at least one Set.
+type setNode struct {
 	path    Path
-	index   int     // in Edit.parts, Facts.states and compiled.members
-	parent  *part   // nil = the root
-	node    *node   // of the Edit's paths
-	label   []byte  // the name in quotes, and a colon
-	appends []int32 // the rules that append to the member
+	index   int      // in Edit.setNodes, Facts.states and compiled.members
+	parent  *setNode // nil = the root
+	node    *node    // of the Edit's paths
+	label   []byte   // the name in quotes, and a colon
+	appends []int32  // the rules that append to the member
 }
 
 // rule is a Set, compiled.
 type rule struct {
-	path   []*part        // the parts from below the root to the member at Set.Path
-	values map[*part]span // the values, in Set.Value, of the parts below that member; empty if there is no such value
+	path   []*setNode        // the set nodes from below the root to the member at Set.Path
+	values map[*setNode]span // the values, in Set.Value, of the set nodes below that member; empty if there is no such value
 }
 
-// state is what a part has become after the rules so far.
+// state is what a set node has become after the rules so far.
 type state struct {
 	kind          byte  // the first byte of the value; 0 = there is no such member
-	rule          int32 // the rule whose value the part has, or ruleOfParent or noRule
+	rule          int32 // the rule whose value the set node has, or ruleOfParent or noRule
 	firstAppend   int32 // the first rule that may append to the value
-	changedWithin bool  // elements are appended to the value, or a part below it has changed
+	changedWithin bool  // elements are appended to the value, or a set node below it has changed
 }
 
 // Numbers in place of a rule's, for values that are not the value of a Set.
 const (
 	ruleOfParent = -1 // the value is within the text of the parent's value
-	noRule       = -2 // the value is a new object or array, which consists of parts and appended elements
+	noRule       = -2 // the value is a new object or array, which consists of set nodes and appended elements
 	clientsBody  = -3 // the text is the body
 )
 
@@ -69,7 +69,7 @@ type source struct {
 	rule int32
 }
 
-func (e *Edit) addParts() {
+func (e *Edit) addSetNodes() {
 	for i := range e.sets {
 		set := &e.sets[i]
 		r, n := rule{}, &e.paths.root
@@ -77,21 +77,21 @@ func (e *Edit) addParts() {
 		for depth, name := range set.Path {
 			above := n
 			n = e.paths.below(n, name)
-			if n.part == nil {
-				n.part = &part{path: set.Path[:depth+1], index: len(e.parts), parent: above.part, node: n, label: append(syntax.AppendJSONString(nil, []byte(name)), ':')}
-				e.parts, above.parts = append(e.parts, n.part), append(above.parts, n.part)
+			if n.setNode == nil {
+				n.setNode = &setNode{path: set.Path[:depth+1], index: len(e.setNodes), parent: above.setNode, node: n, label: append(syntax.AppendJSONString(nil, []byte(name)), ':')}
+				e.setNodes, above.setNodes = append(e.setNodes, n.setNode), append(above.setNodes, n.setNode)
 			}
-			r.path = append(r.path, n.part)
-			e.growth += len(n.part.label) + len(`,{}`)
+			r.path = append(r.path, n.setNode)
+			e.growth += len(n.setNode.label) + len(`,{}`)
 		}
 		if set.How == Append {
-			n.part.appends = append(n.part.appends, int32(i))
+			n.setNode.appends = append(n.setNode.appends, int32(i))
 		}
 		e.rules = append(e.rules, r)
 	}
 }
 
-// readValues finds the parts within the values of sets.
+// readValues finds the set nodes within the values of sets.
 func (e *Edit) readValues() {
 	for i := range e.rules {
 		r, set, f := &e.rules[i], &e.sets[i], new(Facts)
@@ -100,8 +100,8 @@ func (e *Edit) readValues() {
 		if s.value(0, 0, r.path[len(r.path)-1].node, false) != len(set.Value) {
 			panic("BUG: the value of a set is not JSON: " + string(set.Value))
 		}
-		r.values = make(map[*part]span)
-		for _, p := range e.parts {
+		r.values = make(map[*setNode]span)
+		for _, p := range e.setNodes {
 			if len(p.path) > len(set.Path) && slices.Equal(p.path[:len(set.Path)], set.Path) {
 				r.values[p] = f.members[e.compiled.members[p.index].index]
 			}
@@ -133,12 +133,12 @@ func (e *Edit) NewCheck(p *Paths) *Check { return &Check{Edit: e, compiled: e.co
 // them of WrongType. f holds the facts about body, which must be readable.
 func (c *Check) Fits(body []byte, f *Facts) bool { return c.Edit.plan(&c.compiled, body, f) }
 
-// plan decides which Removals and Sets apply, and sets f.states to what the parts become. It returns false if a part has a
-// value of the wrong type.
+// plan decides which Removals and Sets apply, and sets f.states to what the set nodes become. It returns false if a set
+// node has a value of the wrong type.
 func (e *Edit) plan(c *compiled, body []byte, f *Facts) bool {
 	f.removes, f.sets = f.holdEach(f.removes, c.removals), f.holdEach(f.sets, c.sets)
-	f.states = resized(f.states, len(e.parts))
-	for i, p := range e.parts {
+	f.states = resized(f.states, len(e.setNodes))
+	for i, p := range e.setNodes {
 		s := &f.states[i]
 		*s = state{rule: ruleOfParent}
 		if !p.isRemoved(f) {
@@ -153,8 +153,8 @@ func (e *Edit) plan(c *compiled, body []byte, f *Facts) bool {
 	return true
 }
 
-// isRemoved reports whether a Removal removes the part or one of its parents.
-func (p *part) isRemoved(f *Facts) bool {
+// isRemoved reports whether a Removal removes the set node or one of its parents.
+func (p *setNode) isRemoved(f *Facts) bool {
 	return p != nil && (p.node.isRemoved(f) || p.parent.isRemoved(f))
 }
 
@@ -163,7 +163,7 @@ func (n *node) isRemoved(f *Facts) bool {
 	return slices.ContainsFunc(n.removals, func(i int32) bool { return f.removes[i] })
 }
 
-// apply applies a rule. It returns false if a part has a value of the wrong type.
+// apply applies a rule. It returns false if a set node has a value of the wrong type.
 func (e *Edit) apply(i int, states []state) bool {
 	set, r := &e.sets[i], &e.rules[i]
 	last := len(r.path) - 1
@@ -201,7 +201,7 @@ func (e *Edit) apply(i int, states []state) bool {
 }
 
 // spanOf returns where the value of p is in the text of a source. The span is empty if the text has no such value.
-func (e *Edit) spanOf(p *part, in source, f *Facts) span {
+func (e *Edit) spanOf(p *setNode, in source, f *Facts) span {
 	switch {
 	case in.rule == clientsBody:
 		return f.members[e.compiled.members[p.index].index]
@@ -211,13 +211,13 @@ func (e *Edit) spanOf(p *part, in source, f *Facts) span {
 	return span{}
 }
 
-// appendObject appends the object at of in a source, with what parts have become. They are the parts of the object.
-func (e *Edit) appendObject(out []byte, in source, of span, parts []*part, f *Facts) []byte {
+// appendObject appends the object at of in a source, with what its members among the set nodes have become.
+func (e *Edit) appendObject(out []byte, in source, of span, members []*setNode, f *Facts) []byte {
 	at := of.start
 	for {
-		var next *part
+		var next *setNode
 		value := span{of.end, of.end}
-		for _, p := range parts {
+		for _, p := range members {
 			if s := e.spanOf(p, in, f); s.start < s.end && s.start >= at && s.start < value.start && f.states[p.index].isChanged() {
 				next, value = p, s
 			}
@@ -226,13 +226,13 @@ func (e *Edit) appendObject(out []byte, in source, of span, parts []*part, f *Fa
 			break
 		}
 		out = append(out, in.text[at:value.start]...)
-		out = e.appendPart(out, next, in, value, f)
+		out = e.appendSetNode(out, next, in, value, f)
 		at = value.end
 	}
 	last := endOfContent(in.text[:of.end])
 	out = append(out, in.text[at:last]...)
 	isFirst := in.text[last-1] == '{'
-	for _, p := range parts {
+	for _, p := range members {
 		if s := e.spanOf(p, in, f); s.start < s.end || f.states[p.index].kind == 0 {
 			continue
 		}
@@ -241,13 +241,13 @@ func (e *Edit) appendObject(out []byte, in source, of span, parts []*part, f *Fa
 		}
 		isFirst = false
 		out = append(out, p.label...)
-		out = e.appendPart(out, p, source{}, span{}, f)
+		out = e.appendSetNode(out, p, source{}, span{}, f)
 	}
 	return append(out, in.text[last:of.end]...)
 }
 
-// appendPart appends the value of p. The value was at old in a source.
-func (e *Edit) appendPart(out []byte, p *part, in source, old span, f *Facts) []byte {
+// appendSetNode appends the value of p. The value was at old in a source.
+func (e *Edit) appendSetNode(out []byte, p *setNode, in source, old span, f *Facts) []byte {
 	s := f.states[p.index]
 	if s.rule >= 0 {
 		in.text = e.sets[s.rule].Value
@@ -264,7 +264,7 @@ func (e *Edit) appendPart(out []byte, p *part, in source, old span, f *Facts) []
 	case !s.changedWithin:
 		return append(out, in.text[old.start:old.end]...)
 	case s.kind == '{':
-		return e.appendObject(out, in, old, p.node.parts, f)
+		return e.appendObject(out, in, old, p.node.setNodes, f)
 	}
 	last := endOfContent(in.text[:old.end])
 	out = append(out, in.text[old.start:last]...)

@@ -56,7 +56,7 @@ type Leg struct {
 
 	mu            sync.Mutex // guards the fields below: a hedge runs on a goroutine of its own
 	begunAttempts int        // number of attempts; those beyond maxAttempts have no spans
-	endedAttempts []attempt
+	endedAttempts []endedAttempt
 }
 
 // maxAttempts bounds the spans of a leg, since a request may be sent dozens of times to an SSP that
@@ -78,8 +78,8 @@ type Attempt struct {
 	span trace.SpanContext // the leg's span for an attempt beyond maxAttempts
 }
 
-// attempt is an attempt that has ended.
-type attempt struct {
+// endedAttempt is an attempt that has ended.
+type endedAttempt struct {
 	kind string
 	span trace.SpanContext
 	sent bool
@@ -110,7 +110,7 @@ func (a *Attempt) Ended(ex *exchange.Exchange, sent bool, o exchange.Outcome, er
 	l := a.leg
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.endedAttempts = append(l.endedAttempts, attempt{a.kind, a.span, sent, resultOf(ex, o, err)})
+	l.endedAttempts = append(l.endedAttempts, endedAttempt{a.kind, a.span, sent, resultOf(ex, o, err)})
 }
 
 // Continued reports whether the trace continues a trace of the client.

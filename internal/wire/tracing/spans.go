@@ -75,7 +75,7 @@ func (l *Leg) Ended(ex *exchange.Exchange, o exchange.Outcome, err *exchange.Err
 
 // emit exports the span of an attempt and the spans of its phases. An attempt that was not sent only waited for a place
 // on a connection, so its span is named pending. sentBefore is the number of earlier attempts of the leg that were sent.
-func (a *attempt) emit(t *Tracer, l *Leg, sentBefore int) {
+func (a *endedAttempt) emit(t *Tracer, l *Leg, sentBefore int) {
 	x := &a.Times
 	s := span{tracer: t, ids: a.span, name: "attempt", kind: trace.SpanKindClient, from: x.Queued, to: x.Done, failure: a.failure()}
 	if !a.sent {
@@ -92,19 +92,19 @@ func (a *attempt) emit(t *Tracer, l *Leg, sentBefore int) {
 	if x.Acquired.IsZero() {
 		return
 	}
-	part := func(parent trace.SpanContext, name string, from, to time.Time, all ...attribute.KeyValue) trace.SpanContext {
+	phase := func(parent trace.SpanContext, name string, from, to time.Time, all ...attribute.KeyValue) trace.SpanContext {
 		return (&span{tracer: t, ids: newSpan(a.span.TraceID()), name: name, kind: trace.SpanKindInternal, from: from, to: to, attributes: all}).emit(parent)
 	}
 	// Of a dial, only the durations of its phases are recorded. It ended when the place was acquired.
-	pending := part(a.span, "pending", x.Queued, x.Acquired)
+	pending := phase(a.span, "pending", x.Queued, x.Acquired)
 	if handshake := x.Acquired.Add(-x.TLS); x.TCP > 0 {
-		part(pending, "dial", handshake.Add(-x.TCP-x.DNS), handshake, attribute.Float64("adbuffer.dns_seconds", x.DNS.Seconds()))
+		phase(pending, "dial", handshake.Add(-x.TCP-x.DNS), handshake, attribute.Float64("adbuffer.dns_seconds", x.DNS.Seconds()))
 		if x.TLS > 0 {
-			part(pending, "tls", handshake, x.Acquired)
+			phase(pending, "tls", handshake, x.Acquired)
 		}
 	}
 	if !x.FirstByte.IsZero() {
-		part(a.span, "first_byte", x.Acquired, x.FirstByte)
+		phase(a.span, "first_byte", x.Acquired, x.FirstByte)
 	}
 }
 

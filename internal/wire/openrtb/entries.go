@@ -51,14 +51,14 @@ func isInteger(value []byte) bool {
 	return n <= limit
 }
 
-// maxLeftOut is how many malformed parts of a document are left out. A document with more malformed parts is itself
-// malformed.
+// maxLeftOut is how many malformed entries of a document are left out. A document with more malformed entries is
+// itself malformed.
 const maxLeftOut = 256
 
-// maxPartID is the length, in bytes of JSON, up to which the id of a part is recorded.
-const maxPartID = 256
+// maxEntryID is the length, in bytes of JSON, up to which the id of an entry is recorded.
+const maxEntryID = 256
 
-// check checks the kind of s.body[i:end], a value at n. If it is wrong, the part around the value is malformed.
+// check checks the kind of s.body[i:end], a value at n. If it is wrong, the entry around the value is malformed.
 func (s *scanner) check(n *node, i, end int) {
 	value := s.body[i:end]
 	switch {
@@ -67,14 +67,14 @@ func (s *scanner) check(n *node, i, end int) {
 		s.malformed = s.malformed || n.isRequired
 	case !n.kind.matches(value):
 		s.malformed = true
-	case n.isPartID && len(value) <= maxPartID:
+	case n.isEntryID && len(value) <= maxEntryID:
 		s.id = span{i, end}
 	}
 }
 
-// parts examines the array at s.body[i], whose elements are at n, and leaves out malformed elements. If no element
-// remains, the part around the array is malformed.
-func (s *scanner) parts(i, depth int, n *node) int {
+// entries examines the array at s.body[i], whose elements are at n, and leaves out malformed elements. If no element
+// remains, the entry around the array is malformed.
+func (s *scanner) entries(i, depth int, n *node) int {
 	outer := s.malformed
 	i = syntax.SkipJSONBlanks(s.body, i+1)
 	if syntax.JSONByte(s.body, i) == ']' {
@@ -91,7 +91,7 @@ func (s *scanner) parts(i, depth int, n *node) int {
 		end, leftOut := i, s.malformed
 		if !leftOut {
 			anyKept = true
-		} else if before == len(s.facts.leftOut) && before <= maxLeftOut { // no part inside the element has been recorded
+		} else if before == len(s.facts.leftOut) && before <= maxLeftOut { // no entry inside the element has been recorded
 			s.facts.leftOut = append(s.facts.leftOut, s.id)
 		}
 		i = syntax.SkipJSONBlanks(s.body, i)
