@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -27,36 +26,15 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// These are the exit codes.
-const (
-	exitOK     = 0
-	exitFailed = 1 // an invalid scenario, a load or test that could not be completed, or a broken promise of adbuffer
-	exitUsage  = 2
-)
-
-// failure is an error other than a wrong command line.
-type failure struct{ err error }
-
-func (f failure) Error() string { return f.err.Error() }
-func (f failure) Unwrap() error { return f.err }
-
-// run executes one command line and returns its exit code.
+// run executes one command line and returns its exit code, which is 1 after any error and if a promise was broken.
 func run(ctx context.Context, args []string, stdout, stderr *os.File) int {
 	cmd := newRoot(stdout, stderr)
 	cmd.SetArgs(args)
-	err := cmd.ExecuteContext(ctx)
-	if err == nil {
-		return exitOK
+	if err := cmd.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(stderr, err)
+		return 1
 	}
-	var f failure
-	if errors.As(err, &f) {
-		if text := f.Error(); text != "" {
-			fmt.Fprintln(stderr, text)
-		}
-		return exitFailed
-	}
-	fmt.Fprintf(stderr, "%v\nRun \"go run ./loadtest --help\" for usage.\n", err)
-	return exitUsage
+	return 0
 }
 
 func newRoot(stdout, stderr *os.File) *cobra.Command {
@@ -102,7 +80,7 @@ func newTest(stdout, stderr *os.File, t tests.Command) *cobra.Command {
 			fmt.Fprintf(stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
 		})
 		if err != nil {
-			return failure{err}
+			return err
 		}
 		defer r.Close()
 		r.Adbuffer, r.Scale = adbuffer, scale
@@ -117,16 +95,13 @@ func newTest(stdout, stderr *os.File, t tests.Command) *cobra.Command {
 			t.Test(r)
 		})
 		if err != nil {
-			return failure{err}
+			return err
 		}
 		r.Rep.Seconds = time.Since(r.Rep.Started).Seconds()
-		if _, err = fmt.Fprint(stdout, r.Rep.Markdown()); err == nil {
-			err = r.Rep.Broken()
+		if _, err := fmt.Fprint(stdout, r.Rep.Markdown()); err != nil {
+			return err
 		}
-		if err != nil {
-			return failure{err}
-		}
-		return nil
+		return r.Rep.Broken()
 	}
 	cmd.Flags().Float64Var(&scale, "scale", 1, "size of the test; 1 is that of the original measurement, or the durations of the scenario")
 	cmd.Flags().StringVar(&adbuffer, "adbuffer", "", "adbuffer's `executable`; default: built from this module")

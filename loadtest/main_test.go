@@ -57,7 +57,7 @@ requests: [{preset: rtb}]
 expect: {echo: true}
 `, ssp.Addr(), os.Getpid()))
 	code, out, errs := command(t, t.Context(), "run", path, "--scale", "0.5")
-	testsupport.MustEqual(t, code, exitOK, "exit %d: %s", errs)
+	testsupport.MustEqual(t, code, 0, "exit %d: %s", errs)
 	for _, want := range []string{"## direct", "Of the requests none failed, over 4 connections", "The process under test used"} {
 		testsupport.True(t, strings.Contains(out, want), "no %q in:\n%s", want, out)
 	}
@@ -80,7 +80,7 @@ load: {connections: 8, phases: [{name: well, for: 1s, per_second: 50}, {name: il
 changes: [{at: 1s, ssp: a, behaviour: {faults: {status: {share: 1}}}}]
 `)
 	code, out, errs := command(t, t.Context(), "run", path)
-	testsupport.MustEqual(t, code, exitOK, "exit %d: %s", errs)
+	testsupport.MustEqual(t, code, 0, "exit %d: %s", errs)
 	for _, want := range []string{"failed (503 ssp/a: ", "**not to be trusted**", "of the requests failed, more than 1 %",
 		"The process under test used"} {
 		testsupport.True(t, strings.Contains(out, want), "no %q in:\n%s", want, out)
@@ -89,7 +89,7 @@ changes: [{at: 1s, ssp: a, behaviour: {faults: {status: {share: 1}}}}]
 
 func TestFaultyScenarioIsRefusedWithAllItsFaults(t *testing.T) {
 	code, _, errs := command(t, t.Context(), "run", "internal/scenario/testdata/wrong-types.yaml")
-	testsupport.Equal(t, code, exitFailed, "exit %d")
+	testsupport.Equal(t, code, 1, "exit %d")
 	for _, want := range []string{`field targets not found`, "cannot unmarshal !!str `5000/s` into float64", "latency.p99: 20ms is below p50 80ms"} {
 		testsupport.True(t, strings.Contains(errs, want), "no %q in:\n%s", want, errs)
 	}
@@ -99,15 +99,15 @@ func TestRemoteTargetIsRefusedWithoutLeave(t *testing.T) {
 	for _, host := range []string{"192.0.2.1:80", "ads.example:80", "[2001:db8::1]:80"} {
 		code, _, errs := command(t, t.Context(), "run",
 			writeScenario(t, "target: {url: 'http://"+host+"'}\nload: {phases: [{for: 1s, per_second: 1}]}"))
-		testsupport.True(t, code == exitFailed && strings.Contains(errs, "--allow-remote"), "%s: exit %d, %q", host, code, errs)
+		testsupport.True(t, code == 1 && strings.Contains(errs, "--allow-remote"), "%s: exit %d, %q", host, code, errs)
 	}
 }
 
-func TestWrongUseHasAStatusOfItsOwn(t *testing.T) {
+func TestWrongUseIsRefused(t *testing.T) {
 	for _, args := range [][]string{{"run"}, {"nosuch"}, {"field", "--scale", "0"}, {"field", "--only", "story"},
 		{"peers", "--only", "apache"}, {"peers", "--rounds", "0"}, {"soak", "--requests", "0"},
 		{"run", "scenarios/steady.yaml", "--scale", "0"}} {
-		if code, _, errs := command(t, t.Context(), args...); code != exitUsage || errs == "" {
+		if code, _, errs := command(t, t.Context(), args...); code != 1 || errs == "" {
 			t.Errorf("%v: exit %d, %q", args, code, errs)
 		}
 	}

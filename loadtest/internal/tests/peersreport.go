@@ -102,8 +102,8 @@ func (c *comparison) table(title, way string, upstream bool) {
 			continue
 		}
 		full, slow, quick := r.rounds[saturated], r.rounds[fixed], r.rounds[fast]
-		ratio := func(figure func(*rig.Figures) float64) float64 {
-			return rig.Median(full.ratios(base.rounds[saturated], figure))
+		ratio := func(figure func(*rig.Figures) float64) string {
+			return spread(full.ratios(base.rounds[saturated], figure))
 		}
 		cells := []any{name, spread(full.values(cpuUs)), ratio(cpuUs), full.median(func(f *rig.Figures) float64 { return f.Rate }),
 			full.median(p50), full.median(p99), full.median(p999), ratio(p99), ratio(p999)}
@@ -119,16 +119,12 @@ func (c *comparison) table(title, way string, upstream bool) {
 	}
 }
 
-// summarize adds the tables of the README: medians of the rounds, with the lowest and the highest figure.
+// summarize adds the table of the README: medians of the rounds, with the lowest and the highest figure.
 func (c *comparison) summarize() {
-	costs := c.Rep.Table(fmt.Sprintf("CPU µs to forward a request, by the protocol to the upstream (median of %d "+
+	t := c.Rep.Table(fmt.Sprintf("CPU µs to forward a request, by the protocol to the upstream (median of %d "+
 		"rounds, least–most), and KiB of an idle client", c.rounds),
 		"proxy", "HTTP/1.1", "pipelined", "HTTP/1.1 over TLS", "HTTP/2 over TLS", "idle, cleartext", "TLS", "HTTP/2")
-	relative := c.Rep.Table(fmt.Sprintf("CPU of a request by the way of its clients, and the tail over exclusive "+
-		"HTTP/1: ratios to HAProxy (median of %d rounds' ratios, least–most)", c.rounds),
-		"proxy", "64 clients", "1 000 clients", "TLS", "HTTP/2, 64 × 1", "HTTP/2, 8 × 8", "new TLS connections",
-		"p99, saturated", "p99.9 at 15 000/s")
-	costs.Summary = true
+	t.Summary = true
 	for _, peer := range peerNames() {
 		if !slices.ContainsFunc(c.rows, func(r *peerRow) bool { return r.peer == peer }) {
 			continue
@@ -146,17 +142,7 @@ func (c *comparison) summarize() {
 			}
 			cells = append(cells, client)
 		}
-		costs.Add(nil, cells...)
-		cells = []any{peer}
-		ratio := func(way string, load int, figure func(*rig.Figures) float64) {
-			cells = append(cells, spread(c.row(peer, way).rounds[load].ratios(c.row("haproxy", way).rounds[load], figure)))
-		}
-		for _, way := range []string{"h1", "1000 clients", "tls", "h2 64x1", "h2 8x8", "new tls"} {
-			ratio(way, saturated, cpuUs)
-		}
-		ratio("h1", saturated, p99)
-		ratio("h1", fast, p999)
-		relative.Add(nil, cells...)
+		t.Add(nil, cells...)
 	}
 }
 
