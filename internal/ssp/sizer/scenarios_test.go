@@ -127,17 +127,20 @@ func sharing(capacity func(t float64) float64) func(t float64, n int) float64 {
 	return func(t float64, n int) float64 { return min(1, capacity(t)/float64(max(1, n))) }
 }
 
-// bestFixed returns the highest goodput that a fixed size reaches.
-func bestFixed(t traffic, seed uint64, from, to float64) float64 {
-	best := 0.0
-	for n := 20; n <= 400; n = n*5/4 + 1 {
+// bestFixed returns the highest goodput that a fixed size reaches. The goodput rises with the size, and falls from the
+// best size on.
+func bestFixed(t traffic, seed uint64, from, to float64) (best float64) {
+	for n := 53; ; n = n*5/4 + 1 {
 		fixedTraffic := t
 		fixedTraffic.start = n
 		w := newWorld(fixedTraffic, seed, fixed(n))
 		w.run()
-		best = max(best, w.goodput(from, to))
+		goodput := w.goodput(from, to)
+		if goodput <= best {
+			return best
+		}
+		best = goodput
 	}
-	return best
 }
 
 // The figures of several scenarios. Times are in seconds.
