@@ -106,7 +106,6 @@ func (g *generator) pace() {
 			return
 		}
 		a.lag = g.now() - a.due
-		g.rec.arrived()
 		select {
 		case g.due <- a:
 		default:

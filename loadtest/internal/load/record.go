@@ -38,8 +38,7 @@ type recorder struct {
 	errors      uint64                  // errors since the last tick
 	lag         *hdrhistogram.Histogram // delay between the planned time of a request and the moment the generator saw it
 	last        time.Duration           // time of the last response, since the first phase
-	// Numbers of requests: due in an open loop, sent, and completed or failed.
-	due, sent, ended uint64
+	sent        uint64                  // requests
 }
 
 // flight is a request that is sent, or that fails before it is sent.
@@ -56,7 +55,6 @@ type Progress struct {
 	Answered int64
 	Errors   uint64
 	P50, P99 float64 // milliseconds
-	Waiting  uint64  // outstanding requests
 }
 
 // cell holds the sums of one class of requests in one phase.
@@ -76,12 +74,6 @@ func (r *recorder) cell(phase, class int) *cell {
 		c.latency, c.Errors, c.Statuses = NewHistogram(), map[string]uint64{}, map[int]uint64{}
 	}
 	return c
-}
-
-func (r *recorder) arrived() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.due++
 }
 
 // seen records how late the generator saw a due request.
@@ -121,7 +113,6 @@ type response struct {
 func (r *recorder) received(f flight, a response, now time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ended++
 	r.last = max(r.last, now)
 	latency := now - f.due
 	c := r.cell(f.phase, f.class)
@@ -151,7 +142,6 @@ func (r *recorder) received(f flight, a response, now time.Duration) {
 func (r *recorder) failed(f flight, kind string, now time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ended++
 	r.fail(r.cell(f.phase, f.class), kind, now-f.due)
 }
 
@@ -179,7 +169,7 @@ func (r *recorder) fail(c *cell, kind string, latency time.Duration) {
 func (r *recorder) endInterval(now time.Duration) {
 	r.mu.Lock()
 	p := Progress{Second: now.Seconds(), Errors: r.errors, Answered: r.tick.TotalCount() - int64(r.errors),
-		P50: ms(r.tick.ValueAtQuantile(50)), P99: ms(r.tick.ValueAtQuantile(99)), Waiting: max(r.due, r.sent) - r.ended}
+		P50: ms(r.tick.ValueAtQuantile(50)), P99: ms(r.tick.ValueAtQuantile(99))}
 	r.tick.Reset()
 	r.errors = 0
 	r.mu.Unlock()

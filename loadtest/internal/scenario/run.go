@@ -77,7 +77,7 @@ func (s *Scenario) run(e *rig.Rig) (p99 float64) {
 	}
 	plan := s.plan(e.Scale)
 	generate := rig.GenerateWatched(plan, false, func(p load.Progress) {
-		e.Say("%5.0f s  %8d responses  %6d errors  p50 %8.2f ms  p99 %8.2f ms  %6d waiting", p.Second, p.Answered, p.Errors, p.P50, p.P99, p.Waiting)
+		e.Say("%5.0f s  %8d responses  %6d errors  p50 %8.2f ms  p99 %8.2f ms", p.Second, p.Answered, p.Errors, p.P50, p.P99)
 	})
 	f := st.Beside(generate, func(ctx context.Context) {
 		var changes sync.WaitGroup
