@@ -1,3 +1,8 @@
+//go:build !race
+
+// These tests replay thousands of requests, one after the other. The race detector would make them take six times as
+// long; those of trial_test.go replay beside traffic.
+
 package app
 
 import (
@@ -136,6 +141,20 @@ func strataOf(q *sample.Request) []sample.Stratum {
 	return all
 }
 
+// mixture returns strata as strataOf does, of 17 kept requests each: seven in ten are usual, and three in ten are other.
+func mixture(seed uint64, usual *sample.Request, other func(r *rand.Rand) *sample.Request) []sample.Stratum {
+	r, strata := rand.New(rand.NewPCG(seed, 50)), strataOf(usual)
+	for i := range strata {
+		strata[i].Requests = slices.Repeat([]*sample.Request{usual}, 17)
+		for j := range strata[i].Requests {
+			if r.Float64() < 0.3 {
+				strata[i].Requests[j] = other(r)
+			}
+		}
+	}
+	return strata
+}
+
 func written(rep *replay.Report) string {
 	var b bytes.Buffer
 	rep.Write(&b)
@@ -269,15 +288,6 @@ func TestPlacesOfAReplayFollowFromTheHoldTimes(t *testing.T) {
 	}
 }
 
-const twoSSPs = `
-deadline: {openrtb_tmax: false}
-ssps:
-  - {name: s, endpoints: ["http://127.0.0.1:1/"]}
-  - {name: u, endpoints: ["http://127.0.0.1:2/"]}
-routes:
-  - {name: r, match: {path: /a}, ssps: [s]}
-`
-
 // Reports of 100 requests a second, of which 100 are sampled. A mark of a text is where it changes: §s and §u at the SSPs,
 // §m in the match of the route, §r before its SSPs.
 func TestReportsOfReplays(t *testing.T) {
@@ -365,17 +375,7 @@ func TestALimitThatIsRaisedALittleIsNoGreatChange(t *testing.T) {
 	other := get
 	other.Target, other.Asked = []byte("/b"), []sample.Asked{{SSP: "u", Outcome: exchange.NoBid, Hold: time.Millisecond}}
 	for seed := range uint64(5) {
-		r := rand.New(rand.NewPCG(seed, 50))
-		strata := strataOf(&get)
-		for i := range strata {
-			strata[i].Requests = slices.Repeat([]*sample.Request{&get}, 17)
-			for j := range strata[i].Requests {
-				if r.Float64() < 0.3 {
-					strata[i].Requests[j] = &other
-				}
-			}
-		}
-		rep := replayed(t, now, then, strata)
+		rep := replayed(t, now, then, mixture(seed, &get, func(*rand.Rand) *sample.Request { return &other }))
 		testsupport.True(t, rep.Refusal(tenPercent) == nil, "seed %d: %v\n%s", seed, rep.Refusal(tenPercent), written(rep))
 	}
 }
@@ -406,22 +406,13 @@ func TestNoiseOfASampleIsNoLoad(t *testing.T) {
 	two := twoSSPs + "  - {name: q, match: {path: /b}, ssps: [u]}\n"
 	now := sideOfText(t, two)
 	then := sideOfText(t, strings.Replace(two, `127.0.0.1:2/"]`, `127.0.0.1:2/"], qps: {limit: 33}, pool: {max_conns: 4}`, 1))
+	get := sample.Request{Method: "GET", Target: []byte("/a"), HasBody: true, Fields: []byte("Host: x\r\n\r\n")}
 	for seed := range uint64(5) {
-		r := rand.New(rand.NewPCG(seed, 50))
-		strata := make([]sample.Stratum, mixMinutes)
-		begin := time.Now()
-		for i := range strata {
-			strata[i] = sample.Stratum{From: begin.Add(time.Duration(i) * time.Minute), Length: time.Minute, Seen: 6000}
-			for range 17 {
-				q := &sample.Request{Method: "GET", Target: []byte("/a"), HasBody: true, Fields: []byte("Host: x\r\n\r\n")}
-				if r.Float64() < 0.3 {
-					q.Target = []byte("/b")
-					q.Asked = []sample.Asked{{SSP: "u", Outcome: exchange.NoBid, Hold: time.Duration(r.ExpFloat64() * 100 * float64(time.Millisecond))}}
-				}
-				strata[i].Requests = append(strata[i].Requests, q)
-			}
-		}
-		rep := replayed(t, now, then, strata)
+		rep := replayed(t, now, then, mixture(seed, &get, func(r *rand.Rand) *sample.Request {
+			q := get
+			q.Target, q.Asked = []byte("/b"), []sample.Asked{{SSP: "u", Outcome: exchange.NoBid, Hold: time.Duration(r.ExpFloat64() * 100 * float64(time.Millisecond))}}
+			return &q
+		}))
 		testsupport.True(t, rep.SSPs[1].OverLimit == 0 && len(rep.Excess(anyChange)) == 0, "seed %d: %q\n%s", seed, rep.Excess(anyChange), written(rep))
 	}
 }

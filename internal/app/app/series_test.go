@@ -1,3 +1,7 @@
+//go:build !race
+
+// The series of 50 SSPs take seconds under the race detector, and nothing runs beside them.
+
 package app
 
 import (

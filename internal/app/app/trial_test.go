@@ -226,6 +226,15 @@ func TestAChangeIsNotLostWithTheClientThatTriedIt(t *testing.T) {
 	f.await("the change is applied", func() bool { return len(f.app.versions.Current().Config.Routes) == 2 })
 }
 
+const twoSSPs = `
+deadline: {openrtb_tmax: false}
+ssps:
+  - {name: s, endpoints: ["http://127.0.0.1:1/"]}
+  - {name: u, endpoints: ["http://127.0.0.1:2/"]}
+routes:
+  - {name: r, match: {path: /a}, ssps: [s]}
+`
+
 // A trial that lasts longer than 30 s, here since a dry run is in progress, refuses a reload whose client gave a limit.
 func TestATrialEndsAfterThirtySeconds(t *testing.T) {
 	testsupport.Bubble(t, func(t *testing.T) {
