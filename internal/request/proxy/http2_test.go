@@ -15,6 +15,7 @@ import (
 	"adbuffer/internal/request/proxy"
 	"adbuffer/internal/request/route"
 	"adbuffer/internal/test/testsupport"
+	"adbuffer/internal/wire/logs"
 )
 
 // wantProto2 fails unless a response came over HTTP/2, without fields of HTTP/1's
@@ -46,6 +47,7 @@ func TestResponseFieldsCrossUnchangedOverHTTP2(t *testing.T) {
 		res, body := m.ask(m.client(true), row.method, "/fill", "")
 		wantProto2(t, res)
 		res.Header.Del("Date")
+		testsupport.True(t, uuidv7.MatchString(idOf(t, res)), "the response has the id %s", idOf(t, res))
 		res.Header.Del("X-Request-Id")
 		want := http.Header{
 			"Etag": {`"a"`}, "Set-Cookie": {"a=1; Path=/", "b=2"}, "Server": {"s"}, "X-Empty": {""},
@@ -161,11 +163,13 @@ func TestPrefaceMustBeAtTheStart(t *testing.T) {
 	}
 }
 
-// A stream beyond server.max_streams_per_conn is refused. A request whose stream was reset still
-// counts until its SSP has responded.
+// A stream beyond server.max_streams_per_conn is refused, which is a failure of adbuffer: it is counted, and logged for
+// any sample. A request whose stream was reset still counts until its SSP has responded.
 func TestStreamsThatWereResetCountUntilTheyAreServed(t *testing.T) {
 	received, release := make(chan struct{}, 10), make(chan struct{})
-	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) { o.MaxStreams = 3 }),
+	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) {
+		o.MaxStreams, o.Access = 3, logs.AccessOptions{Enabled: true, Failures: true}
+	}),
 		bidder{name: "a", handler: func(http.ResponseWriter, *http.Request) { received <- struct{}{}; <-release }})
 	f := m.frames(t)
 	for _, id := range []uint32{1, 3, 5} {
@@ -175,6 +179,11 @@ func TestStreamsThatWereResetCountUntilTheyAreServed(t *testing.T) {
 	f.request(7, true)
 	a := f.responseTo(7)
 	testsupport.True(t, a.reset, "the fourth stream: %+v, want a reset", a)
+	testsupport.Equal(t, m.seriesOf("adbuffer_requests_total", "overloaded", "none"), 1, "%v requests are counted")
+	wantFields(t, m.onlyLine(t), map[string]any{
+		"route": "none", "outcome": "overloaded", "status": int64(0), "logged_for": "failure",
+		"error": "3 of 3 streams of the client's connection are open; see server.max_streams_per_conn",
+	})
 	close(release)
 	f.want(1, "200")
 }

@@ -1,7 +1,6 @@
 package proxy_test
 
 import (
-	"net/http"
 	"net/netip"
 	"testing"
 
@@ -10,7 +9,6 @@ import (
 	"adbuffer/internal/request/proxy"
 	"adbuffer/internal/request/route"
 	"adbuffer/internal/test/testsupport"
-	"adbuffer/internal/wire/logs"
 )
 
 // A request over HTTP/2 that reaches no worker is counted and logged, as one over HTTP/1 is.
@@ -69,27 +67,6 @@ func TestRequestsOverHTTP2ThatAreNeverServedAreCountedAndLogged(t *testing.T) {
 			testsupport.True(t, line["source"] == nil && (c.outcome != "bad_request" || line["error"] != nil), "the line is %v", line)
 		})
 	}
-}
-
-// A stream beyond server.max_streams_per_conn is a failure of adbuffer: it is logged for any
-// sample.
-func TestAStreamTooManyIsCountedAndLogged(t *testing.T) {
-	received, release := make(chan struct{}), make(chan struct{})
-	m := newModeProxy(t, route.Single, overTLSAnd(func(o *proxy.Options) {
-		o.MaxStreams, o.Access = 1, logs.AccessOptions{Enabled: true, Failures: true}
-	}), bidder{name: "a", handler: func(http.ResponseWriter, *http.Request) { close(received); <-release }})
-	defer close(release)
-	f := m.frames(t)
-	f.request(1, true, "x-adbuffer-timeout-ms", "60000")
-	<-received
-	f.request(3, true)
-	a := f.responseTo(3)
-	testsupport.True(t, a.reset, "the second stream: %+v", a)
-	testsupport.Equal(t, m.seriesOf("adbuffer_requests_total", "overloaded", "none"), 1, "%v requests are counted")
-	wantFields(t, m.onlyLine(t), map[string]any{
-		"route": "none", "outcome": "overloaded", "status": int64(0), "logged_for": "failure",
-		"error": "1 of 1 streams of the client's connection are open; see server.max_streams_per_conn",
-	})
 }
 
 // onlyLine waits for the one line of the access log.

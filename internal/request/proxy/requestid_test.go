@@ -87,16 +87,3 @@ func TestRequestsHaveNoIDWhereThereIsNoFieldForIt(t *testing.T) {
 		testsupport.True(t, len(ids) == 0 && !strings.Contains(body, `"id"`), "%s: ids %q, body %s", target, ids, body)
 	}
 }
-
-func TestRequestsOverHTTP2HaveIDs(t *testing.T) {
-	m := newModeProxy(t, route.Single, func(o *proxy.Options, rt *route.Route) {
-		overTLS(o, rt)
-		trustsLoopback(o, rt)
-	}, ownIDs("a"))
-	for target, status := range map[string]int{"/fill": 200, "/elsewhere": 404} {
-		res, _ := m.ask(m.client(true), "GET", target, "", "X-Request-Id: edge-1")
-		wantProto2(t, res)
-		id := idOf(t, res)
-		testsupport.True(t, res.StatusCode == status && id == "edge-1", "%d with id %s, want %d with the client's", res.StatusCode, id, status)
-	}
-}

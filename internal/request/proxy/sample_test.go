@@ -2,7 +2,6 @@ package proxy_test
 
 import (
 	"bytes"
-	"compress/gzip"
 	"fmt"
 	"io"
 	"net/http"
@@ -98,11 +97,8 @@ func TestTheSampleHasNoBodyThatWasDecoded(t *testing.T) {
 		sampling(o)
 		rt.TruncateIP = true
 	}, bidder{name: "a", addr: noBid.addr})
-	var zipped bytes.Buffer
-	w := gzip.NewWriter(&zipped)
-	_, _ = w.Write([]byte(`{"device":{"ip":"203.0.113.9"}}`))
-	testsupport.NoError(t, w.Close())
-	a, _ := m.exchange(t, fmt.Appendf(nil, "POST /fill HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s", zipped.Len(), zipped.Bytes()))
+	zipped := testsupport.Gzip(`{"device":{"ip":"203.0.113.9"}}`)
+	a, _ := m.exchange(t, fmt.Appendf(nil, "POST /fill HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s", len(zipped), zipped))
 	q := m.kept(1)[0]
 	testsupport.True(t, a.StatusCode == 204 && !q.HasBody && q.Body == nil && strings.Contains(string(q.Fields), "Content-Encoding: gzip\r\n"), "%d: %s%s", a.StatusCode, q.Fields, q.Body)
 }
