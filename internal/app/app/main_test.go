@@ -70,9 +70,9 @@ func (s setup) yaml() string {
 		fmt.Fprintf(&b, "log: {%s}\n", s.log)
 	}
 	if !strings.Contains(s.more, "deadline:") {
-		b.WriteString("deadline: {default: 10s, max: 10s}\n")
+		b.WriteString("deadline: {default: 1m, max: 1m}\n")
 	}
-	b.WriteString("ssp_defaults: {timeouts: {connect: 10s, tls_handshake: 10s}, pool: {pending_timeout: 10s}}\n")
+	b.WriteString("ssp_defaults: {timeouts: {connect: 1m, tls_handshake: 1m}, pool: {pending_timeout: 1m}}\n")
 	b.WriteString(s.more + "\nssps:\n")
 	for _, c := range s.ssps {
 		b.WriteString("  - {" + c + "}\n")

@@ -58,7 +58,7 @@ func (s *storm) next() setup {
 	}
 	list := strings.Join(names, ", ")
 	all.routes = []string{to("x", "a"), to("w", list, "mode: waterfall"), to("p", list, "mode: parallel-first")}
-	all.more = "deadline: {default: 10s, max: " + s.pick("10s", "11s") + "}"
+	all.more = "deadline: {default: 1m, max: " + s.pick("60s", "61s") + "}"
 	return all
 }
 
