@@ -3,7 +3,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/signal"
@@ -61,8 +63,11 @@ sizing and traffic report which promises of adbuffer hold. run sends a load from
 
 // newTest returns the command of a load test. It prints the report of the test.
 func newTest(stdout, stderr *os.File, t tests.Command) *cobra.Command {
-	var scale float64
-	var adbuffer string
+	var (
+		scale    float64
+		adbuffer string
+		asJSON   bool
+	)
 	cmd := &cobra.Command{Use: t.Name, Short: t.Short, Long: t.Question + "\n\n" + t.Long, Example: t.Example, Args: cobra.NoArgs}
 	if t.File != nil {
 		cmd.Use, cmd.Args = t.Name+" SCENARIO.yaml", cobra.ExactArgs(1)
@@ -98,13 +103,16 @@ func newTest(stdout, stderr *os.File, t tests.Command) *cobra.Command {
 			return err
 		}
 		r.Rep.Seconds = time.Since(r.Rep.Started).Seconds()
-		if _, err := fmt.Fprint(stdout, r.Rep.Markdown()); err != nil {
-			return err
+		if asJSON {
+			err = json.NewEncoder(stdout).Encode(r.Rep)
+		} else {
+			_, err = fmt.Fprint(stdout, r.Rep.Markdown())
 		}
-		return r.Rep.Broken()
+		return cmp.Or(err, r.Rep.Broken())
 	}
 	cmd.Flags().Float64Var(&scale, "scale", 1, "size of the test; 1 is that of the original measurement, or the durations of the scenario")
 	cmd.Flags().StringVar(&adbuffer, "adbuffer", "", "adbuffer's `executable`; default: built from this module")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the results as JSON")
 	if t.Flags != nil {
 		t.Flags(cmd.Flags())
 	}

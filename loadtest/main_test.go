@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -56,11 +57,17 @@ load: {connections: 4, phases: [{for: 1s, per_second: 200}]}
 requests: [{preset: rtb}]
 expect: {echo: true}
 `, ssp.Addr(), os.Getpid()))
-	code, out, errs := command(t, t.Context(), "run", path, "--scale", "0.5")
+	code, out, errs := command(t, t.Context(), "run", path, "--scale", "0.5", "--json")
 	testsupport.MustEqual(t, code, 0, "exit %d: %s", errs)
-	for _, want := range []string{"## direct", "Of the requests none failed, over 4 connections", "The process under test used"} {
-		testsupport.True(t, strings.Contains(out, want), "no %q in:\n%s", want, out)
+	var report struct {
+		Title  string
+		Tables []struct{ Title string }
+		Notes  []string
 	}
+	testsupport.NoError(t, json.Unmarshal([]byte(out), &report))
+	notes := strings.Join(report.Notes, "\n")
+	testsupport.True(t, report.Title == "direct" && len(report.Tables) > 0 && strings.Contains(notes, "Of the requests none failed, over 4 connections") &&
+		strings.Contains(notes, "The process under test used"), "the report is %+v", report)
 	testsupport.Equal(t, ssp.Counters().Responded, 100, "the server sent %d responses, want 100")
 }
 

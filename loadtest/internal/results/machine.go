@@ -14,10 +14,10 @@ import (
 
 // Machine describes the machine of a measurement.
 type Machine struct {
-	CPU    string
-	Cores  int
-	Memory string
-	Kernel string
+	CPU    string `json:"cpu"`
+	Cores  int    `json:"cores"`
+	Memory string `json:"memory"`
+	Kernel string `json:"kernel"`
 }
 
 var modelName = regexp.MustCompile(`(?m)^model name\s*: (.*)$`)

@@ -11,42 +11,42 @@ import (
 
 // Report is the result of one load test.
 type Report struct {
-	Title    string
-	Question string // the question of the test, in a sentence
-	Started  time.Time
-	Seconds  float64
-	Scale    float64 // of the full size
-	Machine  Machine
-	Versions map[string]string
-	Verdicts []Verdict
-	Tables   []*Table
-	Notes    []string
-	Missing  []string // programs that are not installed
+	Title    string            `json:"title"`
+	Question string            `json:"question"` // the question of the test, in a sentence
+	Started  time.Time         `json:"started"`
+	Seconds  float64           `json:"seconds"`
+	Scale    float64           `json:"scale"` // of the full size
+	Machine  Machine           `json:"machine"`
+	Versions map[string]string `json:"versions"`
+	Verdicts []Verdict         `json:"verdicts"`
+	Tables   []*Table          `json:"tables"`
+	Notes    []string          `json:"notes"`
+	Missing  []string          `json:"missing"` // programs that are not installed
 }
 
 // Verdict is whether a promise held.
 type Verdict struct {
-	Promise string
-	Held    bool
-	Words   string // the figures
+	Promise string `json:"promise"`
+	Held    bool   `json:"held"`
+	Words   string `json:"words"` // the figures
 	// Doubted means that the figures cannot be trusted.
-	Doubted bool
+	Doubted bool `json:"doubted"`
 }
 
 // Table has a row for each measurement.
 type Table struct {
-	Title   string
-	Summary bool // a README shows it
-	Columns []string
-	Rows    []Row
+	Title   string   `json:"title"`
+	Summary bool     `json:"summary,omitempty"` // a README shows it
+	Columns []string `json:"columns"`
+	Rows    []Row    `json:"rows"`
 }
 
 // Row is one measurement, or a figure of a field report.
 type Row struct {
-	Cells  []string
-	Theirs bool // measured by the authors of a field report, on their machine
+	Cells  []string `json:"cells"`
+	Theirs bool     `json:"theirs"` // measured by the authors of a field report, on their machine
 	// Doubts are reasons not to trust the row.
-	Doubts []string
+	Doubts []string `json:"doubts"`
 }
 
 // Table adds an empty table to the report.
