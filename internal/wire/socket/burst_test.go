@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -37,6 +38,35 @@ func TestBurstsDeliverEachConnectionItsOwnBytesInOrder(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// A goroutine sends the bytes of two connections, and the other goroutine waits until its own are sent.
+func TestAWriterWaitsForTheOneThatSendsItsBytes(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that both find the same burst
+	first, _ := connect(t, "tcp")
+	second, far := connect(t, "tcp")
+	s := &first.burstWrite
+	s.socket, s.wake = &first.out, make(chan struct{}, 1)
+	s.sendFunc = func(fd uintptr) {
+		for range 10 {
+			runtime.Gosched() // the second goroutine waits
+		}
+		first.out.sendNow(fd)
+	}
+	const rounds = 20
+	for range rounds {
+		var all sync.WaitGroup
+		for _, c := range []*Conn{second, first} { // the last that is started runs first
+			all.Go(func() {
+				n, err := c.WriteInBurst([]byte("x"))
+				testsupport.True(t, n == 1 && err == nil, "wrote %d bytes: %v", n, err)
+			})
+		}
+		all.Wait()
+	}
+	second.Close()
+	got, err := io.ReadAll(far)
+	testsupport.True(t, err == nil && len(got) == rounds, "%d bytes arrived (%v), want %d", len(got), err, rounds)
 }
 
 func TestFullSocketInABurstWaitsAloneAndLosesNothing(t *testing.T) {

@@ -3,7 +3,6 @@ package drain
 import (
 	"syscall"
 	"testing"
-	"time"
 
 	"adbuffer/internal/test/e2e"
 	"adbuffer/internal/test/sspsim"
@@ -122,7 +121,6 @@ func TestADrainUnderLoadLosesNoRequest(t *testing.T) {
 			switch {
 			case err == nil:
 				all.Add(a)
-				time.Sleep(pause)
 			case fresh:
 				return nil // the listener is closed
 			default:

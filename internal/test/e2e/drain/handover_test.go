@@ -121,7 +121,6 @@ func TestAProcessTakesOverFromHTTP2ClientsToo(t *testing.T) {
 					return
 				}
 				sent.Add(1)
-				time.Sleep(pause)
 			}
 			clients <- nil
 		}()

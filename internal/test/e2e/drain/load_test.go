@@ -17,9 +17,6 @@ const (
 	drainDelay = 2 * time.Second
 	// firstRequestWait is how long the end of a drain waits for the first request of a client.
 	firstRequestWait = time.Second
-	// pause is how long a client under load waits after a response: requests are always in flight, and the
-	// processors have time for the processes that start.
-	pause = 20 * time.Millisecond
 	// mostPauses is how often one request may be repeated because the machine paused.
 	mostPauses = 5
 )
@@ -76,7 +73,6 @@ func startLoad(ab *e2e.Process) *load {
 				if w.Id%2 == 0 {
 					w.Close()
 				}
-				time.Sleep(pause)
 			}
 			return nil
 		})
