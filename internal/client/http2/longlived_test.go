@@ -3,6 +3,7 @@ package http2
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -101,5 +102,31 @@ func TestADrainEndsWithTheLastRequestOfAResetStream(t *testing.T) {
 		w.respond(1, new(Response))
 		err, ended = w.hasServed()
 		testsupport.True(t, ended && errors.Is(err, errDone), "after the last request, the drain ended: %v, with %v, want %v", ended, err, errDone)
+	})
+}
+
+// A client may send a request that it had begun behind the ACK of a drain's PING. It reads the GOAWAY that says that the
+// request is not processed, instead of a reset.
+func TestARequestBehindTheACKOfADrainMeetsAnOpenConnection(t *testing.T) {
+	testsupport.Bubble(t, func(t *testing.T) {
+		w := newWire(t, wireOptions)
+		w.send()
+		w.conn.Drain()
+		testsupport.NoError(t, w.framer.WritePing(true, drainPing))
+		w.send()
+		time.Sleep(99 * time.Millisecond)
+		w.headers(1, false, post...)
+		testsupport.NoError(t, w.framer.WriteData(1, true, []byte("body")))
+		w.send()
+		err, ended := w.hasServed()
+		testsupport.MustTrue(t, !ended, "the connection ended with %v", err)
+		var last []uint32
+		w.receive(func(f http2.Frame) {
+			if f, ok := f.(*http2.GoAwayFrame); ok {
+				last = append(last, f.LastStreamID)
+			}
+		})
+		testsupport.True(t, slices.Equal(last, []uint32{1<<31 - 1, 0}) && w.owner().requests[1] == nil, "the last streams of the GOAWAYs are %v", last)
+		testsupport.ErrorIs(t, <-w.served, errDone, "the connection ended with %v")
 	})
 }
