@@ -94,19 +94,26 @@ func New(cfg *config.Config, log *zap.Logger, process Process) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.listen(); err != nil {
-		a.Close()
-		return nil, err
-	}
-	a.admin = admin.New(a.adminOptions(), a.sockets.Admin)
-	if err := a.registry.Register(a.admin.Metrics()); err != nil {
+	if err := a.open(); err != nil {
 		a.Close()
 		return nil, err
 	}
 	return a, nil
 }
 
-// newApp makes every part of an App except its listeners. via is the name of the App in the field Via.
+// open registers the metrics and opens the listeners.
+func (a *App) open() error {
+	if err := a.register(); err != nil {
+		return err
+	}
+	if err := a.listen(); err != nil {
+		return err
+	}
+	a.admin = admin.New(a.adminOptions(), a.sockets.Admin)
+	return a.registry.Register(a.admin.Metrics())
+}
+
+// newApp makes every part of an App except what open makes. via is the name of the App in the field Via.
 func newApp(cfg *config.Config, log *zap.Logger, process Process, via string) (*App, error) {
 	a := &App{log: log, configuredLevel: cfg.Log.Level, peers: logs.NewLimiter(log), process: process, started: time.Now(), via: via, accepting: make(chan struct{}), replaying: make(chan struct{}, 1)}
 	a.alive, a.die = context.WithCancel(context.Background())

@@ -34,7 +34,7 @@ var (
 	descLinesLost = logDescs.New("adbuffer_log_dropped_total", "Log lines that were not written, because standard error was blocked or failed (blocked), or because clients, SSPs or local processes caused too many with the same message in one second (flood).", "reason")
 )
 
-// build makes every part except the listeners.
+// build makes every part except what open makes.
 func (a *App) build(cfg *config.Config) error {
 	if err := a.loadCertificates(cfg); err != nil {
 		return err
@@ -66,10 +66,6 @@ func (a *App) build(cfg *config.Config) error {
 	first := a.versions.Current()
 	a.views = adminview.New(a.versions, a.peers.Logger())
 	a.proxy = proxy.New(a.proxyOptions(first), first.Table, a.peers.Logger(), a.requests, a.Ready)
-	if err := a.register(); err != nil {
-		a.Close()
-		return err
-	}
 	return nil
 }
 

@@ -105,13 +105,18 @@ const variablePrefix = "ADBUFFER"
 // variables looks up the environment variables that replace values of settings.
 type variables struct {
 	env      Env
+	used     bool              // env has a name with variablePrefix; otherwise names need not be made
 	settings map[string]string // the paths that were looked up, by the names of their variables
 	elements map[string]string // the names of list elements, in the form of variables, by path
 	byIndex  map[string]string // the valid names of variables, by the names that have the element's index in place of its name
 }
 
 func newVariables(env Env) *variables {
-	return &variables{env: env, settings: map[string]string{}, elements: map[string]string{}, byIndex: map[string]string{}}
+	v := &variables{env: env, settings: map[string]string{}, elements: map[string]string{}, byIndex: map[string]string{}}
+	for name := range env {
+		v.used = v.used || strings.HasPrefix(name, variablePrefix)
+	}
+	return v
 }
 
 // nameOf returns the name of the variable for the value at path: the path in upper case, joined by
@@ -131,6 +136,9 @@ func (v *variables) nameOf(path string, elements map[string]string) string {
 // variable returns the name and the text of the variable for the scalar at path. The text is "" if the
 // variable is not set. A variable that would set two values is an error.
 func (d decoder) variable(path string) (name, text string) {
+	if !d.used {
+		return "", ""
+	}
 	name = d.nameOf(path, d.elements)
 	text = d.env[name]
 	if other := d.settings[name]; other != "" && other != path && text != "" {
@@ -184,6 +192,9 @@ var ofKubernetes = regexp.MustCompile(`_SERVICE_(HOST|PORT)|_PORT(_[0-9]+_(TCP|U
 // unknown warns of variables whose names begin with the name of a section, but do not name a setting. They
 // are not errors, since a variable may also be meant for a list element that this file lacks.
 func (v *variables) unknown() (list []Warning) {
+	if !v.used {
+		return nil
+	}
 	for _, name := range slices.Sorted(maps.Keys(v.env)) {
 		if v.settings[name] != "" || v.env[name] == "" || !v.isOfSection(name) || ofKubernetes.MatchString(name) {
 			continue

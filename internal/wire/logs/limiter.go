@@ -32,6 +32,9 @@ func NewLimiter(log *zap.Logger) *Limiter { return &Limiter{to: log} }
 
 // Logger returns a new logger, whose limit is independent of other loggers.
 func (l *Limiter) Logger() *zap.Logger {
+	if !l.to.Core().Enabled(zapcore.FatalLevel) {
+		return l.to // writes nothing: the counters of a limit, 0.5 MB, would never count
+	}
 	return l.to.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(core, time.Second, PerSecond, 0, zapcore.SamplerHook(l.onDecision))
 	}))
