@@ -117,7 +117,7 @@ func outcomesThat(is func(exchange.Outcome) bool) (names []string) {
 func TestRulesCountAllOutcomesOfTheirKind(t *testing.T) {
 	t.Parallel()
 	failed := func(o exchange.Outcome) bool { return o.Row().Blame == exchange.BlameSSP }
-	for _, window := range []string{"5m", "1m"} {
+	for _, window := range []string{"5m", "45s"} {
 		for _, row := range []struct {
 			rule string
 			list int
