@@ -85,7 +85,7 @@ effect.
 	fl.Var(&f.waiting, "waiting", "share of the requests that may wait for a place")
 	fl.DurationVar(&f.in.SlowHold, "slow", 0, "mean latency on a bad day (default: 2.5 × p50, or twice the mean if that is more)")
 	fl.StringVar(&f.in.SSP, "ssp", "", "the SSP's name in the YAML; with --admin, only this one")
-	fl.IntVar(&f.in.FileDescriptors, "file-descriptors", f.in.FileDescriptors, "limit of one process (ulimit -Hn); with --admin, that of the service unless given")
+	fl.IntVar(&f.in.FileDescriptors, "file-descriptors", f.in.FileDescriptors, "open files that one process may have (ulimit -Hn); the default with --admin is the limit of the service")
 	fl.IntVar(&f.in.PortsPerAddress, "ports", f.in.PortsPerAddress, "ephemeral ports of one source address")
 	fl.IntVar(&f.in.SourceAddresses, "source-addresses", 0, "source addresses that all replicas share (NAT); 0: each replica has its own")
 	fl.IntVar(&f.in.SSPAddresses, "ssp-addresses", f.in.SSPAddresses, "addresses of the SSP")

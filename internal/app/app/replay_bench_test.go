@@ -3,8 +3,12 @@
 package app
 
 import (
+	"runtime"
 	"testing"
 	"time"
+
+	"adbuffer/internal/setup/config"
+	"adbuffer/internal/test/testsupport"
 )
 
 // A dry run judges 10,000 requests of 2 KB within 2 s on one core.
@@ -15,4 +19,20 @@ func BenchmarkReplay(b *testing.B) {
 	for b.Loop() {
 		replayed(b, now, then, strata)
 	}
+}
+
+// A dry run builds two explainers, while requests wait. They register no metrics, and have no limits of log lines.
+func TestAnExplainerAllocatesLittle(t *testing.T) {
+	cfg, _, err := config.Parse([]byte(twoSSPs), nil)
+	testsupport.NoError(t, err)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range 10 {
+		e, err := newExplainer(cfg, "a")
+		testsupport.NoError(t, err)
+		e.Close()
+	}
+	runtime.ReadMemStats(&after)
+	bytes := (after.TotalAlloc - before.TotalAlloc) / 10
+	testsupport.True(t, bytes < 250_000, "an explainer of two SSPs allocates %d bytes, want less than 250000", bytes)
 }

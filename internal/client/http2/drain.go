@@ -11,12 +11,12 @@ import (
 // drain closes a connection without losing a request. A first GOAWAY announces the drain, and a second one states the
 // last stream that is served. RFC 9113, section 6.8. Streams that the client opens before it has read the first
 // GOAWAY are served. Between the two GOAWAYs the server sends a PING, whose ACK shows that the client has read the
-// first GOAWAY. A goroutine of the client may still send a request that it had begun, behind the ACK: after the second
-// GOAWAY the server reads for a while, and serves nothing, so that the client reads the GOAWAY instead of a reset.
+// first GOAWAY. Behind the ACK, a client may still send a request that it had begun. So the server goes on reading for
+// lateFor after the second GOAWAY, and serves nothing more: the client reads the GOAWAY instead of a reset.
 type drain struct {
 	announced bool
 	final     bool
-	late      bool // the time for such requests has passed
+	over      bool // lateFor has passed since the second GOAWAY
 	timer     *time.Timer
 }
 
@@ -26,7 +26,7 @@ var drainPing = [8]byte{'d', 'r', 'a', 'i', 'n'}
 // announceFor is how long a client may take to acknowledge the PING of a drain.
 const announceFor = time.Second
 
-// lateFor is how long after the second GOAWAY the connection stays open at least, unless the client closes it.
+// lateFor is how long the connection stays open after the second GOAWAY, unless the client closes it.
 const lateFor = 100 * time.Millisecond
 
 // Drain ends the connection once the streams that the client has opened are served.
@@ -63,14 +63,14 @@ func (c *Conn) announcedLocked() {
 	c.drain.timer = time.AfterFunc(lateFor, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.drain.late = true
+		c.drain.over = true
 		c.drainedLocked()
 	})
 }
 
 // drainedLocked closes a draining connection that has no work left.
 func (c *Conn) drainedLocked() {
-	if c.closed || !c.drain.late || len(c.streams.open) > 0 || c.running > 0 {
+	if c.closed || !c.drain.over || len(c.streams.open) > 0 || c.running > 0 {
 		return
 	}
 	if c.out.Writing || len(c.out.Frames) > 0 {

@@ -6,8 +6,8 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// Snapshot is the state of the traffic side at one moment, for the admin page. Counts are since the process started;
-// requests, outcomes, fills and no_ads leave out the routes that a reload has removed.
+// Snapshot is the state of the traffic side at one moment, for the admin page. Counts are since the process started.
+// Requests, Outcomes, Fills and NoAds leave out the requests of routes that a reload has removed.
 type Snapshot struct {
 	Requests           uint64            `json:"requests"`
 	Outcomes           map[string]uint64 `json:"outcomes"` // outcomes that occurred, by name
