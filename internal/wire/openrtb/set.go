@@ -8,7 +8,7 @@ import (
 )
 
 // Set gives the member at Path a value, if all conditions hold. Path must not contain "*". Parents that the body
-// does not have become objects. A member that is null counts as absent.
+// does not have become objects.
 type Set struct {
 	Path Path
 	When []Condition
@@ -58,8 +58,6 @@ const (
 	noRule       = -2 // the value is a new object or array, which consists of set nodes and appended elements
 	clientsBody  = -3 // the text is the body
 )
-
-func (s state) isAbsent() bool { return s.kind == 0 || s.kind == 'n' }
 
 func (s state) isChanged() bool { return s.rule != ruleOfParent || s.changedWithin }
 
@@ -169,19 +167,19 @@ func (e *Edit) apply(i int, states []state) bool {
 	last := len(r.path) - 1
 	parents, target := r.path[:last], &states[r.path[last].index]
 	for _, p := range parents {
-		if s := &states[p.index]; !s.isAbsent() && s.kind != '{' {
+		if kind := states[p.index].kind; kind != 0 && kind != '{' {
 			return false
 		}
 	}
 	switch {
-	case set.How == Default && !target.isAbsent():
+	case set.How == Default && target.kind != 0:
 		return true
-	case set.How == Append && !target.isAbsent() && target.kind != '[':
+	case set.How == Append && target.kind != 0 && target.kind != '[':
 		return false
 	}
 	for _, p := range parents {
 		s := &states[p.index]
-		if s.isAbsent() {
+		if s.kind == 0 {
 			*s = state{kind: '{', rule: noRule}
 		}
 		s.changedWithin = true
@@ -193,7 +191,7 @@ func (e *Edit) apply(i int, states []state) bool {
 			states[p.index] = state{kind: kindOf(set.Value[value.start:value.end]), rule: ruleOfParent, firstAppend: int32(i) + 1}
 		}
 		return true
-	case target.isAbsent():
+	case target.kind == 0:
 		*target = state{kind: '[', rule: noRule, firstAppend: int32(i)}
 	}
 	target.changedWithin = true

@@ -57,7 +57,7 @@ func TestSets(t *testing.T) {
 		{"0.x value 1", `{}`, `{"0":{"x":1}}`}, // not an index
 
 		{"a default 1", `{}`, `{"a":1}`},
-		{"a default 1", `{"a":false}`, ""},
+		{"a default 1", `{"a":null}`, ""},
 		{"a.b default 1", `{"a":{"b":2}}`, ""},
 		{"a.b default 1", `{"a":{"c":2}}`, `{"a":{"c":2,"b":1}}`},
 		{"a value 1\na default 2", `{}`, `{"a":1}`},
@@ -77,15 +77,6 @@ func TestSets(t *testing.T) {
 		{chain, `{"source":{"schain":{"nodes":[{"sid":"0"}],"ver":"0"}}}`, `{"source":{"schain":{"nodes":[{"sid":"0"},{"sid":"1"}],"ver":"0"}}}`},
 		{chain, `{"source":{"schain":{}}}`, `{"source":{"schain":{"nodes":[{"sid":"1"}]}}}`},
 		{chain, `{"s\u006furce":{"schain":{"nodes":[]}}}`, `{"s\u006furce":{"schain":{"nodes":[{"sid":"1"}]}}}`},
-
-		// What is null is absent.
-		{"a default 1", `{"a":null, "b":2}`, `{"a":1, "b":2}`},
-		{"a.b.c value 1", `{"a": null }`, `{"a": {"b":{"c":1}} }`},
-		{"a append 1\na append 2", `{"a":null,"b":3}`, `{"a":[1,2],"b":3}`},
-		{"a value null\nb value {\"c\":null}\nb.c append 1", `{}`, `{"a":null,"b":{"c":[1]}}`},
-		{"a value null\na.b default 1", `{"a":{"b":0}}`, `{"a":{"b":1}}`},
-		{chain, `{"source":{"schain":null}}`, `{"source":{"schain":{"ver":"1.0","nodes":[{"sid":"1"}]}}}`},
-		{chain, `{"source":null,"id":"1"}`, `{"source":{"schain":{"ver":"1.0","nodes":[{"sid":"1"}]}},"id":"1"}`},
 
 		// Values of earlier rules are changed by later ones.
 		{"a value {\"b\":{\"c\":1}}\na.b.c value 2\na.b.d value 3\na.e append 4", `{"a":0}`, `{"a":{"b":{"c":2,"d":3},"e":[4]}}`},
@@ -127,8 +118,8 @@ func TestBodiesThatAreNotSet(t *testing.T) {
 		sets, body string
 		want       Reason
 	}{
-		{"a.b value 1", `{"a":[]}`, WrongType}, {"a.b.c default 1", `{"a":{"b":"x"}}`, WrongType},
-		{"a append 1", `{"a":{}}`, WrongType}, {"a.b append 1", `{"a":7}`, WrongType},
+		{"a.b value 1", `{"a":[]}`, WrongType}, {"a.b value 1", `{"a":null}`, WrongType}, {"a.b.c default 1", `{"a":{"b":"x"}}`, WrongType},
+		{"a append 1", `{"a":{}}`, WrongType}, {"a append 1", `{"a":null}`, WrongType}, {"a.b append 1", `{"a":7}`, WrongType},
 		{"a.b append 1 if c", `{"a":7}`, Readable}, {"a.b value 1\na value 2 if c", `{"a":7}`, WrongType}, {"a value {}\na.b value 1", `{"a":7}`, Readable},
 		{"a value 1\na.b value 1", `{}`, WrongType}, {"a value {\"b\":1}\na.b append 1", `{}`, WrongType},
 		{"a.b value 1", `{"a":{"b":1},"a":{}}`, Duplicate}, {"a.b value 1", `{"a":{"b":1,"\u0062":2}}`, Duplicate}, {"a.b value 1", `{"a":{},"\u0061":{}}`, Duplicate}, {"a value 1 if b", `{"b":1,"b":2}`, Duplicate},
@@ -158,8 +149,8 @@ func modelled(t testing.TB, root map[string]any, sets []Set, holds func(Conditio
 		}
 		object, last := root, len(s.Path)-1
 		for _, name := range s.Path[:last] {
-			below := object[name]
-			if below == nil {
+			below, there := object[name]
+			if !there {
 				below = map[string]any{}
 				object[name] = below
 			}
@@ -169,11 +160,11 @@ func modelled(t testing.TB, root map[string]any, sets []Set, holds func(Conditio
 		}
 		var value any
 		testsupport.NoError(t, json.Unmarshal(s.Value, &value))
-		before := object[s.Path[last]]
+		before, there := object[s.Path[last]]
 		switch array, isArray := before.([]any); {
-		case s.How == Replace || s.How == Default && before == nil:
+		case s.How == Replace || s.How == Default && !there:
 			object[s.Path[last]] = value
-		case s.How == Append && before != nil && !isArray:
+		case s.How == Append && there && !isArray:
 			return false
 		case s.How == Append:
 			object[s.Path[last]] = append(array, value)
@@ -198,7 +189,7 @@ func FuzzSet(f *testing.F) {
 		b.c append 6 if imp
 		imp append {"a":7}`)
 	for _, body := range []string{
-		`{}`, `{"a":{"b":{"c":[]}},"b":1}`, `{"a":{"c":1,"b":{"d":{"e":1 } } }, "d":1}`, `{"imp":[{"a":1},{}],"b":{}}`, `{"imp":[ ],"a":{"c":0},"d":0}`, `{"a":[],"b":2}`, `{"a":{"b":null},"b":null,"imp":null}`, `{"\u0061":{"b":{},"c":{}},"imp":[{"a":1,"b":2}] , "d":{"a":1}}`, `{"b":{"c":[]},"imp":[[{"a":1}],2],"c":"\ud800"}`,
+		`{}`, `{"a":{"b":{"c":[]}},"b":1}`, `{"a":{"c":1,"b":{"d":{"e":1 } } }, "d":1}`, `{"imp":[{"a":1},{}],"b":{}}`, `{"imp":[ ],"a":{"c":0},"d":0}`, `{"a":[],"b":2}`, `{"\u0061":{"b":{},"c":{}},"imp":[{"a":1,"b":2}] , "d":{"a":1}}`, `{"b":{"c":[]},"imp":[[{"a":1}],2],"c":"\ud800"}`,
 	} {
 		f.Add([]byte(body))
 	}
