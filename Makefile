@@ -9,7 +9,7 @@ BENCHSTAT  := golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT     ?= $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS    := -s -w -X adbuffer/internal/app/app.Version=$(VERSION) -X adbuffer/internal/app/app.Commit=$(COMMIT)
-PACKAGES   := nginx-light nghttp2-server nghttp2-client curl prometheus chromium buildah busybox-static ca-certificates systemd systemd-container redis-server openssl jq nodejs perl python3 python3-venv python3-httpx python3-h2 zstd nghttp2-proxy h2o qemu-user-static
+PACKAGES   := nginx-light nghttp2-server nghttp2-client curl prometheus chromium buildah busybox-static ca-certificates systemd systemd-container redis-server openssl jq nodejs perl python3 python3-venv python3-httpx python3-h2 zstd nghttp2-proxy h2o qemu-user-static haproxy util-linux
 
 # Packages tested at once: one more than there are processors, since many tests wait.
 AT_ONCE     = $(shell expr $$(nproc) + 1)

@@ -98,7 +98,7 @@ faults
   reset_stream                HTTP/2: how often, its code, and after_head
   goaway                      HTTP/2: how often, its code, and exclude for the request itself
   leftover                    how often bytes that no request asked for follow a response
-  malformed                   how often a response violates HTTP, in one of these kinds
+  malformed                   how often a response violates HTTP, and kinds of violations
 `
 
 func runSim(ctx context.Context, o sspsim.Options, stdout io.Writer) error {

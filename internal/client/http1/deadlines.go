@@ -59,9 +59,8 @@ func (d *deadlines) readIdle(o *Options) time.Time {
 	return now.Add(min(parkAfter, o.IdleTimeout))
 }
 
-// read returns the deadline of a Read that waits within a request. A message head must arrive within read_timeout of
-// its first byte. The first byte of a body must arrive within read_timeout of the head, and the rest within
-// read_timeout of that byte.
+// read returns the deadline of a Read that waits within a request. The head, the first byte of the body, and the rest of
+// the body must each arrive within read_timeout, which runs from the first Read that waits for it.
 func (d *deadlines) read(o *Options) time.Time {
 	if d.stage == idle { // a TLS record has begun to arrive
 		d.stage = inHead
@@ -118,7 +117,7 @@ func (c *Conn) waitWrite() time.Time {
 	switch {
 	case c.responding != nil:
 		c.responding.Unread()
-	case c.isHTTP2.Load() && !c.deadlines.closing.Load(): // otherwise http2 is being closed, and this Write is its own
+	case c.isHTTP2.Load() && !c.deadlines.closing.Load(): // while c.http2 closes, it writes by itself, and holds its lock
 		c.http2.WriteWaits()
 	}
 	return c.deadlines.write(c.server.options(), c.isHTTP2.Load())

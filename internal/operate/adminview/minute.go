@@ -107,8 +107,8 @@ func (m *minute) last(h *metrics.Histogram, now counts) lastMinute {
 	return l
 }
 
-// expectedFailures is how many failures the last seconds would have had with the minute's share of failures, if their
-// absence shows that the failures have ended.
+// expectedFailures is the evidence that failures have ended: the last 10 to 20 s had none, though at the minute's share of
+// failures they would have had at least expectedFailures.
 const expectedFailures = 5
 
 // blamed counts the failures without the requests that were refused because an operator disabled the SSP.

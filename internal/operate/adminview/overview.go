@@ -66,8 +66,8 @@ func worstFirst(a, b sspRow) int {
 	return cmp.Or(b.Urgency-a.Urgency, b.failedQuarters()-a.failedQuarters(), cmp.Compare(a.SSP, b.SSP))
 }
 
-// failedQuarters returns the share of failed requests of an SSP in trouble in quarters, rounded up. Its steps are so coarse
-// that SSPs do not keep changing places.
+// failedQuarters returns 0 for an SSP without trouble, otherwise the share of its requests that failed, as a number of
+// quarters (0 to 4), rounded up. The steps are so coarse that SSPs do not keep changing places.
 func (r *sspRow) failedQuarters() int {
 	m := &r.LastMinute
 	if r.Urgency == int(calm) || m.Requests == m.byHand {

@@ -14,11 +14,12 @@ import (
 type Fit struct {
 	Needs  int    `json:"needs"`            // places in use on average, rounded up
 	Places int    `json:"places"`           // places that the pool may have
-	Full   bool   `json:"full"`             // more places are needed than there are
+	Full   bool   `json:"full"`             // all places are in use on average, or more are needed than there are
 	Advice string `json:"advice,omitempty"` // the setting to raise if more than 3 % of the requests would wait
 }
 
-// FitOf compares rate requests a second that each hold a place for hold with the limits of a pool that speaks pr.
+// FitOf compares a load with the limits of a pool. The load is rate requests a second, each of which uses a place for the
+// time hold; the pool's connections speak pr.
 func FitOf(rate float64, hold time.Duration, pr exchange.Protocol, o *pool.Options) *Fit {
 	setting, conns := sizeSetting(pr, o)
 	perConn := o.PlacesPerConn(pr)

@@ -6,12 +6,13 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// Snapshot is the state of the traffic side at one moment, for the admin page. Counts are since the process started.
+// Snapshot is the state of the request path, for the admin page. Its counters are read one after the other while requests
+// run. They count since the process started.
 // Requests, Outcomes, Fills and NoAds leave out the requests of routes that a reload has removed.
 type Snapshot struct {
 	Requests           uint64            `json:"requests"`
 	Outcomes           map[string]uint64 `json:"outcomes"` // outcomes that occurred, by name
-	Fills              uint64            `json:"fills"`    // responses with the outcome Fill, and merged responses with a bid or a fill
+	Fills              uint64            `json:"fills"`    // responses with the outcome Fill, and those that routeStats.merged counts
 	NoAds              map[string]uint64 `json:"no_ads"`   // by origin
 	InFlight           int               `json:"in_flight"`
 	InFlightLimit      int               `json:"in_flight_limit"`
@@ -22,11 +23,11 @@ type Snapshot struct {
 	BufferedBytes      int64             `json:"buffered_bytes"`
 	BufferedBytesLimit int64             `json:"buffered_bytes_limit"`
 	Panics             uint64            `json:"panics"`
-	Unreadable         uint64            `json:"openrtb_unreadable"` // bodies that conditions could not read, or edits could not change
+	Unreadable         uint64            `json:"openrtb_unreadable"` // bodies for which a condition or an edit failed because they are not valid OpenRTB
 	Overload           overload.State    `json:"overload"`
 }
 
-// Snapshot returns the current state of the traffic side.
+// Snapshot returns the current state of the request path.
 func (p *Proxy) Snapshot() Snapshot {
 	v := p.current()
 	s := Snapshot{
@@ -61,7 +62,7 @@ type RouteCounts struct {
 	Name     string
 	Outcomes map[string]uint64 // outcomes that occurred, by name
 	Masked   uint64            // error and unreadable responses of SSPs that on_error replaced
-	Merged   uint64            // merged responses with a bid, or with the fill of an SSP
+	Merged   uint64            // responses with the outcome Merged that contain a bid, or the fill of an SSP
 	Latency  *metrics.Histogram
 
 	Preflights uint64 // OPTIONS requests that routes[].cors responded to; not in Outcomes

@@ -57,14 +57,14 @@ func isAmbiguous(number string) bool {
 	return hasLeadingZero(number) || strings.Contains(digits, "_") || len(digits) > 1 && digits[0] == '0' && strings.ContainsRune("xXoObB", rune(digits[1]))
 }
 
-// hasLeadingZero reports whether a number has a zero before its first digit.
+// hasLeadingZero reports whether a number of several digits begins with a zero.
 func hasLeadingZero(number string) bool {
 	digits := strings.TrimLeft(number, "+-")
 	return len(digits) > 1 && digits[0] == '0' && (digits[1] == '_' || digits[1] >= '0' && digits[1] <= '9')
 }
 
-// fit returns a decoded YAML scalar as a value of type t. It refuses what it would have to guess: 2.7 is
-// no whole number, 0660 is no file mode, and 80 is no duration.
+// fit returns a decoded YAML scalar as a value of type t. It converts nothing that might be a mistake: 2.7 is not rounded,
+// 0660 becomes no text such as a file mode, and 80 without a unit becomes no duration.
 func fit(value any, t reflect.Type) (any, error) {
 	text, inText := value.(string)
 	switch {

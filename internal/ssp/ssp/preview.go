@@ -34,8 +34,8 @@ func (s *SSP) Preview(r *Request, host string, timeout time.Duration) (exchange.
 	return q, nil
 }
 
-// previewPlace is a place without a connection. While the protocol of an SSP is negotiated, it is
-// unknown.
+// previewPlace stands for a place on a connection, of which write needs only the host and the protocol. The embedded
+// interface is nil: its other methods are not called. The protocol is Unknown if the SSP's protocol is negotiated.
 type previewPlace struct {
 	place
 	host     string

@@ -3,19 +3,44 @@ package testsupport
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 )
 
-// Needs returns the path of program, which the Debian package pkg installs. A test without it fails.
-// With -short it is skipped instead, so that a machine with Go alone can run all other tests.
-func Needs(t testing.TB, pkg, program string) string {
+// Needs returns the path of program, which the Debian packages pkgs install, separated by spaces. A test without the
+// program fails, and so does a test whose packages `make test` does not install: on another machine, the program would be
+// missing. With -short the test is skipped instead, so that a machine with Go alone can run all other tests.
+func Needs(t testing.TB, pkgs, program string) string {
 	t.Helper()
 	if testing.Short() {
-		t.Skipf("needs %s of the Debian package %s; make test runs it", program, pkg)
+		t.Skipf("needs %s of the Debian package %s; make test runs it", program, pkgs)
+	}
+	for pkg := range strings.FieldsSeq(pkgs) {
+		MustTrue(t, slices.Contains(installed(t), pkg), "make test does not install %s; see PACKAGES in the Makefile", pkg)
 	}
 	path, err := exec.LookPath(program)
-	MustTrue(t, err == nil, "%v; scripts/install %s", err, pkg)
+	MustTrue(t, err == nil, "%v; scripts/install %s", err, pkgs)
 	return path
+}
+
+// installed returns the Debian packages that `make test` installs.
+func installed(t testing.TB) []string {
+	t.Helper()
+	dir, err := os.Getwd()
+	NoError(t, err)
+	for ; dir != "/"; dir = filepath.Dir(dir) {
+		makefile, err := os.ReadFile(filepath.Join(dir, "Makefile"))
+		if err != nil {
+			continue
+		}
+		_, list, _ := strings.Cut(string(makefile), "\nPACKAGES ")
+		list, _, _ = strings.Cut(list, "\n")
+		return strings.Fields(list)
+	}
+	t.Fatal("no Makefile above the test's folder")
+	return nil
 }
 
 // NeedsRoot skips a test that only root can run. What root cannot do is a failure, so that no test stops running unseen.

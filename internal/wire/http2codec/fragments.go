@@ -11,7 +11,7 @@ import (
 // frames until one has END_HEADERS. RFC 9113, section 6.10.
 type Fragments struct {
 	ID    uint32 // stream; 0 between blocks
-	Limit int    // the largest size of a block, in bytes
+	Limit int    // the largest size of a block in several frames, in bytes; a single frame has its own limit
 
 	last   bool // HEADERS had END_STREAM
 	block  []byte
@@ -31,7 +31,7 @@ type HeaderBlock struct {
 	DependsOn uint32
 }
 
-// Take takes a HEADERS or CONTINUATION frame. whole reports whether it completes a block.
+// Take takes a HEADERS or CONTINUATION frame that check permits. whole reports whether it completes a block.
 func (p *Fragments) Take(f Frame) (block HeaderBlock, whole bool, err *Error) {
 	if f.Kind == h2.FrameContinuation {
 		return p.continued(f)
@@ -86,7 +86,8 @@ func (p *Fragments) continued(f Frame) (block HeaderBlock, whole bool, err *Erro
 	return block, true, nil
 }
 
-// check returns the violation of a frame that is not allowed within a header block, or by itself.
+// check returns how f violates the protocol: because it interrupts a header block, or by its own content. It returns nil
+// if f is permitted.
 func (p *Fragments) check(f Frame) *Error {
 	if p.ID != 0 && (f.Kind != h2.FrameContinuation || f.ID != p.ID) {
 		return ProtocolError("a frame in the middle of a header block")

@@ -2,12 +2,12 @@ package http2codec
 
 import "bytes"
 
-// encoderTable is the dynamic table of an Encoder, of which the peer's decoder keeps a copy. It also remembers the hashes
-// of recently sent lines.
+// encoderTable is the dynamic table of an Encoder, of which the peer's decoder keeps a copy. It also records recent
+// sightings: the hashes of the field lines that were sent lately.
 //
-// A line enters the table when it is sent a second time while its hash is still remembered. So a value that belongs
-// to one request, such as an identifier or an address, never enters the table, and evicts no value that every request
-// has. An :authority, which is no line, needs no hash: see Encoder.appendAuthority.
+// A field line enters the table when it is sent while a sighting of it is recorded. So a value that belongs to one
+// request, such as an identifier or an address, never enters the table, and evicts no value that every request has. An
+// :authority enters without a sighting, since it is a pseudo-header field: see Encoder.appendAuthority.
 type encoderTable struct {
 	inserted uint64 // the number of the newest entry; numbers start at 1
 	count    int
@@ -54,7 +54,8 @@ func (t *encoderTable) alive(n uint64) bool { return n != 0 && n+uint64(t.count)
 // index returns the index of entry n, which is alive, in the static and the dynamic table together: RFC 7541, section 2.3.3.
 func (t *encoderTable) index(n uint64) int { return len(staticTable) + int(t.inserted-n) }
 
-// find returns the sighting of line, or nil if the line's hash is not remembered. The sighting's entry is alive or 0.
+// find returns the sighting of line. It returns nil if there is none, or if an entry of another line has the same hash. The
+// sighting's entry is alive or 0.
 func (t *encoderTable) find(hash uint64, line []byte) *sighting {
 	t.allocate()
 	set := &t.sightings[hash%uint64(len(t.sightings))]
@@ -75,8 +76,8 @@ func (t *encoderTable) find(hash uint64, line []byte) *sighting {
 	return nil
 }
 
-// note records that a line with this hash was sent. It replaces the oldest sighting of its set whose line is not in the
-// table. If the lines of both sightings are in the table, it does nothing.
+// note records that a line with this hash was sent. It replaces a sighting of its set whose line is not in the table, the
+// second of the set if neither line is. If both lines are in the table, it does nothing.
 func (t *encoderTable) note(hash uint64) {
 	t.allocate()
 	set := &t.sightings[hash%uint64(len(t.sightings))]

@@ -11,8 +11,8 @@ import (
 // many bytes again.
 const maxPending = 1 << 20
 
-// Sink writes log lines to a writer in the background. A writer that takes no more, such as a full
-// pipe, slows no request down: lines beyond maxPending bytes are dropped and counted.
+// Sink writes log lines to a writer in the background, so that a writer that blocks, such as a full pipe, delays no
+// request. Lines beyond maxPending bytes are dropped and counted.
 type Sink struct {
 	to       io.Writer
 	lostLine func(lines uint64) []byte // see NewSink
@@ -28,8 +28,9 @@ type Sink struct {
 	midLine  bool   // the writer failed within a line
 }
 
-// NewSink returns a Sink that writes to w. After lines were dropped, it first writes what lostLine returns: a log line
-// that says how many lines are missing. lostLine may be nil.
+// NewSink returns a Sink that writes to w. When w accepts bytes again after lines were dropped, the Sink writes the result
+// of lostLine, a log line that says how many lines are missing, and then the pending lines, of which the oldest may
+// precede the dropped lines. lostLine may be nil.
 func NewSink(w io.Writer, lostLine func(lines uint64) []byte) *Sink {
 	return &Sink{to: w, lostLine: lostLine}
 }
@@ -101,7 +102,8 @@ func (s *Sink) writeAfterLoss(lines []byte, dropped uint64) (n int) {
 // syncTimeout bounds Sync if the writer is blocked.
 const syncTimeout = time.Second
 
-// Sync waits until all lines are written or dropped, for at most syncTimeout.
+// Sync waits until all lines are written or dropped, for at most syncTimeout. It returns an error for zap's WriteSyncer
+// only: the error is always nil.
 func (s *Sink) Sync() error {
 	for end := time.Now().Add(syncTimeout); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		s.mu.Lock()

@@ -80,14 +80,14 @@ func New(applies bool, text []byte) *Consent {
 	}
 	data := make([]byte, base64.RawURLEncoding.DecodedLen(len(core)))
 	n, err := base64.RawURLEncoding.Decode(data, core)
-	restricted, complete := check(data[:n])
-	if err != nil || !complete {
+	restricted, valid := check(data[:n])
+	if err != nil || !valid {
 		return unreadable
 	}
 	return decode(data[:n], restricted)
 }
 
-// decode decodes a string that check has found to be complete. The decoder of package tcf2 panics on some malformed
+// decode decodes a string that check has found to be valid. The decoder of package tcf2 panics on some malformed
 // strings. check rejects all of them that are known, and recover guards against others.
 func decode(data []byte, restricted uint64) (c *Consent) {
 	defer func() {

@@ -11,14 +11,15 @@ import (
 	"adbuffer/internal/machine/rates"
 )
 
-// maxPerSecond bounds the requests that are traced in a second. Each of their spans takes about 1 KB, and CPU.
+// maxPerSecond bounds the rate of traced requests, and their number in a burst. Each of their spans takes about 1 KB, and
+// CPU.
 const maxPerSecond = 200
 
-// sampler decides which requests are traced, and counts the requests that only maxPerSecond keeps from being traced.
+// sampler decides which requests are traced, and counts the requests that are not traced only because of maxPerSecond.
 //
 // The decision of a trusted client holds, since an incomplete trace is of little use. An untrusted client could ask for
-// a trace of each of its requests, so tracing.sample decides about them. At most maxPerSecond requests are traced in a
-// second, including those that trusted clients choose.
+// a trace of each of its requests, so tracing.sample decides about them. maxPerSecond also holds for the requests that
+// trusted clients choose.
 type sampler struct {
 	share     float64
 	epoch     time.Time // the time 0 of bucket

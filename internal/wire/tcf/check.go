@@ -2,11 +2,13 @@ package tcf
 
 import "encoding/binary"
 
-// check reports whether data, a decoded core segment, has all bits that its own counts announce, and at most one list of
-// vendors for each publisher restriction. Package tcf2 checks neither: it allocates memory for all announced restrictions
-// before it reads them (394 KB for a string of 54 characters), it panics on some truncated strings, and of two lists of
-// vendors for one restriction it uses only the last. restricted has a bit for each purpose that has a publisher restriction.
-func check(data []byte) (restricted uint64, complete bool) {
+// check reports whether data, a decoded core segment, is valid: it has all bits that its own counts announce, and at most
+// one list of vendors for each publisher restriction. restricted has bit n set if purpose n has a publisher restriction.
+//
+// The library that parses consent strings, tcf2, checks neither: it allocates memory for all announced restrictions before
+// it reads them (394 KB for a string of 54 characters), it panics on some truncated strings, and of two lists of vendors
+// for one restriction it uses only the last.
+func check(data []byte) (restricted uint64, valid bool) {
 	b := bits{data: data, at: vendorsAt}
 	b.skipVendors() // with consent
 	b.skipVendors() // with legitimate interest
