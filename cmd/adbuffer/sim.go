@@ -58,14 +58,14 @@ show and change the behaviour of the running SSP, and GET /counters shows its co
 	return cmd
 }
 
-// behaviourKeys is the reference of --behaviour. A test compares it with the keys.
+// behaviourKeys is the reference of --behaviour. A test checks that it has every key.
 const behaviourKeys = `
 The behaviour is JSON. Absent keys mean a healthy SSP. "How often" is {"share": 0.2} for a fifth of
 the requests, or {"every": 10} for every tenth one. Durations are strings such as "80ms".
 
 latency
   constant                    the time until a response
-  p50, p99, max               or a distribution, from its median and its 99th percentile
+  p50, p99, max               or a distribution, from its median, its 99th percentile and its largest value
   slow, slow_share            a second latency, for this share of the requests
   capacity                    beyond this concurrency, responses slow down
 response

@@ -10,7 +10,9 @@ import (
 // one piece, and nearly all responses leave in one. So a deadline is set only if a Read or a Write
 // has to wait; see socket.Conn.OnWait.
 //
-// The goroutine that reads and writes the connection uses them.
+// Over HTTP/1, only the goroutine that serves the connection uses them, but for drop: it sets closing, and then writes.
+// Over HTTP/2, one goroutine reads while another one writes: they share no field, since a Write uses only writeBy,
+// respondedAt and closing.
 type deadlines struct {
 	stage stage
 	// by is when the stage timed must end. It is set when a Read first waits in that stage.
@@ -59,8 +61,8 @@ func (d *deadlines) readIdle(o *Options) time.Time {
 	return now.Add(min(parkAfter, o.IdleTimeout))
 }
 
-// read returns the deadline of a Read that waits within a request. The head, the first byte of the body, and the rest of
-// the body must each arrive within read_timeout, which runs from the first Read that waits for it.
+// read returns the deadline of a Read that waits within a request. The rest of a head, the first byte of a body, and the
+// rest of a body must each arrive within read_timeout, which runs from the first Read that waits for it.
 func (d *deadlines) read(o *Options) time.Time {
 	if d.stage == idle { // a TLS record has begun to arrive
 		d.stage = inHead
@@ -117,7 +119,7 @@ func (c *Conn) waitWrite() time.Time {
 	switch {
 	case c.responding != nil:
 		c.responding.Unread()
-	case c.isHTTP2.Load() && !c.deadlines.closing.Load(): // while c.http2 closes, it writes by itself, and holds its lock
+	case c.isHTTP2.Load() && !c.deadlines.closing.Load(): // closing: the Write is the last one, and http2.Conn.Close may hold the lock that WriteWaits takes
 		c.http2.WriteWaits()
 	}
 	return c.deadlines.write(c.server.options(), c.isHTTP2.Load())

@@ -27,7 +27,7 @@ func (w *watch) add(c *Conn) {
 	w.set.Add(c.socket, c)
 }
 
-// close stops the watch. No connection is accepted any more.
+// close stops the watch. The caller must have stopped accepting connections.
 func (w *watch) close() {
 	w.once.Do(func() {})
 	w.set.Close()

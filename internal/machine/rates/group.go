@@ -62,7 +62,7 @@ func (g Group) set() Groups {
 }
 
 // Most reports whether s holds more than the given share of the groups of all, or at least sufficient groups, or all
-// groups. The groups of s are added to all.
+// groups. The groups of s are added to all. If both sets are empty, it returns true.
 func (s Groups) Most(all Groups, share float64, sufficient int) bool {
 	n := bits.OnesCount32(uint32(s | all))
 	return bits.OnesCount32(uint32(s)) >= min(int(share*float64(n))+1, n, sufficient)
@@ -73,11 +73,11 @@ type sum struct{ requests, failures float64 }
 
 // trimmedRatio returns the share of failures without the worst groups: the quarter of the active client groups,
 // rounded up, that raise the share most. If the remaining groups have fewer than minRequests requests, the worst
-// groups' mean share of failures stands in for the requests that are missing. If only one group has requests, the
-// result is that group's share. Without requests it is 0. trimmedRatio changes groups.
+// groups' mean share of failures stands in for the requests that are missing. If at most one group of clients has
+// requests, none is left out. Without requests the result is 0. trimmedRatio changes groups.
 //
-// So the worst groups cannot raise the result above the share of the other groups. A share of 1 stays 1, however
-// unequal the groups are.
+// So the worst groups cannot raise the result above the share of the other groups, if these have at least minRequests
+// requests. A share of 1 stays 1, however unequal the groups are.
 func trimmedRatio(groups *[allGroups]sum, minRequests float64) float64 {
 	var counted, excluded sum
 	active := 0

@@ -33,7 +33,7 @@ type lastMinute struct {
 	noRoute   uint64 // how many of Requests matched no route
 	noPlace   uint64 // how many of Failed found no place in the pool
 	bySSP     uint64 // how many of Failed the SSP is to blame for
-	howFailed string // the commonest outcomes of the other failed requests, with their numbers
+	howFailed string // the commonest outcomes of the failed requests without byHand, with their numbers
 	over      bool   // the failures have ended: the last seconds had none, although some were to be expected
 }
 

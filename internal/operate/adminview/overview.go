@@ -86,7 +86,7 @@ type routeRow struct {
 // what is wrong with the whole service. The caller gives service without ConfigHash.
 func (v *Views) Overview(service Service, routes []proxy.RouteCounts, limits []proxy.LimitState, totals proxy.Snapshot, known Facts) any {
 	var rows []sspRow
-	lower := []string{}
+	var lower []string
 	v.versions.Look(func(current *reload.Version) {
 		service.ConfigHash, lower = current.Hash(), lowered(current.Config)
 		rows = make([]sspRow, len(current.Parts))
@@ -263,7 +263,10 @@ func endpointFault(e *pool.EndpointSnapshot) string {
 	case e.State == balancer.Ejected && e.LastDialError != "":
 		return "ejected: " + lastPart(e.LastDialError)
 	case e.State == balancer.Ejected:
-		return "ejected: most of its failures are " + cmp.Or(commonestFailure(e.Requests, func(exchange.Outcome) bool { return true }), "of its SSP")
+		if failure := commonestFailure(e.Requests, func(exchange.Outcome) bool { return true }); failure != "" {
+			return "ejected: most of its failures are " + failure
+		}
+		return "ejected"
 	case e.State == balancer.Unhealthy:
 		if e.LastCheckError == "" {
 			return "unhealthy"

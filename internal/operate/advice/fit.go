@@ -14,7 +14,7 @@ import (
 type Fit struct {
 	Needs  int    `json:"needs"`            // places in use on average, rounded up
 	Places int    `json:"places"`           // places that the pool may have
-	Full   bool   `json:"full"`             // all places are in use on average, or more are needed than there are
+	Full   bool   `json:"full"`             // Needs is at least Places
 	Advice string `json:"advice,omitempty"` // the setting to raise if more than 3 % of the requests would wait
 }
 

@@ -23,7 +23,7 @@ type Snapshot struct {
 	BufferedBytes      int64             `json:"buffered_bytes"`
 	BufferedBytesLimit int64             `json:"buffered_bytes_limit"`
 	Panics             uint64            `json:"panics"`
-	Unreadable         uint64            `json:"openrtb_unreadable"` // bodies for which a condition or an edit failed because they are not valid OpenRTB
+	Unreadable         uint64            `json:"openrtb_unreadable"` // bodies that could not be used for a condition or an edit; see openrtb.Reason
 	Overload           overload.State    `json:"overload"`
 }
 

@@ -35,8 +35,11 @@ func (r *request) endTrace(w *response, e *end) {
 	if r.TLS {
 		t.Scheme = "https"
 	}
-	if r.fields.HTTP2 {
+	switch {
+	case r.fields.HTTP2:
 		t.Protocol = "2"
+	case r.fields.HTTP10:
+		t.Protocol = "1.0"
 	}
 	if e.outcome != exchange.ClientGone {
 		t.Status = w.Status

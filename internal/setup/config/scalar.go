@@ -57,7 +57,7 @@ func isAmbiguous(number string) bool {
 	return hasLeadingZero(number) || strings.Contains(digits, "_") || len(digits) > 1 && digits[0] == '0' && strings.ContainsRune("xXoObB", rune(digits[1]))
 }
 
-// hasLeadingZero reports whether a number of several digits begins with a zero.
+// hasLeadingZero reports whether a number begins with a zero that another digit or an underscore follows.
 func hasLeadingZero(number string) bool {
 	digits := strings.TrimLeft(number, "+-")
 	return len(digits) > 1 && digits[0] == '0' && (digits[1] == '_' || digits[1] >= '0' && digits[1] <= '9')
@@ -85,6 +85,8 @@ func fit(value any, t reflect.Type) (any, error) {
 	case t.Kind() == reflect.Float64:
 		switch n := value.(type) {
 		case int:
+			return float64(n), nil
+		case uint64:
 			return float64(n), nil
 		case float64:
 			return n, nil

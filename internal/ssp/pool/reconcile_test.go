@@ -25,7 +25,7 @@ func TestConnectionsFollowDNS(t *testing.T) {
 			all := addressesOfA(3)
 			s.addrs = all[:2]
 			s.always(dialResult{after: 5 * msec, protocol: protocol})
-			stop := loaded(t, p, 10*msec)
+			stop := loaded(t, p, 2*msec) // two or three requests at a time, so that one connection is not enough
 			pass(sec)
 			s.locked(func() { s.addrs = all[1:] }) // the first goes, the third is new
 			pass(lookPeriod + renewal + 2*sec)

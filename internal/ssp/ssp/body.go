@@ -141,7 +141,7 @@ func (s *SSP) growth() int {
 	return s.opts.Edit.Growth()
 }
 
-func (s *SSP) releaseCopy(r *Request, c *bodyCopy) {
+func (s *SSP) releaseCopyBytes(r *Request, c *bodyCopy) {
 	s.buffered.Release(c.reserved)
 	r.Budget.Release(c.reserved)
 	c.reserved = 0

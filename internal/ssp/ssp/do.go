@@ -59,7 +59,7 @@ func (s *SSP) Do(r *Request, ex *exchange.Exchange, timeout time.Duration) (exch
 		if panicked {
 			ex.ReleaseBytes()
 		}
-		s.releaseCopy(r, &c.body)
+		s.releaseCopyBytes(r, &c.body)
 		s.buffered.Release(r.Held)
 		s.inFlight.Release()
 	}()

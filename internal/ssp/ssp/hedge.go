@@ -142,7 +142,7 @@ func (h *hedge) run() {
 	h.second = h.exchange(h.secondCtx)
 	h.second.Avoid, h.second.FairKey = h.first.Endpoint, h.first.FairKey
 	h.err = s.attempt(h.request, h.second, &h.call, retryHedge, nil)
-	s.releaseCopy(h.request, &h.call.body)
+	s.releaseCopyBytes(h.request, &h.call.body)
 	if h.call.sent == 0 {
 		s.budget.refund(h.call.client)
 	}

@@ -22,7 +22,7 @@ func (s *SSP) Preview(r *Request, host string, timeout time.Duration) (exchange.
 	ex.Deadline, _, _ = s.deadline(r, r.Received, timeout)
 	ex.Times.Acquired = r.Received
 	c := call{start: r.Received}
-	defer s.releaseCopy(r, &c.body)
+	defer s.releaseCopyBytes(r, &c.body)
 	if err := s.makeBody(r, ex, &c.body); err != nil {
 		return exchange.Request{}, err
 	}

@@ -19,13 +19,14 @@ import (
 // Decoders are reused, since they have tables of tens of kilobytes.
 //
 // The work of a decoder grows with the coded bytes, and not only with the decoded bytes: 256 KiB of empty blocks of
-// gzip, which decode to nothing, take 28 ms. So at every point, a Decoder reads at most twice as many coded bytes as
-// it has decoded, plus 4 KiB (freeCoded); a block of zstd, which has at most 128 KiB, is read to its end. Ordinary
-// data stays within this bound, since the longest code of a byte within a block of gzip has 15 bits, and within a
-// block of zstd 11.
+// gzip, which decode to nothing, take 28 ms. So a Decoder rejects a body of which it has read more than twice as many
+// bytes as it has decoded, plus 4 KiB (freeCoded). It notices that at the end of a block of zstd, which has at most 128
+// KiB; the decoder of gzip withholds decoded bytes, so it may have read four times as many bytes by then (see Decode).
+// Ordinary data stays within this bound, since the longest code of a byte within a block of gzip has 15 bits, and within
+// a block of zstd 11.
 //
 // This does not bound the work on a body whose blocks have tables of their own: 256 KiB of such blocks take 64 ms in
-// gzip. So the work on a body of more than freeCoded bytes is done in turns of package cpushare.
+// gzip. So decoding takes turns of package cpushare once it has read freeCoded bytes or has decoded freeDecoded bytes.
 type Decoder struct {
 	// Resources are set before Decode. Release clears them.
 	Resources
@@ -58,7 +59,7 @@ const (
 	// freeCoded is how many coded bytes a decoder may read in addition to twice the decoded bytes, and also
 	// how many it may read before its first turn.
 	freeCoded = 4 << 10
-	// freeDecoded is how many bytes a decoder may produce before its first turn, which takes 0.2 ms.
+	// freeDecoded is how many bytes a decoder may produce before its first turn. Producing them takes 0.2 ms.
 	freeDecoded = 256 << 10
 	// turnTime is how long a turn lasts: about as long as a TLS handshake.
 	turnTime = time.Millisecond

@@ -30,9 +30,13 @@ func (u *upload) Read(b []byte) (int, error) {
 
 func (u *upload) Close() error { return nil }
 
-// sendTime returns an upper bound on the time that the client needed to send the body.
+// sendTime returns about how long the client needed to send the body: from the first Read until the pause of the last Read
+// ended. It returns 0 if nothing was read.
 func (u *upload) sendTime() time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if u.first.IsZero() {
+		return 0
+	}
 	return u.last.Sub(u.first) + u.pause
 }
