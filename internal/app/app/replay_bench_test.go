@@ -36,3 +36,16 @@ func TestAnExplainerAllocatesLittle(t *testing.T) {
 	bytes := (after.TotalAlloc - before.TotalAlloc) / 10
 	testsupport.True(t, bytes < 250_000, "an explainer of two SSPs allocates %d bytes, want less than 250000", bytes)
 }
+
+// The explanations of a replay reuse the memory of earlier ones: garbage collections would delay the requests of clients.
+func TestAReplayAllocatesLittle(t *testing.T) {
+	now, then := sideOf(t), sideOf(t, changedFiles[5].replaced...)
+	strata := drawn(1, 1000, time.Now())
+	requests := replayed(t, now, then, strata).Requests
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	replayed(t, now, then, strata)
+	runtime.ReadMemStats(&after)
+	bytes := (after.TotalAlloc - before.TotalAlloc) / uint64(requests)
+	testsupport.True(t, bytes < 1000, "a replay allocates %d bytes for each request, want less than 1000", bytes)
+}

@@ -63,6 +63,7 @@ type replay struct {
 	different
 	maskedFields []string // names of fields and parameters: see findMasked
 	maskedParams []string
+	ways         [2][]way  // of the request that is judged, by side
 	judged       []weights // of each stratum
 	all          weights   // of the judged requests
 	total        float64   // weight of all requests
@@ -103,37 +104,51 @@ func Run(ctx context.Context, in *Input) (*Report, error) {
 	for i := range r.sides {
 		r.sides[i] = tally{make(map[string]float64), make(map[string]*sspTally)}
 	}
-	r.measure()
-	r.findMasked()
-	turn, err := in.takeTurn()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { turn.Release() }()
-	begun := time.Now()
 	for i := range in.Strata {
 		s := &in.Strata[i]
 		r.total += float64(s.Seen)
 		if len(s.Requests) == 0 {
 			r.undecided += float64(s.Seen)
 		}
+	}
+	r.findMasked()
+	if err := r.each(ctx, r.measure); err != nil {
+		return nil, err
+	}
+	if err := r.each(ctx, r.judge); err != nil {
+		return nil, err
+	}
+	return r.report(), nil
+}
+
+// each calls do for each sampled request, with the number of its stratum and its weight. After each slice of this work it
+// lets the requests of clients go first. It ends early if ctx is done.
+func (in *Input) each(ctx context.Context, do func(i int, q *sample.Request, weight float64)) error {
+	turn, err := in.takeTurn()
+	if err != nil {
+		return err
+	}
+	defer func() { turn.Release() }()
+	begun := time.Now()
+	for i := range in.Strata {
+		s := &in.Strata[i]
 		for _, q := range s.Requests {
-			r.judge(i, q, weightOf(s))
+			do(i, q, weightOf(s))
 			if time.Since(begun) < slice {
 				continue
 			}
 			if ctx.Err() != nil {
-				return nil, context.Cause(ctx)
+				return context.Cause(ctx)
 			}
 			turn.Release()
 			in.Yield()
 			if turn, err = in.takeTurn(); err != nil {
-				return nil, err
+				return err
 			}
 			begun = time.Now()
 		}
 	}
-	return r.report(), nil
+	return nil
 }
 
 func (in *Input) takeTurn() (cpushare.Turn, error) {
@@ -147,42 +162,42 @@ func (in *Input) takeTurn() (cpushare.Turn, error) {
 // weightOf returns for how many requests each kept request of s stands.
 func weightOf(s *sample.Stratum) float64 { return float64(s.Seen) / float64(len(s.Requests)) }
 
-// measure sums up what the sampled requests tell about the SSPs.
-func (r *replay) measure() {
-	for i := range r.Strata {
-		s := &r.Strata[i]
-		for _, q := range s.Requests {
-			for _, a := range q.Asked {
-				m := r.measured[a.SSP]
-				if m == nil {
-					m = new(measured)
-					r.measured[a.SSP] = m
-				}
-				w := weightOf(s)
-				if a.Outcome.HasResponse() {
-					m.asked += w
-					if a.Outcome == exchange.Fill {
-						m.fills += w
-					}
-				}
-				if a.Hold > 0 {
-					m.hold, m.holds = m.hold+w*a.Hold.Seconds(), m.holds+w
-				}
+// measure adds what q tells about the SSPs.
+func (r *replay) measure(_ int, q *sample.Request, weight float64) {
+	for _, a := range q.Asked {
+		m := r.measured[a.SSP]
+		if m == nil {
+			m = new(measured)
+			r.measured[a.SSP] = m
+		}
+		if a.Outcome.HasResponse() {
+			m.asked += weight
+			if a.Outcome == exchange.Fill {
+				m.fills += weight
 			}
+		}
+		if a.Hold > 0 {
+			m.hold, m.holds = m.hold+weight*a.Hold.Seconds(), m.holds+weight
 		}
 	}
 }
 
 // judge judges q, a request of stratum i, with both configurations.
 func (r *replay) judge(i int, q *sample.Request, weight float64) {
-	var ways [2][]way
+	ways := &r.ways
 	for side := range r.sides {
 		s := r.side(side)
+		ways[side] = ways[side][:0]
 		s.Proxy.Replay(q, s.host, func(probability float64, e *proxy.Explanation) {
 			ways[side] = append(ways[side], way{probability, e})
 		})
+		defer func() {
+			for _, w := range ways[side] {
+				w.Release()
+			}
+		}()
 	}
-	if !r.decided(i, q, &ways) {
+	if !r.decided(i, q, ways) {
 		r.undecided += weight
 		return
 	}

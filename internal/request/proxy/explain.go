@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"net/netip"
+	"sync"
 	"time"
 
 	"adbuffer/internal/client/http1"
@@ -40,6 +41,26 @@ type Explanation struct {
 	Refusal  *http1.Refusal
 	Requests []ExplainedRequest // one for each SSP that may get the request, in the route's order
 	Mirror   *ExplainedRequest  // to the route's mirror; nil without a mirror, or if the request is refused
+
+	replayed bool   // by Replay, which leaves out Query, Dropped and Shaping
+	memory   []byte // of the bytes of Requests and Mirror
+}
+
+// explanations has the released results of Replay.
+var explanations = sync.Pool{New: func() any { return new(Explanation) }}
+
+// maxKeptExplained bounds the memory that a released Explanation keeps for the next one.
+const maxKeptExplained = 256 << 10
+
+// Release lets a later Replay reuse e, a result of Replay, and its memory. The caller must not use e, or the bytes of its
+// requests, any more.
+func (e *Explanation) Release() {
+	clear(e.Requests)
+	*e = Explanation{Requests: e.Requests[:0], memory: e.memory[:0]}
+	if cap(e.memory) > maxKeptExplained {
+		e.memory = nil
+	}
+	explanations.Put(e)
 }
 
 // ExplainedRequest is the request that an SSP would get.
@@ -113,7 +134,7 @@ func (e *Explanation) complete(r *request, f *refusal, hostOf func(ssp string) s
 		if !r.route.MayAsk(t, r.target) {
 			continue
 		}
-		x := r.explainTarget(t, hostOf)
+		x := e.explainTarget(r, t, hostOf)
 		asked = asked || !x.Filtered
 		e.Requests = append(e.Requests, x)
 	}
@@ -122,24 +143,24 @@ func (e *Explanation) complete(r *request, f *refusal, hostOf func(ssp string) s
 		e.Refusal = &refusal{Outcome: err.Outcome, Detail: cmp.Or(err.Text(), "the conditions of no SSP on the body hold; the response is the route's no_ad")}
 	}
 	if m := r.route.Mirror; m != nil && asked {
-		x := r.explainTarget(m.Target(), hostOf)
+		x := e.explainTarget(r, m.Target(), hostOf)
 		e.Mirror = &x
 	}
 }
 
-// explainTarget returns the request that the SSP of t would get.
-func (r *request) explainTarget(t *route.Target, hostOf func(ssp string) string) ExplainedRequest {
+// explainTarget returns the request that the SSP of t would get for r.
+func (e *Explanation) explainTarget(r *request, t *route.Target, hostOf func(ssp string) string) ExplainedRequest {
 	if !t.Eligible(&r.ssp, false) {
 		return ExplainedRequest{Target: t, Filtered: true, Err: t.EditError(&r.ssp)}
 	}
-	q, err := t.SSP.Preview(&r.ssp, hostOf(t.SSP.Name()), t.Timeout)
-	x := ExplainedRequest{
-		Target: t, Query: bytes.Clone(r.ssp.Query), Request: q, Err: err, Dropped: t.SSP.Policy().Dropped(r.ssp.Fields, r.ssp.Identity),
-		Shaping: t.SSP.Shaping(&r.ssp),
+	x := ExplainedRequest{Target: t}
+	x.Request, e.memory, x.Err = t.SSP.Preview(&r.ssp, hostOf(t.SSP.Name()), t.Timeout, e.memory)
+	if !e.replayed {
+		x.Query, x.Dropped, x.Shaping = bytes.Clone(r.ssp.Query), t.SSP.Policy().Dropped(r.ssp.Fields, r.ssp.Identity), t.SSP.Shaping(&r.ssp)
 	}
 	x.Budget, x.BudgetFrom = t.SSP.Limit(&r.ssp, t.Timeout)
 	changes := t.SSP.Edit() != nil || t.SSP.RewritesTmax()
-	x.Edited = err == nil && changes && !bytes.Equal(q.Body, r.ssp.Body)
+	x.Edited = x.Err == nil && changes && !bytes.Equal(x.Request.Body, r.ssp.Body)
 	return x
 }
 

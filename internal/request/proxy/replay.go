@@ -7,7 +7,8 @@ import (
 )
 
 // Replay says how q would be handled, as Explain does. Where match.holdback leaves it to chance which route gets the
-// request, Replay calls visit for each of them, with its probability.
+// request, Replay calls visit for each of them, with its probability. The callee of visit owns e, and should release it.
+// Explanations of a replay lack Query, Dropped and Shaping.
 func (p *Proxy) Replay(q *sample.Request, hostOf func(ssp string) string, visit func(probability float64, e *Explanation)) {
 	probability := 1.0
 	for passed := 0; probability > 0; passed++ {
@@ -22,7 +23,8 @@ func (p *Proxy) Replay(q *sample.Request, hostOf func(ssp string) string, visit 
 
 // replay explains q, if so many matching routes with a holdback are passed over.
 func (p *Proxy) replay(q *sample.Request, passed int, hostOf func(ssp string) string) *Explanation {
-	e := new(Explanation)
+	e := explanations.Get().(*Explanation)
+	e.replayed = true
 	r := p.acquireRequest(http1.Client{Peer: q.Client, Gone: func() bool { return false }})
 	defer p.releaseRequest(r)
 	r.search.Explaining, r.search.HeldBack = true, passed

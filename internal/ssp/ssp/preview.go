@@ -14,9 +14,9 @@ func (s *SSP) Limit(r *Request, timeout time.Duration) (limit time.Duration, fro
 }
 
 // Preview returns r as adbuffer would send it now, with timeout as the call's own limit, on a connection to an
-// endpoint with this host. It uses the code that sends. The result is a copy. Times for rewrite_tmax are computed
-// from r.Received.
-func (s *SSP) Preview(r *Request, host string, timeout time.Duration) (exchange.Request, *exchange.Error) {
+// endpoint with this host. It uses the code that sends. The result is a copy, whose bytes Preview appends to memory. Times
+// for rewrite_tmax are computed from r.Received.
+func (s *SSP) Preview(r *Request, host string, timeout time.Duration, memory []byte) (q exchange.Request, appended []byte, err *exchange.Error) {
 	ex := exchange.AcquireExchange()
 	defer ex.Release()
 	ex.Deadline, _, _ = s.deadline(r, r.Received, timeout)
@@ -24,14 +24,16 @@ func (s *SSP) Preview(r *Request, host string, timeout time.Duration) (exchange.
 	c := call{start: r.Received}
 	defer s.releaseCopyBytes(r, &c.body)
 	if err := s.makeBody(r, ex, &c.body); err != nil {
-		return exchange.Request{}, err
+		return exchange.Request{}, memory, err
 	}
 	s.write(r, ex, &c, previewPlace{host: host, protocol: s.pool.Options().Protocol})
-	q := ex.Request
+	q = ex.Request
 	for _, b := range []*[]byte{&q.Authority, &q.Target, &q.Fields, &q.Body} {
-		*b = append([]byte(nil), *b...)
+		start := len(memory)
+		memory = append(memory, *b...)
+		*b = memory[start:len(memory):len(memory)]
 	}
-	return q, nil
+	return q, memory, nil
 }
 
 // previewPlace stands for a place on a connection, of which write needs only the host and the protocol. The embedded

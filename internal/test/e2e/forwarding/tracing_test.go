@@ -36,12 +36,14 @@ routes:
   - {name: default, match: {path: /fillbuffer}, mode: waterfall, ssps: [a, b, c]}
 `, r.URL, a.URL(), b.URL(), c.URL()))
 	ab.Get("/fillbuffer").WantFill("c") // the first stream is not refused
-	ab.Get("/fillbuffer", "traceparent: "+traceParent, "X-Request-Id: edge-1").WantFill("c")
+	client := ab.Dial()
+	client.Send("GET /fillbuffer HTTP/1.0\r\nHost: ads.example\r\nTraceparent: " + traceParent + "\r\nX-Request-Id: edge-1\r\n\r\n")
+	client.Read("GET").WantFill("c")
 	// The spans of one request may arrive in two batches.
 	ab.AwaitMetric(ab.Metric("adbuffer_trace_spans_total", "state=made"), "adbuffer_trace_spans_total", "state=sent")
 	request := r.Named("GET default")[0]
 	for key, want := range map[string]string{
-		"adbuffer.request_id": "edge-1", "adbuffer.outcome": "fill", "http.response.status_code": "200", "url.scheme": "http", "url.path": "/fillbuffer",
+		"adbuffer.request_id": "edge-1", "network.protocol.version": "1.0", "adbuffer.outcome": "fill", "http.response.status_code": "200", "url.scheme": "http", "url.path": "/fillbuffer",
 	} {
 		testsupport.Equal(t, e2e.Attribute(request, key), want, "the request's span has %[2]s=%[1]q", key)
 	}
