@@ -24,6 +24,7 @@ type peersOptions struct {
 	idle    int      // idle clients
 	profile string   // file for a CPU profile of adbuffer at saturation; "" writes none
 	readme  string   // file in which the tables replace the marked part; "" is none
+	than    string   // executable of another build, with which adbuffer is compared instead; "" is none
 }
 
 // peerConns is the number of client connections at saturation and at the fixed rates.
@@ -84,15 +85,20 @@ fixed rates (by the generator), each proxy alone on core 0, everything else on c
 of all proxies take turns. A proxy must first return exactly the upstream's response, and a row
 with errors is void. Further rows ask eight SSPs for each request, merged and not merged: CPU µs a
 leg, which is one SSP's part of the request. Envoy is taken from $ENVOY or $PATH. The exit status is 1 if a promise was
-broken. --readme writes the table of a README: medians of the rounds, with the least and the most.`,
+broken. --readme writes the table of a README: medians of the rounds, with the least and the most.
+
+--than compares adbuffer with another build of it, at saturation and nothing else: both run on one
+core at the same time, so that the noise of the machine is the same for both.`,
 		Test: func(e *rig.Rig) { comparePeers(e, o) },
 		Example: "  go run ./loadtest peers --scale 0.3\n  go run ./loadtest peers --rounds 5 --readme README.md\n" +
-			"  go run ./loadtest peers --only adbuffer,haproxy --rounds 5 --rate 10000",
+			"  go run ./loadtest peers --only adbuffer,haproxy --rounds 5 --rate 10000\n" +
+			"  go run ./loadtest peers --than /tmp/adbuffer-before --rounds 20 --scale 0.2",
 		Flags: func(f *pflag.FlagSet) {
 			f.StringSliceVar(&o.only, "only", nil, "programs to measure; default: all that are installed of "+strings.Join(known, ","))
 			f.Float64Var(&o.rate, "rate", 5000, "fixed `requests/s`; 0 measures at saturation only")
 			f.IntVar(&o.rounds, "rounds", 3, "rounds, of which the median counts")
 			f.IntVar(&o.idle, "idle", 10000, "idle clients; 0 leaves them out")
+			f.StringVar(&o.than, "than", "", "another `executable` of adbuffer to compare with, instead of other programs")
 			f.StringVar(&o.profile, "profile", "", "`file` for a CPU profile of adbuffer, with which go build optimizes it")
 			f.StringVar(&o.readme, "readme", "", "Markdown `file` whose marked part becomes the tables of the comparison")
 		},
@@ -124,6 +130,10 @@ func comparePeers(e *rig.Rig, o peersOptions) {
 		length: e.Time(10*time.Second, 2*time.Second), request: rig.Presets()["ad"]}
 	c.startUpstreams()
 	c.cert = e.Certificate("peers", "localhost", "127.0.0.1")
+	if o.than != "" {
+		c.compareBuilds()
+		return
+	}
 	for _, p := range peers {
 		if len(o.only) > 0 && !slices.Contains(o.only, p.name) {
 			continue
@@ -181,7 +191,7 @@ func (c *comparison) add(p peer, servers map[string]*rig.Stage) {
 		}
 		c.rows = append(c.rows, row)
 	}
-	for _, w := range c.clientWays() {
+	for _, w := range c.clientWays(peerConns) {
 		if p.clients && (!strings.HasPrefix(w.name, "h2 ") || c.Has("h2load")) {
 			c.rows = append(c.rows, &peerRow{peer: p.name, way: w.name, stage: servers[w.protocol], loads: peerLoads{w.load},
 				check: c.returnsExactly(servers[w.protocol])})

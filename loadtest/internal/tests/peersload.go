@@ -19,13 +19,13 @@ type clientWay struct {
 	load                  rig.Load
 }
 
-func (c *comparison) clientWays() []clientWay {
+func (c *comparison) clientWays(conns int) []clientWay {
 	once := c.request
 	once.Headers = slices.Concat(once.Headers, closing)
 	return []clientWay{
-		{"tls", "clients", "HTTP/1.1 over TLS, 64 clients", rig.WRK(c.request, peerConns, c.length)},
-		{"h2 64x1", "clients", "HTTP/2 over TLS, 64 connections × 1 stream", rig.H2Load(c.request, 64, 1, c.length)},
-		{"h2 8x8", "clients", "HTTP/2 over TLS, 8 connections × 8 streams", rig.H2Load(c.request, 8, 8, c.length)},
+		{"tls", "clients", "HTTP/1.1 over TLS, 64 clients", rig.WRK(c.request, conns, c.length)},
+		{"h2 64x1", "clients", "HTTP/2 over TLS, 64 connections × 1 stream", rig.H2Load(c.request, conns, 1, c.length)},
+		{"h2 8x8", "clients", "HTTP/2 over TLS, 8 connections × 8 streams", rig.H2Load(c.request, conns/8, 8, c.length)},
 		{"new tls", "clients", "a new TLS connection for each request, 16 at once", rig.WRK(once, 16, c.length)},
 		{"1000 clients", "h1", "cleartext HTTP/1.1, 1 000 clients", rig.WRK(c.request, 1000, c.length)},
 	}

@@ -49,7 +49,7 @@ func (c *comparison) show() {
 		{"h1tls", "HTTP/1.1 over TLS to the upstream"}} {
 		c.table(p[1], p[0], true)
 	}
-	for _, w := range c.clientWays() {
+	for _, w := range c.clientWays(peerConns) {
 		c.table("Clients: "+w.title, w.name, false)
 	}
 	c.showFanOuts()
