@@ -140,7 +140,7 @@ func (a *App) Reload(ctx context.Context, cfg *config.Config, t *reload.Trial) (
 // would do and, if traffic is true, what it would do to the sampled traffic.
 func (a *App) dryRun(ctx context.Context, document []byte, traffic bool) (status int, report any) {
 	env := config.OSEnv()
-	cfg, warnings, err := config.Parse(document, env)
+	cfg, warnings, err := config.ParseInSteps(document, env, a.turns.Pass)
 	a.turns.Pass()
 	var d *reload.Difference
 	if err == nil {

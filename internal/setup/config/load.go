@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -53,18 +54,26 @@ func Read(path string) ([]byte, error) {
 
 // Parse does what Load does, for the content of a file. Its error is of type Errors.
 func Parse(data []byte, env Env) (*Config, []Warning, error) {
+	return ParseInSteps(data, env, func() {})
+}
+
+// ParseInSteps is Parse, and calls between after each of its steps, so that other work need not wait for all of them. The
+// longest step takes a quarter of the time.
+func ParseInSteps(data []byte, env Env, between func()) (*Config, []Warning, error) {
 	r := newReport()
 	root, ok := r.parseYAML(data)
 	if !ok {
 		return nil, nil, r.err()
 	}
+	between()
 	vars := newVariables(env)
 	tree, _ := decoder{report: r, variables: vars}.value(root, documentType, "")
 	settings, ok := tree.(map[string]any)
 	if !ok && r.bad[""] {
 		return nil, nil, r.err()
 	}
-	doc := complete(settings)
+	between()
+	doc := complete(settings, between)
 	cfg := &doc.Config
 	for i := range cfg.Routes {
 		match := &cfg.Routes[i].Match
@@ -74,29 +83,33 @@ func Parse(data []byte, env Env) (*Config, []Warning, error) {
 		host := &cfg.SSPs[i].Host
 		*host = withoutFinalDot(*host)
 	}
+	between()
 	validate(doc, r)
 	if err := r.err(); err != nil {
 		return nil, nil, err
 	}
+	between()
 	m := thisMachine()
 	cfg.Machine = m.Machine
 	return cfg, slices.Concat(vars.unknown(), sharedWarnings(warnings(cfg, m, r.isSet), cfg, r)), nil
 }
 
-// complete fills in the defaults of all keys that settings lacks.
-func complete(settings map[string]any) *document {
+// complete fills in the defaults of all keys that settings lacks. It calls between after each of its steps.
+func complete(settings map[string]any, between func()) *document {
 	v := viper.NewWithOptions(viper.KeyDelimiter("::"))
 	for _, k := range keysOf(documentType) {
 		v.SetDefault(k.name, defaultOf(k))
 	}
+	between()
 	completeLists(settings)
+	between()
 	err := v.MergeConfigMap(settings)
+	all := v.AllSettings()
+	between()
 	doc := new(document)
-	if err == nil {
-		err = v.UnmarshalExact(doc, func(c *mapstructure.DecoderConfig) {
-			c.TagName, c.SquashTagOption = "yaml", "inline"
-			c.WeaklyTypedInput, c.DecodeHook = false, nil // the decoder has checked the types
-		})
+	decoder, decoderErr := mapstructure.NewDecoder(&mapstructure.DecoderConfig{TagName: "yaml", SquashTagOption: "inline", ErrorUnused: true, Result: doc})
+	if err = cmp.Or(err, decoderErr); err == nil {
+		err = decoder.Decode(all)
 	}
 	if err != nil {
 		panic(fmt.Sprintf("BUG: viper refuses checked settings: %v", err))
