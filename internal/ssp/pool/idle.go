@@ -93,7 +93,11 @@ func (c *connections) popIdle(e *endpoint, http1 bool, now time.Time) *member {
 		if http1 && m.single {
 			continue
 		}
-		l.list = slices.Delete(l.list, i, i+1)
+		if last := len(l.list) - 1; i == last { // for most requests
+			l.list[last], l.list = nil, l.list[:last]
+		} else {
+			l.list = slices.Delete(l.list, i, i+1)
+		}
 		*l.kept--
 		why := c.idleRule.expired(m, now)
 		if why == exchange.NotClosed {

@@ -127,7 +127,10 @@ func (l *lender) pickOf(e *endpoint, w wish, now time.Time) *member {
 			return m
 		}
 	}
-	for !w.isolated {
+	if w.isolated || len(e.shared) == 0 {
+		return l.conns.popIdle(e, false, now)
+	}
+	for {
 		m := leastInUse(e.shared, w, now)
 		switch {
 		case m == nil:
@@ -137,7 +140,6 @@ func (l *lender) pickOf(e *endpoint, w wish, now time.Time) *member {
 		}
 		l.conns.drain(m, exchange.ClosedIdle)
 	}
-	return l.conns.popIdle(e, false, now)
 }
 
 // acquire takes a place of ch.m for a request.

@@ -56,7 +56,9 @@ func (k *machine) settle(now time.Time) {
 		k.dispatcher.serve(now)
 	}
 	k.grow(now)
-	k.boundPending(now)
+	if k.queue.n > 0 {
+		k.boundPending(now)
+	}
 	*due = 0
 }
 
