@@ -119,13 +119,6 @@ core at the same time, so that the noise of the machine is the same for both.`,
 func comparePeers(e *rig.Rig, o peersOptions) {
 	r := e.Rep
 	e.Needs("wrk")
-	r.Note("Each proxy has a core to itself, wrk, h2load, generator and upstream share the other. The request is a " +
-		"GET of about 800 bytes, the response 1 KB of JSON.")
-	r.Note("CPU µs a request holds better than requests/s where machines are shared: compare ratios within one run. " +
-		"Ratios are medians of the rounds' ratios.")
-	r.Note("Medians of %d rounds, with the least and the most. At saturation wrk sends over %d connections; at "+
-		"fixed rates latency counts from when each request was due.", o.rounds, peerConns)
-	r.Note("Clients over TLS use TLS 1.3 without session tickets, and the upstream is cleartext HTTP/1.1.")
 	c := &comparison{Rig: e, peersOptions: o, body: []byte(kilobyte),
 		length: e.Time(10*time.Second, 2*time.Second), request: rig.Presets()["ad"]}
 	c.startUpstreams()
@@ -134,6 +127,13 @@ func comparePeers(e *rig.Rig, o peersOptions) {
 		c.compareBuilds()
 		return
 	}
+	r.Note("Each proxy has a core to itself, wrk, h2load, generator and upstream share the other. The request is a " +
+		"GET of about 800 bytes, the response 1 KB of JSON.")
+	r.Note("CPU µs a request holds better than requests/s where machines are shared: compare ratios within one run. " +
+		"Ratios are medians of the rounds' ratios.")
+	r.Note("Medians of %d rounds, with the least and the most. At saturation wrk sends over %d connections; at "+
+		"fixed rates latency counts from when each request was due.", o.rounds, peerConns)
+	r.Note("Clients over TLS use TLS 1.3 without session tickets, and the upstream is cleartext HTTP/1.1.")
 	for _, p := range peers {
 		if len(o.only) > 0 && !slices.Contains(o.only, p.name) {
 			continue

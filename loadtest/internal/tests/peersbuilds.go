@@ -17,6 +17,8 @@ const maxMoreCPU = 1.02
 func (c *comparison) compareBuilds() {
 	c.Needs("nginx")
 	c.Needs("h2load")
+	c.Rep.Note("Both builds share a core at the same time, with %d clients each. wrk, h2load and upstream share the other core. "+
+		"Ratios are of %d rounds: the median, with the least and the most.", peerConns/2, c.rounds)
 	builds := []map[string]*rig.Stage{c.startPeer(peers[0]), nil}
 	c.Adbuffer = c.than
 	builds[1] = c.startPeer(peers[0])
@@ -46,6 +48,6 @@ func (c *comparison) compareBuilds() {
 		ratios := these.ratios(others, cpuUs)
 		t.Add(nil, name, spread(these.values(cpuUs)), spread(others.values(cpuUs)), spread(ratios))
 		c.Rep.Promise(name+": a request takes at most 1.02 times the CPU of the other build", rig.Median(ratios) <= maxMoreCPU,
-			slices.Concat(these, others).doubts(), "%v times.", rig.Median(ratios))
+			slices.Concat(these, others).doubts(), "%.3f times.", rig.Median(ratios))
 	}
 }
