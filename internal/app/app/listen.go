@@ -13,7 +13,7 @@ import (
 	"adbuffer/internal/setup/config"
 )
 
-// listen opens the listeners.
+// listen opens the listeners, and registers their metrics.
 func (a *App) listen() error {
 	cfg := a.versions.Current().Config
 	options := func(name, key string, at config.Address, c *listen.Certificates) listen.Options {
@@ -30,12 +30,12 @@ func (a *App) listen() error {
 	a.sockets = sockets
 	a.trustPeers(cfg)
 	if t, ok := a.AdminAddr().(*net.TCPAddr); ok && sockets.Passed && !t.IP.IsLoopback() && cfg.Admin.Token.Empty() && cfg.Admin.ClientCAFile == "" {
-		a.log.Warn("the admin socket that was passed is reachable from other machines, and there is no admin.token_file and no admin.client_ca_file; all but /metrics, /healthz and /readyz will respond 403", zap.Stringer("admin", t))
+		a.log.Warn("the admin socket from systemd is reachable from other machines, and there is no admin.token_file and no admin.client_ca_file; all but /metrics, /healthz and /readyz will respond 403", zap.Stringer("admin", t))
 	}
 	return a.registry.Register(sockets.Metrics())
 }
 
-// trustPeers sets which peers must send a PROXY header.
+// trustPeers sets which peers must send a PROXY header, if server.proxy_protocol is on.
 func (a *App) trustPeers(cfg *config.Config) {
 	if cfg.Server.ProxyProtocol {
 		a.sockets.Traffic.Trust(cfg.Server.TrustedProxies, cfg.Server.ReadTimeout)
@@ -85,7 +85,8 @@ func (c *certificates) each(f func(*listen.Certificates)) {
 	}
 }
 
-// watchCertificates reloads certificates when their files change, until ctx ends.
+// watchCertificates reloads the listeners' certificates and the TLS files for Redis when these files change, until ctx
+// ends.
 func (a *App) watchCertificates(ctx context.Context) {
 	a.certificates.each(func(c *listen.Certificates) { a.background.Go(func() { c.Watch(ctx) }) })
 	if a.redisFiles != nil {

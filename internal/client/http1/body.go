@@ -13,14 +13,15 @@ import (
 type Body struct {
 	conn      *Conn
 	of        Request // the request whose body it is; nil if the current request has no body
-	expects   bool    // the client waits for 100 Continue before it sends the body, and adbuffer has not sent it
-	remaining int64   // bytes of a body with a Content-Length that have not arrived
+	expects   bool    // the request has Expect: 100-continue, and its body has not been read
+	remaining int64   // bytes of a body with a Content-Length that have not been read
 	chunked   bool
 	chunks    syntax.Chunks
 }
 
 // Body returns the body that the current head announces, or nil if the request has none. The body belongs to r, whose
-// fields are f. A chunk that exceeds limit is refused when its size line has arrived.
+// fields are f. limit bounds the data of all chunks together: the chunk that exceeds it is refused when its size line has
+// arrived.
 func (c *Conn) Body(r Request, f *header.RequestFields, limit int) *Body {
 	length := f.ContentLength()
 	if length <= 0 && !f.Chunked() {

@@ -9,15 +9,18 @@ import (
 	h2 "golang.org/x/net/http2"
 )
 
-// Costs of frames that advance no request. A connection whose frames cost more than
-// http2codec.Flood allows is closed.
+// Costs of frames that advance no request, for http2codec.Flood, which closes a connection whose frames cost too much.
+// Other frames cost 1 there; see Flood.Idle and Flood.Caused.
 const (
 	violationCost = 10 // a violation that costs one stream
 	rapidCost     = 10 // a reset of a stream that has just been opened
-	smallUpdate   = 1 << 10
 )
 
-// A reset within rapid of the stream's HEADERS counts as hostile, since no client gives up so soon.
+// smallUpdate is in bytes. A WINDOW_UPDATE of fewer bytes has a cost even if a body waited for it.
+const smallUpdate = 1 << 10
+
+// A reset that arrives within rapid of the stream's HEADERS and before its response counts as hostile, since no client
+// gives up so soon.
 const rapid = 10 * time.Millisecond
 
 // resetLocked resets a stream for a violation of the client. RFC 9113, section 5.4.2.
@@ -97,7 +100,8 @@ func (c *Conn) onWindowUpdateLocked(f http2codec.Frame) *http2codec.Error {
 	return c.countUpdateLocked(needed)
 }
 
-// countUpdateLocked counts a WINDOW_UPDATE for the flood limit, unless bytes were waiting for it.
+// countUpdateLocked counts a WINDOW_UPDATE for the flood limit unless it was needed: a body waited for it, and it was not
+// small.
 func (c *Conn) countUpdateLocked(needed bool) *http2codec.Error {
 	if needed {
 		return nil
@@ -105,7 +109,7 @@ func (c *Conn) countUpdateLocked(needed bool) *http2codec.Error {
 	return c.flood.Caused()
 }
 
-// windowGrewLocked is called when the window for s may have grown.
+// windowGrewLocked is called when the window of the stream s may have grown. It queues s if s can send now.
 func (c *Conn) windowGrewLocked(s *Stream) {
 	if len(s.toSend) > 0 && c.windows.Of(s.credit) > 0 {
 		c.waiting.push(s)
@@ -130,7 +134,7 @@ func (c *Conn) onSettingsLocked(f http2codec.Frame) *http2codec.Error {
 		return err
 	}
 	c.encoder.Apply(&s)
-	if c.windows.Apply(&s, true) {
+	if visit := c.windows.Apply(&s, true); visit {
 		for _, s := range c.streams.open {
 			c.windows.Visit(s.credit)
 			c.windowGrewLocked(s)

@@ -8,8 +8,8 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// janitorPeriod is how often the janitor checks idle connections. An expired connection gets no
-// request, however late the janitor is.
+// janitorPeriod is how often the janitor checks idle connections. An expired exclusive connection gets no request, however
+// late the janitor is. A multiplexed connection gets requests until the janitor drains it.
 const janitorPeriod = time.Second
 
 // janitor closes expired connections, finds connections that the SSP has closed, follows changes of DNS, keeps

@@ -10,8 +10,8 @@ import (
 // itself does not refuse requests for this reason: a caller that admits requests asks first.
 func (p *Pool) Refusing() bool { return p.conns.endpoints.Refusing() }
 
-// Exclusions counts how often an endpoint went out while another endpoint served. Failures before such a
-// moment say little about the endpoints that serve after it.
+// Exclusions counts how often endpoints became excluded: out of service while another endpoint serves. Failures from
+// before such a moment say little about the endpoints that serve after it.
 func (p *Pool) Exclusions() uint64 { return p.conns.endpoints.Exclusions() }
 
 // SetState changes the state of the whole SSP.

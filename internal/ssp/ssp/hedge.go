@@ -20,8 +20,8 @@ import (
 // a connection may still use the other exchange.
 //
 // The caller waits for both attempts, so that no goroutine reads the request after Do. A cancelled
-// attempt ends at once. A hedge never makes a response worse. Its response with a status of 400 or
-// more does not cancel the first attempt. It counts only if the first attempt gets no response.
+// attempt ends at once. A hedge never makes a response worse: its response counts only if the first attempt gets none,
+// and a response with a status of 400 or more does not cancel the first attempt.
 type hedge struct {
 	ssp     *SSP
 	request *Request
@@ -31,16 +31,17 @@ type hedge struct {
 	first, second             *exchange.Exchange // second: nil until it starts
 	cancelFirst, cancelSecond context.CancelFunc
 	secondCtx                 context.Context
-	timer                     *time.Timer // nil until armed
+	timer                     *time.Timer // nil until armed, and once started has stopped it
 
-	// Written by the goroutine of the second attempt, before it closes done.
+	// Written, like second, by the goroutine of the second attempt before it closes done. Only hedged sets call.client and
+	// call.trace, before it arms the timer.
 	done     chan struct{}
 	call     call
 	err      error
 	panicked any
 }
 
-// hedged makes an attempt, and a hedge if the attempt takes longer than after.
+// hedged makes an attempt, and a hedge if the attempt has no response within after from when it was sent.
 func (s *SSP) hedged(r *Request, ex *exchange.Exchange, c *call, why retryKind, after time.Duration) error {
 	h := &hedge{ssp: s, request: r, caller: ex, after: after, done: make(chan struct{})}
 	defer h.stop()
@@ -86,7 +87,7 @@ func (s *SSP) hedged(r *Request, ex *exchange.Exchange, c *call, why retryKind, 
 	return err
 }
 
-// started reports whether the second attempt has started. If it has not, it never will.
+// started reports whether run has started. If it has not, started stops the timer, so that it never will.
 func (h *hedge) started() bool {
 	if h.timer == nil || h.timer.Stop() {
 		h.timer = nil
@@ -95,7 +96,8 @@ func (h *hedge) started() bool {
 	return true
 }
 
-// stop waits for the second attempt, and releases the bytes of both, if hedged panics.
+// stop ends the contexts of both attempts. If hedged panics, stop also waits for the second attempt, and releases the
+// bytes of both responses.
 func (h *hedge) stop() {
 	h.cancelFirst()
 	h.cancelSecond()
@@ -109,7 +111,7 @@ func (h *hedge) stop() {
 	}
 }
 
-// exchange returns a new exchange that belongs to the call of the caller's, wants the same, and ends with ctx.
+// exchange returns a new exchange that wants what the caller's exchange wants, and ends with ctx.
 func (h *hedge) exchange(ctx context.Context) *exchange.Exchange {
 	ex := exchange.AcquireExchange()
 	ex.Wanted, ex.FairKey, ex.LostAfter = h.caller.Wanted, h.caller.FairKey, h.caller.LostAfter
@@ -141,8 +143,8 @@ func (h *hedge) run() {
 	h.call.retries.limited = s.opts.RetryMax // a hedge is not retried
 	h.second = h.exchange(h.secondCtx)
 	h.second.Avoid, h.second.FairKey = h.first.Endpoint, h.first.FairKey
+	defer s.releaseCopyBytes(h.request, &h.call.body)
 	h.err = s.attempt(h.request, h.second, &h.call, retryHedge, nil)
-	s.releaseCopyBytes(h.request, &h.call.body)
 	if h.call.sent == 0 {
 		s.budget.refund(h.call.client)
 	}
@@ -154,7 +156,7 @@ func (h *hedge) run() {
 // errNotHedged says that there was no second attempt. No caller gets this error.
 var errNotHedged = &exchange.Error{Outcome: exchange.Overloaded, Progress: exchange.NotSent}
 
-// observeForHedge records the latency of an attempt for client for the hedge delay. The latency of a cancelled
+// observeForHedge records the latency of an attempt that is no hedge, for a client of this group, for the hedge delay. The latency of a cancelled
 // attempt is a lower bound; it counts only if the attempt was already late. So it does not count
 // while the hedge delay is unknown.
 func (s *SSP) observeForHedge(ex *exchange.Exchange, client rates.Group, err error) {

@@ -13,7 +13,7 @@ type lender interface {
 	Acquire(ex *exchange.Exchange) (place, error)
 	// Refusing reports whether an operator has drained or disabled the SSP.
 	Refusing() bool
-	// Left counts how often an endpoint went out while another one served.
+	// Exclusions counts how often endpoints became excluded: out of service while another endpoint serves.
 	Exclusions() uint64
 }
 

@@ -9,7 +9,7 @@ import (
 	"adbuffer/internal/wire/openrtb"
 )
 
-// Options are the settings of an SSP. config/reference.yaml explains each of them.
+// Options are the settings of an SSP. config/reference.yaml explains those that operators set.
 type Options struct {
 	Name string
 	// Scheme, Path and Query are common to all endpoints: "https", the raw path, and the raw query
@@ -21,8 +21,8 @@ type Options struct {
 	Policy *header.Policy
 
 	RequestTimeout time.Duration // 0 = only the deadline applies
-	// BlameAfter is deadline.default minus deadline.reserve. A timeout counts against the breaker
-	// only if the SSP had at least this long, or RequestTimeout if that is shorter. 0 = every
+	// BlameAfter is deadline.default minus deadline.reserve. A timeout of a request that was sent counts against the
+	// breaker and the endpoint only if the SSP had about this long, or RequestTimeout if that is shorter. 0 = every such
 	// timeout counts.
 	BlameAfter  time.Duration
 	MaxInFlight int // 0 = only the global limit
@@ -31,9 +31,9 @@ type Options struct {
 	MaxBufferedBytes int64
 	Breaker          BreakerOptions
 	RetryAfterMax    time.Duration // 0 = Retry-After never pauses
-	// RetryAfterShare is a share from 0 to 1. More than this share of the groups of clients must have
-	// got a 429 or 503 with Retry-After before one of them pauses the SSP. At least this share of the
-	// responses must be 429 before a 429 does. 0 = a single response pauses.
+	// RetryAfterShare is a share from 0 to 1. A 429 or 503 with Retry-After pauses the SSP only if more than this share of
+	// the groups of clients, or all of them, got such a response in the last 10 s. A 429 pauses only if, in addition, at
+	// least three responses of the last second, and this share of them, were 429. 0 = a single response pauses.
 	RetryAfterShare float64
 	QPS             QPSOptions
 	Shape           ShapeOptions
@@ -42,9 +42,9 @@ type Options struct {
 	Hedge           HedgeOptions
 	RewriteTmax     bool
 	TmaxMargin      time.Duration       // RewriteTmax writes this much less than the remaining time
-	When            []openrtb.Condition // on the body, without which a route does not ask the SSP
+	When            []openrtb.Condition // on the body; a route asks the SSP only if all hold
 	Edit            *openrtb.Edit       // of the body; nil = none
-	MaxBodyBytes    int                 // no Edit makes a body longer
+	MaxBodyBytes    int                 // an Edit that makes a body longer must not exceed it
 	Compress        CompressOptions
 	NoBidBody       NoBidBody
 	// MaxResponseBytes bounds a body that is decoded.

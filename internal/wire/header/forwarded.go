@@ -24,8 +24,9 @@ func appendShortAddrs(dst, list []byte) (_ []byte, addrs, others int) {
 	return dst, addrs, others
 }
 
-// appendShortForwarded appends v, the value of a Forwarded field, with every address shortened and
-// without ports. ok is false, and dst unchanged, if v violates RFC 7239, section 4.
+// appendShortForwarded appends v, the value of a Forwarded field (RFC 7239, section 4). It shortens addresses and drops
+// their ports; host, proto and obfuscated identifiers stay as they are. ok is false, and dst unchanged, if v is malformed
+// or if another parameter's value is neither an address nor such an identifier.
 func appendShortForwarded(dst, v []byte) (_ []byte, ok bool) {
 	before := len(dst)
 	separator := ""

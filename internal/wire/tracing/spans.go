@@ -19,10 +19,10 @@ type RequestEnd struct {
 	Route    string
 	Scheme   string
 	Path     string // without the query
-	Protocol string // of the client: 1.1 or 2
+	Protocol string // of the client: 1.0, 1.1 or 2
 	Status   int    // of the response; 0 = the client got no response
 	Outcome  exchange.Outcome
-	From, To time.Time
+	From, To time.Time // when the whole request had arrived, and when its response was ready
 }
 
 // Ended exports the request's span.

@@ -67,7 +67,7 @@ func (r *Rig) StartAdbuffer(file string, c Command) *Adbuffer {
 	return a
 }
 
-// Ask sends a GET of path to the admin listener and returns the body of the response.
+// Ask sends a GET of path to the admin listener and returns the body of the response. A status other than 2xx is an error.
 func (a *Adbuffer) Ask(path string) (string, error) {
 	scheme := map[bool]string{false: "http://", true: "https://"}[a.AdminTLS]
 	text, err := ask("GET", scheme+a.Admin+path, nil)

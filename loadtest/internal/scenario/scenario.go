@@ -33,7 +33,7 @@ type Scenario struct {
 	Expect   struct {
 		Status []int  // of successful responses; empty is 200 to 299
 		Echo   bool   // require the request's number in X-Echo-Cb
-		Shape  *Shape // what a limit that chooses what it drops must achieve; nil is nothing
+		Shape  *Shape // what qps.shape must achieve at an SSP; nil checks nothing
 	}
 	Changes []Change
 }
@@ -57,7 +57,7 @@ type SSP struct {
 // Load describes how the generator sends requests.
 type Load struct {
 	Mode        string // open | closed
-	Arrivals    string // constant | poisson; requires mode open
+	Arrivals    string // constant | poisson; without effect in mode closed
 	Connections int
 	Phases      []Phase
 }
@@ -89,7 +89,7 @@ type Change struct {
 // Behaviour is the behaviour of an SSP, or some of its keys.
 type Behaviour struct {
 	sspsim.Behaviour
-	JSON []byte // the keys, in the syntax of the SSP's control endpoint; nil if there are none
+	JSON []byte // the keys, in the syntax of the SSP's control endpoint; nil if the file has no behaviour here
 }
 
 // UnmarshalYAML parses a behaviour. Its keys are those of the control endpoint. The decoder adds the errors to its own.
@@ -116,8 +116,8 @@ func readFile(name string) (*Scenario, error) {
 	return parse(data)
 }
 
-// parse parses a scenario. Its error lists all mistakes in the YAML and its types, with their lines, or else all
-// violations of rules, with their paths.
+// parse parses a scenario. Its error is the first mistake in the syntax of YAML; or else all unknown keys and wrong types,
+// with their lines; or else all violations of rules, with their paths.
 func parse(data []byte) (*Scenario, error) {
 	s := &Scenario{Name: "unnamed", Load: Load{Mode: "open", Arrivals: "constant", Connections: 64}}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
@@ -177,10 +177,11 @@ func (s *Scenario) check() error {
 		const maxSegments = 100_000 // bounds the encoded requests of a template
 		total := 1
 		for _, n := range r.Segments {
-			if total *= n; n < 1 || total > maxSegments {
+			if n < 1 || n > maxSegments/total {
 				faultIf(true, path+"segments", "%v: must be at least 1 each, and %d combinations of values at most", r.Segments, maxSegments)
 				break
 			}
+			total *= n
 		}
 	}
 	for i, status := range s.Expect.Status {
