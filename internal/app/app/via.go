@@ -7,8 +7,8 @@ import (
 	"adbuffer/internal/wire/header"
 )
 
-// newVia returns a name for Via. It is random, since a host name or a process id would reveal something about
-// the machine to SSPs.
+// newVia returns a new name by which an adbuffer recognizes itself in Via. It is random, since a host name or a
+// process id would reveal something about the machine to SSPs.
 func newVia() string {
 	var id [8]byte
 	rand.Read(id[:])

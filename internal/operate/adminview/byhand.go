@@ -28,8 +28,8 @@ func (v *Views) States() []admin.SSPState {
 	return all
 }
 
-// Change implements admin.SSPs. A reload inherits the change: Look keeps a reload from happening at
-// the same time.
+// Change implements admin.SSPs. No reload can lose the change: none swaps versions during Look, and a later one
+// inherits it.
 func (v *Views) Change(ssp, endpoint string, c admin.Change) (err error) {
 	v.versions.Look(func(current *reload.Version) { err = change(current, ssp, endpoint, c) })
 	return err

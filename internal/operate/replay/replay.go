@@ -24,7 +24,7 @@ import (
 type Side struct {
 	Proxy   *proxy.Proxy
 	Version *reload.Version
-	Config  *config.Config // as the operator wrote it; that of Version opens no connection, so that it shares no limits
+	Config  *config.Config // as the operator wrote it; Version has a copy that opens no connection and shares no limits
 }
 
 // Input is what a replay reads.
@@ -52,7 +52,7 @@ const (
 // measured is what the sample tells about an SSP.
 type measured struct {
 	hold, holds  float64 // seconds, and the weight of the requests that held a place
-	fills, asked float64 // weights
+	fills, asked float64 // weights of the requests that the SSP filled, and of those to which it responded
 }
 
 // replay is a replay in progress.
@@ -76,7 +76,7 @@ type weights struct{ sum, squares float64 }
 
 func (w *weights) add(weight float64) { w.sum, w.squares = w.sum+weight, w.squares+weight*weight }
 
-// requests returns how many requests of equal weight tell as much as those of w.
+// requests returns the effective sample size: how many requests of equal weight would tell as much as those of w.
 func (w *weights) requests() float64 { return w.sum * w.sum / w.squares }
 
 // tally sums up what a configuration does with the requests.
@@ -209,7 +209,7 @@ func (r *replay) judge(i int, q *sample.Request, weight float64) {
 			r.add(side, i, q, weight*w.probability, w.Explanation)
 		}
 	}
-	// The same chance decides on both sides, so that equal probabilities make no difference.
+	// Both sides share one random draw, so that ways of equal probability are compared with each other.
 	for a, b := ways[0], ways[1]; len(a) > 0 && len(b) > 0; {
 		both := min(a[0].probability, b[0].probability)
 		if both > least {
@@ -225,9 +225,9 @@ func (r *replay) judge(i int, q *sample.Request, weight float64) {
 	}
 }
 
-// decided reports whether the sample has all of q, a request of stratum i, that its ways depend on. It has not if the
-// configuration in force finds another route than adbuffer did, since a value that the sample masks decided the route, or
-// if a condition of the other configuration is about a masked value of q.
+// decided reports whether the sample has kept everything of q, a request of stratum i, on which its ways depend. It has
+// not if a way depends on the body, which is missing; if the configuration in force does not find the route that q took,
+// since a masked value decided it; or if a condition of the other configuration is about a masked value of q.
 func (r *replay) decided(i int, q *sample.Request, ways *[2][]way) bool {
 	for _, side := range ways {
 		if slices.ContainsFunc(side, func(w way) bool { return w.Undecided }) {
@@ -299,7 +299,7 @@ func (r *replay) add(side, i int, q *sample.Request, weight float64, e *proxy.Ex
 	}
 }
 
-// addRequest adds x, which an SSP gets with the probability share.
+// addRequest adds x, which an SSP gets with the probability share. If x is filtered, only that is counted.
 func (r *replay) addRequest(side, i int, q *sample.Request, weight, share float64, x *proxy.ExplainedRequest) {
 	name, w := x.Target.SSP.Name(), weight*share
 	s := r.sides[side].ssp(name, len(r.Strata))
@@ -329,8 +329,8 @@ func (t *tally) ssp(name string, strata int) *sspTally {
 	return s
 }
 
-// hold returns how long q would hold a place of the SSP, in seconds: as long as it did or, if it was not sent to the SSP,
-// as the mean; at most as long as it may take. It returns 0 if no request has held a place.
+// hold returns how long q would hold a place of the SSP, in seconds: as long as it did or, if it held none, the weighted
+// mean of the requests that did; at most budget. It returns 0 if no request has held a place.
 func (r *replay) hold(ssp string, q *sample.Request, budget time.Duration) float64 {
 	m := r.measured[ssp]
 	if m == nil || m.holds == 0 {

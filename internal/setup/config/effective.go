@@ -19,12 +19,13 @@ import (
 	"adbuffer/internal/wire/header"
 )
 
-// YAML returns the effective configuration: every key with its value, after ssp_defaults are merged into
-// each SSP and variables are applied. Possible secrets are replaced by Hidden.
+// YAML returns the effective configuration, after ssp_defaults are merged into each SSP and variables are
+// applied: every key with its value, except optional keys that are absent. Hidden replaces possible secrets.
 func (c *Config) YAML() []byte { return c.encode(true) }
 
-// YAMLWithSecrets is YAML with the secrets of the configuration itself, but without the content of files.
-// Do not log or show it unless an operator asks for it. Parse turns it into an equal Config.
+// YAMLWithSecrets is like YAML, but hides nothing. It holds the secrets in the configuration itself, not the
+// content of the files that it names. Do not log or show it unless an operator asks for it. Parse turns it
+// into an equal Config.
 func (c *Config) YAMLWithSecrets() []byte { return c.encode(false) }
 
 func (c *Config) encode(hide bool) []byte {
@@ -60,8 +61,8 @@ func (c *Config) Hash() string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// keyNode returns the value of key k as a node, or nil if the key is absent. hide says whether the key's
-// tag hide applies.
+// keyNode returns the value of key k as a node, or nil if the key is absent. If hide is true, possible secrets
+// in the value are hidden: as the key's tag hide says, or in JSON by the names of members.
 func keyNode(section reflect.Value, k key, hide bool) *yaml.Node {
 	value := section.FieldByIndex(k.index)
 	if k.isAbsent(value) {
@@ -87,7 +88,7 @@ func keyNode(section reflect.Value, k key, hide bool) *yaml.Node {
 	return node
 }
 
-// fieldText returns the text of a section's field, "" if it has none.
+// fieldText returns the text of a section's field, or "" if the section has no such field.
 func fieldText(section reflect.Value, field string) string {
 	f := section.FieldByName(field)
 	if !f.IsValid() {
@@ -96,7 +97,7 @@ func fieldText(section reflect.Value, field string) string {
 	return f.String()
 }
 
-// nodeOf returns v as a node that Parse can read back, provided that no secret is hidden in it.
+// nodeOf returns v as a node. Parse can read it back, unless Hidden has replaced a secret in it.
 func nodeOf(v reflect.Value, hide bool) *yaml.Node {
 	switch t := v.Type(); {
 	case t == reflect.TypeFor[Endpoint]() && v.Interface() == Endpoint{URL: v.FieldByName("URL").String(), Weight: 1}:

@@ -10,27 +10,28 @@ import (
 // learnedIdle learns after how long the SSP closes idle connections, from the ages of the
 // connections that it closed. Guarded by Pool.mu.
 //
-// An age is the idle time that a connection reached for certain. The janitor finds a FIN up to a
+// An age is the idle time that a connection reached for certain; an age below a second may be a guess:
+// see knownAge. The janitor finds a FIN up to a
 // second late, and a request that finds a FIN does not know when it came. So the learned limit is
 // too low rather than too high. That is the safe side: idle_timeout must be below the limit.
 //
 // An SSP that also closes connections just after a response closes them for another reason: a
-// number of requests, or an error. Such a close counts as an age of 0. With more than a few of
-// them nothing is learned.
+// number of requests, or an error. If a request meets such a close, it counts as an age of 0. If more
+// than learnedQuantile of the ages are 0, nothing is learned.
 type learnedIdle struct {
 	ages  [learnedAges]time.Duration // the latest ages, in a ring
 	n     int                        // total number of ages recorded
-	limit time.Duration              // learned; 0 while the SSP has closed too few connections
+	limit time.Duration              // learned; 0 = the SSP has closed too few connections, or too many of them just after a response
 	// advised is an idle_timeout below limit; 0 = none.
 	advised time.Duration
 
 	swept []time.Duration // of the sweep under way; at most learnedAges
 	early time.Time       // when an age of 0 was last recorded
 
-	// The hour after which the limit grows; see idleRule.growLater.
-	hourBegan time.Time
-	closes    bool // the SSP has closed an idle connection since the last sweep
-	unclosed  bool // within the hour, a connection was idle for the limit, and the SSP did not close it
+	// These decide when the limit grows; see idleRule.growLater.
+	hourBegan time.Time // when the hour began that must pass without a close by the SSP
+	closes    bool      // an age above 0 was recorded since the last sweep
+	unclosed  bool      // within the hour, a connection was idle for advised, and the SSP did not close it
 }
 
 const (
@@ -75,8 +76,8 @@ func (l *learnedIdle) lostRace(idle time.Duration, now time.Time) {
 	}
 }
 
-// noteEarly records a close that idling does not explain, at most one close in a second: an SSP that stops
-// closes many connections at once.
+// noteEarly records a close that idling does not explain. It records at most one per second, because an SSP
+// that shuts down closes many connections at once.
 func (l *learnedIdle) noteEarly(now time.Time) {
 	if now.Sub(l.early) >= janitorPeriod {
 		l.early = now
@@ -104,15 +105,15 @@ func (l *learnedIdle) sweepEnded() {
 	l.swept = l.swept[:0]
 }
 
-// outlasted records that the pool closes m, and why. m shows that the limit may be longer if m was idle for
-// as long as connections stay open.
+// outlasted records that the pool closes m, and why. If m was idle for the advised timeout and the SSP had not
+// closed it, the SSP's limit may have become longer.
 func (l *learnedIdle) outlasted(m *member, why exchange.CloseReason, now time.Time) {
 	if why == exchange.ClosedIdle && now.Sub(m.used) >= l.advised && m.requests > 0 {
 		l.unclosed = true
 	}
 }
 
-// raise makes the limit at least as long as the given time.
+// raise makes every age above 0 at least as long as limit, and learns again.
 func (l *learnedIdle) raise(limit time.Duration) {
 	for i, age := range l.ages[:min(l.n, learnedAges)] {
 		if age > 0 { // 0 has another reason
@@ -201,7 +202,8 @@ func (r *idleRule) growLater(now time.Time) {
 }
 
 // IdleTimeoutBelow returns an idle_timeout with which adbuffer closes before an SSP that closes after
-// limit: 5 % and at least a second below, rounded. It is 0 if limit is 0, which means unknown.
+// limit: 5 % and at least a second below, in whole seconds, or half of a limit below two seconds. It is 0 if
+// limit is 0, which means unknown.
 func IdleTimeoutBelow(limit time.Duration) time.Duration {
 	below := min(limit*19/20, limit-time.Second).Truncate(time.Second)
 	if below < time.Second { // the SSP closes within two seconds
@@ -213,12 +215,13 @@ func IdleTimeoutBelow(limit time.Duration) time.Duration {
 	return below
 }
 
-// knownAge returns the minimum age at which the SSP can have closed a connection whose FIN was
-// found at the given age. The janitor checked the connection a second earlier, if it was idle then.
+// knownAge returns the age to record for a connection whose FIN was found at the given age. From two seconds
+// on, it is certain that the connection reached it: the janitor found the connection open up to a second
+// earlier. Below that, no check may have come first, and half of the age is a guess.
 func knownAge(age time.Duration) time.Duration { return max(age-janitorPeriod, age/2) }
 
-// isIdleClose reports whether the SSP closed m because it was idle. No exchange was outstanding on
-// m.
+// isIdleClose reports whether the SSP closed m because it was idle for age. The caller knows that no exchange
+// was outstanding on m.
 func (m *member) isIdleClose(age time.Duration) bool {
 	why := m.conn.CloseReason()
 	return age >= leastIdle && m.requests > 0 && (why == exchange.ClosedByPeer || why == exchange.ClosedGoaway)

@@ -7,21 +7,22 @@ import (
 )
 
 // shortage spaces the dials of a pool while they fail because adbuffer's machine has no file, port or
-// memory for them. No address is to blame, so none backs off. A shortage ends without notice, and requests
-// must not fail after its end. So the spaces stay short: a request waits for the next dial, and fails only
-// if that dial fails too. Guarded by Pool.mu.
+// memory for them. No address is to blame, so none backs off. Nothing tells when a shortage ends, and requests
+// must not fail after its end. So the spaces stay short, and a request waits for the next dial. A failed dial
+// fails the requests that wait for it only once the shortage lasts. Guarded by Pool.mu.
 type shortage struct {
-	failures int       // dials in a row that failed so; dials that began together count as one
-	counted  time.Time // failures before this moment belong to the last one counted
-	until    time.Time // no dial starts earlier
+	failures int       // dials and look-ups that failed so since a dial succeeded or failed otherwise
+	counted  time.Time // a failure before this moment does not count: its dial began before the last one that did
+	until    time.Time // no dial starts earlier, except for a probe, or to a new endpoint or address
 }
 
 const (
-	// firstShortagePause and maxShortagePause bound the space between two dials.
+	// firstShortagePause is the first space between two dials, on average. Each further one is twice as long, but
+	// at most maxShortagePause.
 	firstShortagePause = 10 * time.Millisecond
 	maxShortagePause   = 60 * time.Millisecond
 	// lastingShortage is the number of failures from which each failed dial fails the requests that
-	// wait for it.
+	// wait for it, if no connection takes requests and no other dial is under way.
 	lastingShortage = 3
 )
 
@@ -35,7 +36,7 @@ func (s *shortage) countFailure(now time.Time) {
 	s.counted = s.until
 }
 
-// dialing records that a dial starts. During a shortage, one dial starts at a time.
+// dialing records that a dial starts. During a shortage, the next one starts after a pause.
 func (s *shortage) dialing(now time.Time) {
 	if s.failures > 0 {
 		s.until = now.Add(s.pause())

@@ -10,9 +10,10 @@ func NewResponseEncoder() Encoder {
 	return e
 }
 
-// AppendResponse appends the header block of a response with the fields lines, which are lines of
-// HTTP/1. ok is false if a line is malformed. Then the appended bytes must be dropped, and the
-// peer's table may differ from e's.
+// AppendResponse appends the header block of a response with the status code. lines holds its fields
+// as lines of HTTP/1, without the empty line at the end. ok is false if a line is malformed. Then the
+// caller must drop the appended bytes and close the connection, since the peer's table may differ
+// from e's.
 func (e *Encoder) AppendResponse(b []byte, code int, lines []byte) (_ []byte, ok bool) {
 	b = e.appendResize(b)
 	if i := staticStatus(code); i > 0 {
@@ -43,7 +44,8 @@ func staticStatus(code int) int {
 	return 0
 }
 
-// Forget releases e's memory and clears the table. The next block reduces the peer's table.
+// Forget releases e's memory and clears the table. If the table had entries, the next block clears the
+// peer's table too: it sets its size to 0, and then back.
 func (e *Encoder) Forget() {
 	forgotten := Encoder{table: encoderTable{max: e.table.max}, resized: e.resized, smallest: e.smallest, responses: e.responses}
 	if e.table.count > 0 {

@@ -13,15 +13,15 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// Limits are the settings admin.sample. Package config explains the tags.
+// Limits are the settings of admin.sample, except max_change. Package config explains the tags.
 type Limits struct {
 	Requests int           `yaml:"requests" min:"0" max:"1000000"` // how many requests are kept at most; 0 = none
 	MaxAge   time.Duration `yaml:"max_age" default:"1h" min:"5m" max:"24h"`
 	MaxBytes int           `yaml:"max_bytes" default:"33554432" min:"1048576" max:"1073741824"` // memory of the kept requests
 }
 
-// MaxBody is the length of the longest body that is kept. A body is also at most a bodiesPerMinute-th of the bytes of a
-// minute, since a request that is too large for its minute would be lost, and small requests would stand for it.
+// MaxBody is the length of the longest body that is kept. A body may also take at most 1/bodiesPerMinute of the bytes of a
+// minute: a request that exceeds them could never be kept, and the sample would have too many small requests.
 const (
 	MaxBody         = 64 << 10
 	bodiesPerMinute = 16
@@ -34,10 +34,10 @@ type Request struct {
 	HTTP2  bool
 	HTTP10 bool
 	Target []byte // as the client sent it, with the values of secret parameters replaced
-	Fields []byte // lines with an empty line at the end, written by header.AppendMasked
+	Fields []byte // lines with an empty line at the end, written by header.RequestFields.AppendMasked
 	Client netip.Addr
-	// Body is the whole body, or empty if HasBody is false. BodyBytes is the length of the whole body as far as it is
-	// known.
+	// Body is the whole body, in which addresses are shortened, or empty if HasBody is false. BodyBytes is the length of
+	// the body before that, as far as it is known.
 	Body      []byte
 	BodyBytes int
 	HasBody   bool // false: the body was not read to its end, is too long, or may hold addresses that cannot be shortened
@@ -49,7 +49,7 @@ type Request struct {
 type Asked struct {
 	SSP     string
 	Outcome exchange.Outcome
-	Hold    time.Duration // from acquiring the place to the end of the exchange; 0 = no place, or no response
+	Hold    time.Duration // from acquiring the place to the end of the exchange, which may have failed; 0 = no place, or the SSP's part was abandoned
 }
 
 // Costs of the parts of a Request beside its bytes, in bytes of memory, rounded up.
@@ -79,11 +79,12 @@ type Sample struct {
 	closed bool
 }
 
-// Minute is a part of the sampled time: a minute, or more if fewer requests than minutes are kept.
+// Minute is a part of the sampled time, which begins with its first request. It lasts a minute, or longer if max_age is no
+// whole number of minutes, or if fewer requests than minutes are kept.
 type Minute struct {
 	from time.Time
 	seen atomic.Uint64
-	room atomic.Int64 // how many requests are kept from now on; falls when they hold too many bytes
+	room atomic.Int64 // how many requests may be kept; lowered for the rest of the minute when they hold too many bytes
 
 	requests []*Request // guarded by Sample.mu, as are the fields below
 	bytes    int64
@@ -109,8 +110,8 @@ func (o *Limits) MaxBody() int { return min(MaxBody, o.MaxBytes/o.minutes()/bodi
 // MaxBody returns the length of the longest body that s keeps.
 func (s *Sample) MaxBody() int { return s.maxBody }
 
-// Draw counts a request that ended at now, and decides whether it is kept: then the caller passes the result, which is
-// not nil, to Keep. It allocates only at the start of a minute.
+// Draw counts a request that ended at now, and draws whether it is kept. If so, it returns the minute, which the caller
+// passes to Keep with the request; otherwise it returns nil. It allocates only at the start of a minute.
 func (s *Sample) Draw(now time.Time) *Minute {
 	m := s.current.Load()
 	if m == nil || now.Sub(m.from) >= s.length {

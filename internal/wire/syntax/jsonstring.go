@@ -4,8 +4,8 @@ import "unicode/utf8"
 
 const hex = "0123456789abcdef"
 
-// AppendJSONString appends s as a JSON string. Bytes that are not UTF-8 become U+FFFD. Unlike encoding/json it does
-// not escape <, > and &, which are frequent since most text is VAST.
+// AppendJSONString appends s as a JSON string. Each byte that is not valid UTF-8 becomes U+FFFD. Unlike encoding/json,
+// it leaves <, > and &, which are frequent since most text is VAST, and U+2028 and U+2029 unescaped.
 func AppendJSONString(b, s []byte) []byte {
 	b = append(b, '"')
 	from := 0

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// manyStreams is the attack with the most goroutines at once: one for each of manyStreamsEach streams on each of
-// manyStreamsConns connections.
+// manyStreams is the name of the attack under which adbuffer has the most goroutines at once: one for each of
+// manyStreamsEach streams on each of manyStreamsConns connections.
 const (
 	manyStreams      = "reads nothing and provokes frames"
 	manyStreamsConns = 800
@@ -81,7 +81,7 @@ var http2Attacks = []attack{
 	}},
 }
 
-// narrow gives a socket a small buffer and small segments, so that the kernels of both sides buffer few bytes.
+// narrow gives a socket a small receive buffer and small segments, so that the kernels of both sides buffer few bytes.
 func narrow(_, _ string, c syscall.RawConn) (err error) {
 	failed := c.Control(func(fd uintptr) {
 		err = errors.Join(unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4096), unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, 536))
@@ -89,7 +89,8 @@ func narrow(_, _ string, c syscall.RawConn) (err error) {
 	return errors.Join(failed, err)
 }
 
-// http2 starts HTTP/2 on the connection. Its reads and writes fail after twice readTimeout.
+// http2 begins HTTP/2 on the connection: it buffers the preface and the settings. From twice readTimeout on, the
+// connection's reads and writes fail.
 func (h *hostile) http2(settings ...http2.Setting) *rawHTTP2 {
 	_ = h.SetDeadline(time.Now().Add(2 * readTimeout))
 	f := newRawHTTP2(h, settings...)
@@ -104,8 +105,8 @@ func (h *hostile) drawGET() *request {
 	return a
 }
 
-// open sends the header of a request on the client's i-th stream. It claims a body of length bytes, or ends the
-// stream if length is negative.
+// open buffers the header of a request on stream i of the client, counted from 0. The header claims a body of length
+// bytes, or ends the stream if length is negative.
 func open(f *rawHTTP2, i int, a *request, length int) (id uint32) {
 	id = uint32(2*i + 1)
 	var fields [][2]string
