@@ -102,7 +102,7 @@ func TestAnAdminSocketOfSystemdBeyondLoopbackIsGuarded(t *testing.T) {
 		t.Errorf("/pools responds with %d without a token", status)
 	}
 	testsupport.Eventually(t, "there is a warning", func() bool {
-		return strings.Contains(ab.Log.String(), "the admin socket that was passed is reachable from other machines")
+		return strings.Contains(ab.Log.String(), "the admin socket from systemd is reachable from other machines")
 	})
 	ab.Terminate(0)
 }
