@@ -16,7 +16,7 @@ import (
 )
 
 // greeting holds the state of what precedes the first request of a client's connection: a PROXY header, and the TLS
-// handshake. Only the connection's goroutine uses it.
+// handshake. Only the connection's goroutine uses it, except that other goroutines read needed, which never changes.
 type greeting struct {
 	needed bool    // the connection begins with a PROXY header or TLS
 	header proxied // reads the PROXY header; nil if there is none, or it has been read
@@ -47,7 +47,8 @@ func (g *greeting) begin() bool {
 }
 
 // arrived counts n bytes of the TLS handshake. It returns an error if the client has sent more than
-// freeHandshakeBytes while the handshakes of all clients hold too many bytes of maxBuffered.
+// freeHandshakeBytes since adbuffer last wrote, while the handshakes of all clients hold more than
+// maxBuffered / handshakeShare bytes.
 func (g *greeting) arrived(n int, maxBuffered int64) error {
 	g.bytes.CountRead(n)
 	g.held += n
@@ -146,7 +147,8 @@ type tlsSocket struct {
 func (s *tlsSocket) use(c *Conn) { s.Conn, s.client = c.socket, c }
 func (s *tlsSocket) leave()      { s.Conn, s.client = nil, nil }
 
-// Read implements net.Conn. A handshake takes a turn when bytes have arrived.
+// Read implements net.Conn. During a handshake, it releases the turn before it reads from the socket, where it may wait
+// for the client, and acquires a turn when a TLS record is complete.
 func (s *tlsSocket) Read(b []byte) (int, error) {
 	c := s.client
 	turns := c.greeting.turns

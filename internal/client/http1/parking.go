@@ -25,7 +25,7 @@ type lifecycle struct {
 	phase phase // guarded by mu
 
 	opened    time.Time     // when the connection was accepted
-	requested atomic.Bool   // the client has sent a byte of a request
+	requested atomic.Bool   // the client has sent a byte of a request, or HTTP/2 has begun
 	requests  atomic.Uint32 // requests and streams that the connection has carried
 }
 
@@ -89,7 +89,8 @@ const parkAfter = 200 * time.Millisecond
 func (c *Conn) park() { c.life.change(serving, parking) }
 
 // busy reports whether the connection must be served again instead of being parked: the client has just switched to
-// HTTP/2, or frames of HTTP/2 are still to be handled.
+// HTTP/2, or the HTTP/2 connection is closed, drains, or is no longer idle. If busy returns false, Leave has detached
+// the HTTP/2 connection from c.
 func (c *Conn) busy() bool { return c.upgraded || c.http2 != nil && !c.http2.Leave() }
 
 // Close implements net.Conn. The server calls it when it no longer uses the connection.

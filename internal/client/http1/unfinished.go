@@ -31,11 +31,11 @@ type unfinishedConn struct {
 	parked *parkedConn
 	group  *list.List
 	place  *list.Element // its element in group; nil once the connection was taken or closed
-	since  time.Time
+	since  time.Time     // when it became unfinished, or when take last examined and kept it
 	// greeting means that the PROXY header or the TLS handshake is not complete.
 	greeting atomic.Bool
-	// reading means that adbuffer has read all bytes that have arrived, and waits for more. A parked
-	// connection always waits.
+	// reading means that a Read waits for the client, or is about to. Bytes may have arrived that it has not returned
+	// yet, so progressLocked examines the socket too.
 	reading atomic.Bool
 	// flight is when adbuffer last sent a part of a TLS handshake, or completed the handshake, in Unix nanoseconds;
 	// see flightFor.
@@ -75,8 +75,9 @@ type newcomer struct {
 // It prefers to close an unfinished connection, since the clients of idle connections have made requests; see
 // unfinished.take. But a client that has just connected is about to make a request. So if at most a quarter of
 // maxConnections are unfinished, and all of these are young, makeRoom prefers to close the connection that has been
-// idle for longest. A group of clients with more than a quarter of maxConnections unfinished closes no idle connection
-// of another group: otherwise a client that completes one handshake after the other would push out all idle clients.
+// idle for longest. But for a newcomer whose group has more than a quarter of maxConnections unfinished, it closes no
+// idle connection of another group: otherwise a client that completes one handshake after the other would push out all
+// idle clients. If no idle connection may be closed, it may still close a young unfinished connection.
 func (s *Server) makeRoom(maxConnections int, n newcomer) bool {
 	quarter := maxConnections / 4
 	return s.dropUnfinished(n, quarter, unfinishedFor) ||
@@ -134,9 +135,9 @@ func (c *Conn) drop() bool {
 	return true
 }
 
-// setUnfinished records whether the connection is unfinished. If takeUnfinished has taken the connection, so that it
-// will be closed, setUnfinished does nothing and returns false: drop must find the connection even if it is parked.
-// Only the connection's goroutine calls it.
+// setUnfinished records whether the connection is unfinished. If takeUnfinished has taken the connection, drop is about
+// to close it: then setUnfinished(false) returns false and keeps c.unfinished, which leads drop to the connection even
+// if it is parked meanwhile. Only the connection's goroutine calls setUnfinished.
 func (c *Conn) setUnfinished(now bool) (open bool) {
 	if now == (c.unfinished != nil) {
 		return true
@@ -155,8 +156,9 @@ func (c *Conn) setUnfinished(now bool) (open bool) {
 	return open
 }
 
-// isTaken reports whether takeUnfinished has taken the connection. After a Read that returned bytes, reading is
-// false, so takeUnfinished cannot take it any more. Only the connection's goroutine calls isTaken.
+// isTaken reports whether takeUnfinished has taken the connection. After a Read that returned bytes, reading is false,
+// so takeUnfinished no longer takes the connection as silent. For flightFor after a TLS handshake it may still take the
+// connection as one that greets. Only the connection's goroutine calls isTaken.
 func (c *Conn) isTaken() bool {
 	if c.unfinished == nil {
 		return false
@@ -205,8 +207,9 @@ func (c *clients) takeUnfinished(peer netip.Addr, limit int, age time.Duration) 
 	return u.take(peer, c.progressLocked)
 }
 
-// progressLocked returns what an unfinished connection waits for. A parked connection whose client has sent bytes is
-// served from now on.
+// progressLocked returns what an unfinished connection waits for. Unless a parked connection is in flight,
+// progressLocked resumes it. If its client has sent bytes, the connection is served from now on. Otherwise it is
+// silent, and the caller must take and close it.
 func (c *clients) progressLocked(one *unfinishedConn) progress {
 	switch {
 	case one.inFlight():
@@ -240,9 +243,9 @@ const maxLooks = 8
 //
 // The connection is of the group with the most connections, so that a client with many connections does not cost
 // another client a connection. Preferred is the oldest silent connection of the group. If none is silent, it is the
-// oldest connection that greets, unless the new connection is of the same group, or of a group that would then be as
-// large. Otherwise it is the oldest connection of all groups, if that is silent and not young. Connections that were
-// examined and stay move to the end of their list.
+// oldest connection that greets, unless the new connection is of the same group, or would make its own group as large
+// as this group. Otherwise it is the oldest connection of all groups, if that is silent and not young. Connections of
+// the group that were examined and stay move to the end of its list, and count as new.
 func (u *unfinished) take(peer netip.Addr, progressOf func(*unfinishedConn) progress) *unfinishedConn {
 	group := u.largest()
 	if group == nil {

@@ -29,8 +29,8 @@ func (in *reader) init(opts Options) {
 	in.block.Limit = opts.MaxHeaderList
 }
 
-// Sizes of read buffers. A connection begins with a small buffer. If its client sends much, or long frames, it gets a
-// buffer that can hold a frame of any allowed size.
+// Sizes of read buffers. A connection begins with a small buffer. If a frame does not fit into that, the connection
+// gets a large buffer, which can hold a frame of any allowed size.
 const (
 	smallBuffer = 4 << 10
 	largeBuffer = 32 << 10
@@ -199,7 +199,8 @@ func (c *Conn) WaitUntil(midRecord bool) (by time.Time, unfinished bool) {
 	if c.idleAt.IsZero() {
 		c.idleAt = now
 	}
-	// PINGs do not change idleAt. Their ACKs may still be written: if that lasts longer, the Read must not poll.
+	// PINGs do not change idleAt, so parkAt may have passed while the ACK of a PING is still to be written. Then the
+	// Read waits for ParkAfter again: with parkAt, it would time out again and again.
 	if parkAt := c.idleAt.Add(c.opts.ParkAfter); parkAt.After(now) || c.isIdleLocked() {
 		return parkAt, unfinished
 	}
@@ -255,7 +256,7 @@ func (c *Conn) handleFramesLocked() error {
 		}
 		in.consume(n)
 		if err := c.handleFrameLocked(f); err != nil {
-			return err // typed, so not nil
+			return err // converted to error only here, since a nil *Error would be a non-nil error
 		}
 		if in.Fragments.ID == 0 {
 			in.partBy = time.Time{}

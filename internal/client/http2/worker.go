@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// worker is a goroutine that serves requests. It ends when its connection is idle or closed, or when
-// more than keptWorkers have waited for a request for surplusFor.
+// worker is a goroutine that serves requests. It ends when its connection is idle or closed. If more
+// than keptWorkers wait for a request, those beyond keptWorkers end after surplusFor.
 type worker struct {
 	wake chan *Stream // capacity 1; closed to end the worker
 }
@@ -18,8 +18,8 @@ const (
 	surplusFor  = 100 * time.Millisecond
 )
 
-// dispatchLocked starts workers for the requests that have arrived completely. A request that a frame of the same
-// read has reset is not served.
+// dispatchLocked gives each request that has arrived completely to a waiting worker, or to a new one if none waits. A
+// request that is gone, because a frame of the same read has reset it or the connection has closed, is not served.
 func (c *Conn) dispatchLocked() {
 	for i, s := range c.ready {
 		c.ready[i] = nil

@@ -6,7 +6,7 @@ import (
 	"adbuffer/internal/wire/http2codec"
 )
 
-// writer holds the frames to write, and what their writing concerns. Conn.mu guards it.
+// writer holds the frames to write, and the state of their writing. Conn.mu guards it.
 type writer struct {
 	http2codec.WriteBuffer
 	// waitsSince is when the current write began to wait for the client. It is zero while none waits.
@@ -17,18 +17,19 @@ type writer struct {
 	release []sent // streams whose responses are in the buffer, in their order
 }
 
-// sent is a stream whose response ends with the byte at offset at, counted as Handed is.
+// sent is a stream whose response ends before offset at, counted as Handed is.
 type sent struct {
 	at     uint64
 	stream *Stream
 }
 
 const (
-	// maxBuffered is the buffer size at which responses stop adding to it. A response's own memory
-	// counts until the response is written.
+	// maxBuffered is the buffer size at which responses stop adding to it. The rest of a response
+	// stays in its own memory, which counts in Conn.held until the whole response is written.
 	maxBuffered = 64 << 10
 	// readPause is the buffer size at which the reader stops handling frames, since the client does
-	// not read. Beyond maxBuffered only responses to the client's frames add to the buffer.
+	// not read. Beyond maxBuffered no response adds to the buffer, but frames such as SETTINGS and
+	// PING ACKs, WINDOW_UPDATE and RST_STREAM do.
 	readPause = maxBuffered + 16<<10
 )
 
@@ -45,8 +46,8 @@ func (c *Conn) startWritingLocked() bool {
 	return true
 }
 
-// sendLocked makes another goroutine write the buffer, unless one already does. The caller must not
-// wait for the client.
+// sendLocked makes another goroutine write the buffer, unless one already does. It is for callers that
+// must not wait for the client, as a write may.
 func (c *Conn) sendLocked() {
 	if c.startWritingLocked() {
 		go c.write()

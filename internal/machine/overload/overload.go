@@ -189,14 +189,14 @@ func (g *Gate) Lag() time.Duration {
 type State struct {
 	Overloaded bool `json:"overloaded"`
 	// Since is when the overload began, or nil if there is no overload. An overload ends when nothing must be
-	// refused.
+	// refused and the standing lag is within the target.
 	Since *time.Time `json:"since,omitempty"`
-	// LagMs is the standing lag: the smallest lag of the last 100 ms. During an overload, it is the last standing lag above
-	// the target, from which Refusing follows.
+	// LagMs is the standing lag: the smallest lag of the last window, which is 100 ms or longer. During an overload,
+	// it is the last standing lag above the target, since refusals go on for a while after the lag has fallen.
 	LagMs    float64            `json:"lag_ms"`
 	TargetMs float64            `json:"target_ms"`          // server.overload.target
 	DryRun   bool               `json:"dry_run"`            // server.overload.dry_run: nothing is refused
-	Refusing map[string]float64 `json:"refusing,omitempty"` // the share of requests that is refused, by priority
+	Refusing map[string]float64 `json:"refusing,omitempty"` // the share of requests refused (but for DryRun), by priority
 	PauseMs  float64            `json:"pause_ms,omitempty"` // how long a refused request's connection is not read, on average
 	Refused  map[string]uint64  `json:"refused"`            // refused requests since the start, by priority
 }

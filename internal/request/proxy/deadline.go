@@ -52,8 +52,9 @@ func (r *request) headBudget() (budget time.Duration, stated bool, f *refusal) {
 	return budget, stated, nil
 }
 
-// setDeadline sets the deadline of r. The time for the request is the smaller of headBudget and the body's
-// tmax, or deadline.default if the client states no deadline. deadline.reserve is subtracted from it.
+// setDeadline sets the deadline of r. The time for the request is the smaller of headBudget and, with OpenRTBTmax,
+// the body's tmax; deadline.default bounds it too if the client states no deadline. deadline.reserve and Waited are
+// subtracted from it. If less than deadline.min_budget is left, setDeadline returns a refusal.
 func (r *request) setDeadline() *refusal {
 	o := &r.opts.Deadline
 	budget, stated, f := r.headBudget()

@@ -28,13 +28,15 @@ type slowClients struct {
 
 // source is the client's side of a request. Its methods must not block.
 type source interface {
-	// stopUpload makes every blocking read of the body fail, including a read in progress.
+	// stopUpload makes every blocking read of the body fail, including a read in progress. Over HTTP/2
+	// it refuses the request.
 	stopUpload()
-	// dropUnread ends the response.
+	// dropUnread ends the response, or the HTTP/2 connection whose frames the client does not read.
 	dropUnread()
 }
 
-// slowClient is a request or a response that may be registered in slowClients.
+// slowClient is what may be registered in slowClients: a request, a response, or the unsent frames of an HTTP/2
+// connection.
 type slowClient struct {
 	registered   bool // since register; only the goroutine that reads or writes the message uses it
 	dropped      bool
@@ -89,7 +91,8 @@ func (s *slowClients) listOfLocked(b *exchange.Budget) *waitList {
 	return share
 }
 
-// addBytes counts n more bytes that w holds.
+// addBytes counts n more bytes that w holds; n may be negative. w must not be in the list of a share, whose bytes
+// addBytes does not change.
 func (s *slowClients) addBytes(w *slowClient, n int64) {
 	if !w.registered {
 		w.bytes += n

@@ -12,8 +12,8 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// fanout is a request that goes to several SSPs at once. The objects are reused: the caller and each
-// started leg hold a reference, and the last holder returns the fanout to the pool.
+// fanout is a request that goes to several SSPs at once. The objects are reused: the caller, each
+// started leg and endForClient hold a reference, and the last holder returns the fanout to the pool.
 //
 // The caller starts legs. Each leg runs on a goroutine of its own, sends itself to ended, and drops its
 // reference. A leg ends at the request's deadline at the latest. A leg for which the caller need not wait
@@ -44,9 +44,9 @@ type leg struct {
 	target *Target
 	run    func()           // the method goroutine, bound once, so that starting it allocates nothing
 	cancel *exchange.Cancel // ends the leg early; kept for the next request if it has not ended
-	ctx    context.Context  // cancel, or nil if the caller waits for the leg
+	ctx    context.Context  // cancel, or nil if nothing ends the leg early
 
-	ex      *exchange.Exchange // nil if the SSP got no request
+	ex      *exchange.Exchange // nil if SSP.Do was not called, or the leg panicked
 	outcome exchange.Outcome
 	err     *exchange.Error
 
@@ -80,7 +80,7 @@ func (rt *Route) newFanout(r *ssp.Request, p *Process, abandon bool) (*fanout, *
 	for i := range f.legs {
 		l, t := &f.legs[i], &rt.Targets[i]
 		l.target = t
-		// A cancellable leg costs its connection some work.
+		// Other legs get no ctx, since a leg that can be cancelled costs its connection some work.
 		if r.Context != nil || abandon && (t.Secondary || rt.Mode == ParallelFirst) {
 			if l.cancel == nil {
 				l.cancel = exchange.NewCancel()

@@ -12,8 +12,8 @@ type Process struct {
 	// InFlight counts the legs of the parallel modes. The caller of Do counts the request itself,
 	// so a request with four legs counts five.
 	InFlight *ssp.InFlight
-	// Panicked is called for a leg that panicked, which ends as Internal. Legs call it
-	// concurrently, and perhaps after Do has returned.
+	// Panicked is called for a leg or a mirrored request that panicked, which ends as Internal. It
+	// may be called concurrently, and after Do has returned.
 	Panicked func(value any, stack []byte)
 }
 
@@ -38,8 +38,9 @@ func (rt *Route) Allow(m exchange.Method, chosen *Target) (list string, ok bool)
 //   - Waterfall and ParallelFirst: Fill if an SSP filled, else NoBid if an SSP had no bid, else the outcome of the first
 //     SSP in the route that responded, else the outcome of the first SSP in the route that was asked.
 //   - All modes: Filtered if no SSP's conditions hold; Shaped if all SSPs whose conditions hold drop the request;
-//     BadRequest if the body must be edited for every SSP, and cannot be; ClientGone if a leg found that the
-//     client has closed its connection; Overloaded if the budget lacks the memory that the mode needs.
+//     BadRequest if the conditions of an SSP hold, but the body cannot be edited for any such SSP; ClientGone if a
+//     leg found that the client has closed its connection; Overloaded if the budget lacks the memory that the mode
+//     needs.
 func (rt *Route) Do(r *ssp.Request, chosen *Target, p *Process) Result {
 	if rt.Mirror != nil {
 		rt.Mirror.send(r, p)

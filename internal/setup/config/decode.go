@@ -247,7 +247,7 @@ func (d decoder) key(name, value *yaml.Node, t reflect.Type, path string, sectio
 }
 
 // merged decodes the keys that node's merge keys (<<) add to section. The node's own keys are decoded
-// later and replace merged keys. Of several merged mappings, the earlier one wins.
+// later and replace merged keys, unless they have no value (null). Of several merged mappings, the earlier one wins.
 func (d decoder) merged(node *yaml.Node, t reflect.Type, path string, section map[string]any) {
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		if node.Content[i].ShortTag() != "!!merge" {

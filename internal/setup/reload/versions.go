@@ -50,7 +50,7 @@ type Versions struct {
 
 	reloading sync.Mutex // held by Replace and DryRun
 
-	serving    context.Context // ends when the drain begins, after which no other version may follow
+	serving    context.Context // ends when the drain begins, after which no Replace may begin
 	stop       context.CancelFunc
 	alive      context.Context // ends when the pools are closed
 	die        context.CancelFunc
@@ -94,8 +94,8 @@ var ErrStopping = errors.New("adbuffer is stopping, and accepts no new configura
 // Replace makes cfg the configuration of every request that begins after the swap. Requests that began
 // earlier keep their SSP, its settings and its connections until they end.
 //
-// Steps that can fail come first. If a step fails, or if a changed setting needs a restart, nothing
-// changes, and Replace logs, counts and returns the errors as config.Errors.
+// Steps that can fail come first. If a step fails, or if a changed setting needs a restart, the configuration in
+// force stays: Replace passes the errors to Failed, and returns them as config.Errors.
 //
 // Calls run one after the other. A call waits up to prewarmLimit for the connections of new pools that
 // replace old pools. It does not wait until old pools have drained.
@@ -161,7 +161,8 @@ func (v *Versions) swap(p *prepared) *Version {
 	return next
 }
 
-// keepBuckets ends the leases of limits that replicas no longer share in cfg.
+// keepBuckets gives the fleet the Redis password of cfg, and ends the leases of limits that replicas no longer share
+// in cfg.
 func (v *Versions) keepBuckets(cfg *config.Config) {
 	if v.opts.Fleet == nil {
 		return

@@ -29,8 +29,9 @@ type Settings struct {
 //
 // An endpoint can serve if it is enabled, not out (ejected or unhealthy), and not unreachable. Of the endpoints that
 // can serve, those with the lowest value of Priority are active: new requests go to them, by weight. If no endpoint
-// can serve, the balancer treats endpoints that are out like the others. If no endpoint is enabled, the SSP admits no
-// new requests, and requests that were admitted before may use any endpoint.
+// can serve, the balancer treats endpoints that are out like the others, and if that does not suffice, unreachable ones
+// too. If no endpoint is enabled, the SSP admits no new requests, and requests that were admitted before may use any
+// endpoint.
 //
 // The states of an endpoint, of which several may apply. rebuild derives the lower ones from the upper ones:
 //
@@ -49,8 +50,9 @@ type Settings struct {
 //	lost         in package pool: it is enabled and not ejected, but unreachable and not active. The pool dials it when
 //	             the pauses of its addresses end
 //
-// An endpoint that is neither active nor barred is outranked or unreachable. A request goes to it only if the active
-// ones have no free place, and either no connection or no room for another one.
+// An endpoint that is neither active nor barred is unreachable, or an active one has a lower value of Priority. A
+// request goes to it only if the active ones have no free place and, in addition, either have no open connection or
+// the pool may open no more connections.
 type Balancer struct {
 	_ cpu.CacheLinePad
 
@@ -99,7 +101,8 @@ func (b *Balancer) Set(s Settings, now time.Time) (removed []*Endpoint) {
 		e.Options.Weight, e.Priority, e.Index = o.Weight, o.Priority, i
 		b.all = append(b.all, e)
 		e.failures.window.SetLength(s.Ejection.Window, age)
-		// An ejection survives a reload, unless the reload switches ejection off, or changes dry_run.
+		// An ejection survives a reload, unless the reload switches ejection off, leaves only one endpoint, or
+		// changes dry_run.
 		if !ejects || e.ejected == s.Ejection.DryRun {
 			e.endEjection(now)
 		}
@@ -199,7 +202,8 @@ func (b *Balancer) mayGoOut(e *Endpoint) bool {
 // concurrent use.
 func (b *Balancer) Refusing() bool { return b.refusing.Load() }
 
-// Exclusions returns how often an endpoint went out while another endpoint served. It is safe for concurrent use.
+// Exclusions returns how often endpoints became excluded. Endpoints that become excluded at the same time count once.
+// It is safe for concurrent use.
 func (b *Balancer) Exclusions() uint64 { return b.exclusions.Load() }
 
 // State returns the state of the whole SSP.
@@ -238,7 +242,8 @@ func (b *Balancer) SetUnreachable(e *Endpoint, unreachable bool, now time.Time) 
 	return b.rebuild(now)
 }
 
-// rebuild decides which endpoints are barred and which are active. It must be called after each change of its inputs.
+// rebuild derives which endpoints are barred, active, outranked and excluded, whether the SSP refuses requests, and
+// the turns. It must be called after each change of its inputs.
 func (b *Balancer) rebuild(now time.Time) Change {
 	mayServe := func(e *Endpoint) bool { return e.Enabled() && !e.out() }
 	serves := (*Endpoint).canServe

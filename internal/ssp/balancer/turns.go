@@ -10,8 +10,8 @@ type turns struct {
 	position int // index in order of the next endpoint
 }
 
-// maxTurns bounds the length of a round. If the weights need a longer round, they are scaled down, which changes a
-// share by less than one turn.
+// maxTurns bounds the length of a round. If the weights need a longer round, they are scaled down and rounded, to at
+// least one turn each. So the round may be longer than maxTurns, by less than one turn for each endpoint.
 const maxTurns = 1024
 
 // next returns the endpoint whose turn it is.

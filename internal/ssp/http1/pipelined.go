@@ -48,7 +48,7 @@ type Pipelined struct {
 	idleLimit   atomic.Int64  // see IdleLimit
 	outstanding atomic.Int32  // entries in arrived and in queue; at most opts.Depth
 	// Offsets in bytes since the connection was opened: respondedBytes <= takenBytes <= queuedBytes.
-	takenBytes     atomic.Int64 // bytes that were passed to a Write which did not fail for these bytes
+	takenBytes     atomic.Int64 // bytes that were passed to Write, less those that a failed Write left unwritten
 	respondedBytes atomic.Int64 // bytes of requests that had their responses at the reader's last Read
 
 	mu           sync.Mutex // guards the fields below; never held across I/O or a call of owner
@@ -148,8 +148,8 @@ func (p *Pipelined) setCloseReason(r exchange.CloseReason) (first bool) {
 	return p.reason.CompareAndSwap(uint32(exchange.NotClosed), uint32(r))
 }
 
-// Do implements exchange.Conn. If the write of the request could block beyond the caller's
-// deadline, another goroutine writes.
+// Do implements exchange.Conn. The caller writes the request itself only if few bytes are outstanding, so that the
+// write does not block; otherwise another goroutine writes. See flush.
 func (p *Pipelined) Do(ex *exchange.Exchange) error {
 	ex.Protocol = exchange.HTTP1Pipelined
 	duty, err := p.enter(ex)

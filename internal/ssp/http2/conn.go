@@ -22,8 +22,10 @@ import (
 //	  └──────────────────────────────────────┴──────────────────────────┘
 //	     Close, EOF, a violation by the peer, a stuck write, a PING without ACK
 //
-// Open: Places is what the peer allows. Draining: Places is 0 and CloseReason is set; current
-// exchanges continue. Closed: all exchanges have failed; a last GOAWAY may still be on its way.
+// Open: Places is what the peer and Options.MaxStreams allow. Draining: Places is 0 and CloseReason is
+// set; current exchanges continue. A write that fails because the peer has closed also begins draining:
+// frames that the peer sent before may be unread. Closed: all exchanges have failed or ended; a last
+// GOAWAY may still be on its way.
 type Conn struct {
 	net    net.Conn
 	socket kernelSocket // below net
@@ -129,8 +131,8 @@ func (c *Conn) IdleLimit() time.Duration { return exchange.NoIdleLimit }
 // here.
 func (c *Conn) Idle() bool { return c.CloseReason() == exchange.NotClosed }
 
-// Close implements exchange.Conn. The reader's goroutine, not Close, frees the places of abandoned
-// exchanges that are still in use.
+// Close implements exchange.Conn. Places that abandoned exchanges still occupy are freed later, when the
+// reader's goroutine ends.
 func (c *Conn) Close(r exchange.CloseReason) {
 	c.mu.Lock()
 	if c.closed {
@@ -224,8 +226,8 @@ func (c *Conn) closeLocked(r exchange.CloseReason, cause *exchange.Error) {
 
 // standsForEndLocked returns the stream whose failure stands for the end of the connection. The end counts as one
 // failure of the SSP, however many exchanges fail. It is the newest stream whose request was sent, since that request
-// may be the reason for the end, or else the newest stream. standsForEndLocked returns nil if an earlier failure
-// already stands for the end.
+// may be the reason for the end, or else the newest stream. If it returns a stream, it sets
+// endCounted. It returns nil if an earlier failure already stands for the end.
 func (c *Conn) standsForEndLocked() *stream {
 	if c.endCounted {
 		return nil

@@ -35,8 +35,8 @@ type connections struct {
 	// exclusive connection for which no request waits must not read the clock.
 	clock func() time.Time
 
-	// len(members) + closing + governor.dialing <= opts.MaxConns, and without those that are for isolated requests
-	// <= size.maxConns(), unless that was lowered.
+	// len(members) + closing + governor.dialing <= opts.MaxConns, unless SetOptions lowered it. For size.maxConns(),
+	// which may be less, growth.used counts: it leaves out dials and HTTP/2 connections for isolated requests.
 	members  map[*member]struct{}
 	draining int // members that take no more requests
 	closing  int // removed connections whose Close has not returned
@@ -51,7 +51,7 @@ type connections struct {
 	probation probation
 }
 
-// serving returns how many connections take new requests.
+// serving returns how many connections may get requests: they are not draining, and their endpoints are not barred.
 func (c *connections) serving() int { return len(c.members) - c.draining - c.unusable }
 
 // add counts m, a new connection. m takes no requests until serve is called.
@@ -147,7 +147,7 @@ func (c *connections) remove(m *member) {
 	}
 }
 
-// drainFree drains all connections except exclusive connections in use.
+// drainFree drains all connections except exclusive connections in use and connections that the janitor checks.
 func (c *connections) drainFree() {
 	c.drainIdle(c.kept)
 	c.drainShared(exchange.ClosedDrain)
@@ -168,8 +168,8 @@ func (c *connections) drainShared(why exchange.CloseReason) {
 	}
 }
 
-// drainEndpoint drains all connections of e. Exclusive connections in use close when they are
-// released.
+// drainEndpoint drains all connections of e. A connection in use closes once none of its places is in
+// use.
 func (c *connections) drainEndpoint(e *endpoint) {
 	for m := range c.members {
 		if m.ep == e && !m.draining {

@@ -11,22 +11,23 @@ import (
 )
 
 // demotion keeps the pool from offering HTTP/2 to an SSP that violates or refuses it. Each demotion lasts
-// twice as long as the previous demotion. When a demotion ends, the next dial offers HTTP/2 again.
+// twice as long as the previous one, up to demotedAtMost; the first one, and one that begins long after the
+// previous one ended, lasts demotedFor. When a demotion ends, the next dial offers HTTP/2 again.
 //
 //	HTTP/2 ── violations ──▶ trial ── HTTP/1 works ──▶ HTTP/1 ── the time is over ──▶ HTTP/2
 //	   ▲                       │                         │
 //	   └───────────────────────┴─────────────────────────┘
 //	     HTTP/1 does not work: no trial for demotedFor
 //
-// A dial whose handshake violates HTTP/2 needs no trial.
+// If the handshake of a dial violates HTTP/2, a demotion begins at once, without a trial.
 //
 // One client's requests must not demote the SSP for all: HAProxy resets the stream of a request that is
 // larger than its buffer with PROTOCOL_ERROR. So violations count only in a row, without a response over
 // HTTP/2 in between. The row must last for brokenFor, and must concern most groups of the clients for
-// which HTTP/2 has worked within a minute or two; after a demotion it need not, until HTTP/2 works again.
-// Then a trial must show that HTTP/1 works: one request on an HTTP/1 connection beside the HTTP/2
+// which HTTP/2 has worked within a minute or two. After a demotion, the row must do neither until HTTP/2 works
+// again. Then a trial must show that HTTP/1 works: one request on an HTTP/1 connection beside the HTTP/2
 // connections gets a response; see http1Beside. Connections that close before their first request are no
-// client's fault: three of them in a row suffice.
+// client's fault: three of them in a row lead to a demotion without a trial.
 //
 // Guarded by Pool.mu, except responded.
 type demotion struct {
@@ -54,13 +55,13 @@ type demotion struct {
 const (
 	demotedFor    = 30 * time.Second
 	demotedAtMost = 10 * time.Minute
-	// maxViolations within violationWindow are needed for a demotion. A single violation may be an
-	// accident.
+	// maxViolations in a row, within violationWindow, are needed, except if a handshake violates HTTP/2. A single
+	// violation may be an accident. violationWindow is also the period of demotion.worked.
 	maxViolations   = 3
 	violationWindow = time.Minute
-	// brokenFor is how long no request may have got a response over HTTP/2.
+	// brokenFor is how long a row of violations must have lasted, without a response over HTTP/2.
 	brokenFor = 2 * time.Second
-	// trialTime bounds the wait for a request that tries HTTP/1.
+	// trialTime bounds a trial, from the start of its dial to the end of its request.
 	trialTime = 5 * time.Second
 )
 
@@ -85,8 +86,8 @@ func (d *demotion) turn(now time.Time) {
 	}
 }
 
-// violated records a violation that a request of client met, or Ours, and reports whether HTTP/2 seems
-// not to work.
+// violated records a violation that a request of client met, and reports whether HTTP/2 seems not to work.
+// client is rates.Ours if no request met the violation.
 func (d *demotion) violated(client rates.Group, now time.Time) bool {
 	if d.row.Length() == 0 || now.Sub(d.since) > violationWindow {
 		d.row.End()

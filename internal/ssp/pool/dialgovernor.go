@@ -34,7 +34,7 @@ type governor struct {
 	lookup    addressState
 	shortage  shortage
 
-	lastError *exchange.Error // of the last dial that failed; never nil
+	lastError *exchange.Error // of the last dial or look-up that failed; never nil
 	paused    *exchange.Error // returned to requests that arrive while every address pauses; never nil
 }
 
@@ -48,8 +48,8 @@ type pause struct {
 	mayWait bool      // requests may wait for the next dial
 }
 
-// ready reports whether a dial may start now, and if not, how long the pause is. Before the first
-// look-up a dial may always start.
+// ready reports whether a dial may start now, and if not, how long the pause is. While no address is known, any dial
+// may start until a look-up fails; then one dial at a time may, after the pause of the look-ups.
 func (g *governor) ready(now time.Time) (ok bool, p pause) {
 	if g.shortage.until.After(now) {
 		return false, pause{until: g.shortage.until, mayWait: true}
@@ -82,8 +82,8 @@ func (g *governor) ready(now time.Time) (ok bool, p pause) {
 	return trials > g.undecided, p
 }
 
-// statesOf yields the states of e's addresses, by their index. If e has no addresses, it yields the
-// state of e's look-ups.
+// statesOf yields the index and the state of each of e's addresses, beginning with the one whose turn it is. The state
+// is nil if the address was never dialled. If e has no addresses, statesOf yields -1 and the state of e's look-ups.
 func (g *governor) statesOf(e *endpoint) iter.Seq2[int, *addressState] {
 	return func(yield func(int, *addressState) bool) {
 		if len(e.addrs) == 0 {
@@ -142,7 +142,8 @@ func (g *governor) begin(to aim, offerHTTP2 bool) {
 }
 
 // lookedUp records the addresses of a look-up, or its error. failures is the value of
-// lookup.failures when the look-up began. lookedUp forgets the states of all other addresses.
+// lookup.failures when the look-up began. If there are more states than addresses, lookedUp forgets the states of all
+// other addresses that are not being dialled.
 func (g *governor) lookedUp(addrs []exchange.Address, err error, failures int, now time.Time) {
 	g.undecided--
 	switch {
@@ -165,7 +166,8 @@ func (g *governor) lookedUp(addrs []exchange.Address, err error, failures int, n
 	}
 }
 
-// share gives each endpoint its addresses.
+// share gives each endpoint its addresses. For an endpoint without addresses it counts a failed look-up, once the
+// pause after the last one is over.
 func (g *governor) share(addrs []exchange.Address, now time.Time) {
 	if len(addrs) != len(g.known) || &addrs[0] != &g.known[0] { // else nothing changed
 		g.known = addrs
@@ -194,8 +196,8 @@ func (g *governor) forget() {
 	g.known = slices.DeleteFunc(slices.Clone(g.known), func(a exchange.Address) bool { return g.endpoints.of(a) == nil })
 }
 
-// pick chooses the address of a dial. It chooses an address on trial only if mayTry is true, the dial
-// has an endpoint, or no other address exists.
+// pick chooses the address of a dial, which must belong to want.endpoint if that is not nil. It chooses an address on
+// trial only if mayTry is true or no such address is healthy.
 func (g *governor) pick(now time.Time, mayTry bool, want aim) (t target, ok bool) {
 	list := []*endpoint{want.endpoint}
 	if want.endpoint == nil {
@@ -279,8 +281,8 @@ func (g *governor) connected(t target, now time.Time) {
 	s.space(now, g.opts) // the SSP may still process no request on the new connection
 }
 
-// addressFailed records that a dial brought no such connection. again says that a request waits, and outlasts
-// a failed dial.
+// addressFailed records that a dial brought no such connection. again says that a request waits that may survive a
+// failed dial.
 func (g *governor) addressFailed(t target, err error, again bool, now time.Time) {
 	switch {
 	case t.endpoint == nil: // the dial picked no address

@@ -7,9 +7,9 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// elsewhere has the refused requests that wait for another endpoint than the endpoint that refused them, which
-// will likely refuse them again. A refused request waits here only if no other active endpoint has a free place,
-// and for a dial to such an endpoint:
+// elsewhere holds refused requests that wait for a dial to another endpoint, since the endpoint that refused them
+// will likely refuse them again. A refused request waits here only if no other active endpoint has a free place, and
+// a dial to one of them is under way or may start:
 //
 //	refused ──▶ elsewhere ── a place at another endpoint ──▶ Place.Do
 //	                 │
@@ -31,7 +31,8 @@ type elsewhere struct {
 }
 
 // take finds a place for ex, which an endpoint refused, at another active endpoint. Without a free place
-// ex waits for a dial, if one is under way or may start. Otherwise all results are nil.
+// ex waits for a dial, if one is under way or may start. Otherwise all results are nil. The error is errNoKey if ex
+// must tell its key before it waits.
 func (e *elsewhere) take(ex *exchange.Exchange, w wish, now time.Time) (*lease, *waiter, error) {
 	beside := e.conns.endpoints.Next(ex.Avoid).Beside
 	if ex.Avoid == "" || beside == nil {
@@ -40,7 +41,7 @@ func (e *elsewhere) take(ex *exchange.Exchange, w wish, now time.Time) (*lease, 
 	if m := e.lender.pickAvoiding(e.conns.endpoints.all[beside.Index], w, now); m != nil {
 		return e.lender.acquire(choice{m: m}, ex.Alone, now), nil, nil
 	}
-	// Half of the time is left for the endpoint that refused it.
+	// ex waits here for at most half of its remaining time; the rest is left for a place of any endpoint.
 	until := now.Add(ex.Deadline.Sub(now) / 2)
 	switch {
 	case e.queue.needsKey(ex):
@@ -57,7 +58,7 @@ func (e *elsewhere) take(ex *exchange.Exchange, w wish, now time.Time) (*lease, 
 }
 
 // dial reports whether dials to active endpoints other than the endpoint to avoid will likely bring a place
-// for one more request. It starts a dial if necessary and possible. It tries the endpoint with the index first.
+// for one more request. It starts a dial if necessary and possible. first is the index of the endpoint to try first.
 func (e *elsewhere) dial(avoid string, first int, now time.Time) bool {
 	all := e.conns.endpoints.all
 	spare := -len(e.waiters)
@@ -78,8 +79,8 @@ func (e *elsewhere) dial(avoid string, first int, now time.Time) bool {
 	return false
 }
 
-// giveNew gives places of m, which was just dialled, to refused requests that wait for an endpoint
-// other than the endpoint that refused them. It reports whether a request got a place.
+// giveNew gives places of m, which was just dialled, to the waiting requests that m's endpoint has not refused. It
+// reports whether a request got a place.
 func (e *elsewhere) giveNew(m *member, r waitResult, now time.Time) (given bool) {
 	if !m.ep.Active() {
 		return false
@@ -97,8 +98,7 @@ func (e *elsewhere) giveNew(m *member, r waitResult, now time.Time) (given bool)
 	return given
 }
 
-// serve gives free places to refused requests that wait for an endpoint other than the endpoint that
-// refused them.
+// serve gives free places to the waiting requests, at endpoints that have not refused them.
 func (e *elsewhere) serve(now time.Time) {
 	without := "" // requests that avoid this endpoint get no place
 	for i := 0; i < len(e.waiters); {

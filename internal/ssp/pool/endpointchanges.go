@@ -8,8 +8,8 @@ import (
 	"adbuffer/internal/wire/exchange"
 )
 
-// endpointChanges applies to the connections what changes about endpoints: their turns and ejections, which the
-// balancer decides, the states that an operator sets, their settings, and their addresses. Guarded by Pool.mu.
+// endpointChanges adapts the connections to changes of the endpoints: of their turns and ejections, which the
+// balancer decides, of the states that an operator sets, of their settings, and of their addresses. Guarded by Pool.mu.
 type endpointChanges struct {
 	opts     *Options // the pool's
 	conns    *connections
@@ -45,7 +45,7 @@ func (c *endpointChanges) apply(e *endpoint, change balancer.Change) {
 	}
 }
 
-// applyTurns applies to the connections that other endpoints may get requests now.
+// applyTurns adapts the connections after a change that may have made endpoints active, inactive or barred.
 func (c *endpointChanges) applyTurns() {
 	c.conns.unusable = 0
 	for _, e := range c.conns.endpoints.all {
@@ -60,8 +60,8 @@ func (c *endpointChanges) applyTurns() {
 }
 
 // drainInactive drains multiplexed connections to inactive endpoints once an active one has a
-// connection. Idle exclusive connections stay until idle_timeout, or until the pool needs their
-// place.
+// connection, except to endpoints that are being probed. Idle exclusive connections stay until
+// idle_timeout, or until the pool closes them to make room for others.
 func (c *endpointChanges) drainInactive() {
 	s := &c.conns.endpoints
 	if len(s.all) == 1 || !slices.ContainsFunc(s.all, func(e *endpoint) bool { return e.Active() && e.open > 0 }) {
@@ -74,7 +74,7 @@ func (c *endpointChanges) drainInactive() {
 	}
 }
 
-// drainByState drains the connections that the operator's states allow no more.
+// drainByState drains the connections that the states set by an operator no longer allow.
 func (c *endpointChanges) drainByState() {
 	for _, e := range c.conns.endpoints.all {
 		switch e.HandState() {
@@ -90,8 +90,8 @@ func (c *endpointChanges) drainByState() {
 	c.conns.due |= dueServe
 }
 
-// updateReachable records whether e is reachable: a connection to it is open, or the last dial to one
-// of its addresses succeeded.
+// updateReachable records whether e is reachable. It is unreachable if no connection to it is open, and the last dial
+// to each of its addresses failed.
 func (c *endpointChanges) updateReachable(e *endpoint, now time.Time) {
 	if e.open == 0 {
 		c.pruner.suspectShort()
@@ -116,8 +116,8 @@ func (c *endpointChanges) setOptions(now time.Time) {
 	c.added(added, removed, now)
 }
 
-// added opens a first connection to each endpoint that a reload added, if the SSP has any
-// connections. The next look-up brings the other addresses.
+// added opens a first connection to each endpoint that a reload added, but to at most maxNewAddresses of them, if the
+// SSP has any connections. The next look-up brings the addresses of the new endpoints.
 func (c *endpointChanges) added(added, removed []*endpoint, now time.Time) {
 	if len(added)+len(removed) == 0 {
 		return
@@ -154,7 +154,7 @@ func (c *endpointChanges) follow(addrs []exchange.Address, opens bool, now time.
 // reconcile applies a change of e's addresses to its connections.
 func (c *endpointChanges) reconcile(e *endpoint, before []exchange.Address, opens bool, now time.Time) {
 	if len(e.addrs) == 0 || slices.Equal(before, e.addrs) {
-		return // the last good result stays in use
+		return // if e has no addresses now, its connections stay open
 	}
 	for m := range c.conns.members {
 		if m.ep == e && !slices.Contains(e.addrs, m.addr) {

@@ -7,10 +7,12 @@ import "adbuffer/internal/wire/exchange"
 // HTTP/2 connection that carries one exchange at a time (member.single), or the SSP chooses HTTP/1. Other
 // requests may use that connection later, one at a time.
 //
-// At most a quarter of max_conns carries isolated requests, and a quarter of max_dials is for them. Further
-// ones wait in their own queue, so that no other request waits behind them.
+// At most a quarter of max_conns carries isolated requests, and at most a quarter of max_dials are dials for
+// them, but one of each is always allowed. Further isolated requests wait in their own queue, so that no other request
+// waits behind them.
 //
-// A pool of pipelined connections does not need this: its isolated requests are alone. Guarded by Pool.mu.
+// A pool whose configured protocol is HTTP/1 does not need this: without pipelining each connection carries one
+// exchange at a time, and with it isolated requests are alone on their connections. Guarded by Pool.mu.
 type isolation struct {
 	queue   queue
 	dialing int // dials under way for isolated requests

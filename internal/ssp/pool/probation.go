@@ -13,7 +13,8 @@ import (
 //
 // A connection fell short if the SSP closed it and refused at least as many of its requests as it
 // processed. A single such connection proves nothing: an SSP that restarts closes its newest
-// connections too. After shortInRow such connections in a row, a new connection first has only as many
+// connections too. Such connections are in a row if at most shortWithin passes from one to the next.
+// After shortInRow of them in a row, a new connection first has only as many
 // places as the last one processed requests. After that many exchanges on it have ended, each
 // further exchange doubles its places. Probation ends when a connection has all its places.
 //
@@ -68,7 +69,8 @@ func (pr *probation) refused(m *member, now time.Time) (unprocessed bool) {
 	return processed == 0
 }
 
-// fellShort counts m. Connections that were open together end together, and count as one.
+// fellShort records that m fell short. Connections that were open together end together, and count as one: m does
+// not count if it was opened before the last connection that counted fell short.
 func (pr *probation) fellShort(m *member, now time.Time) {
 	switch {
 	case pr.short > 0 && !m.opened.After(pr.last):

@@ -45,9 +45,9 @@ func (p *pruner) expireIdle(now time.Time) {
 }
 
 // expireShared drains the multiplexed connections that are too old or were idle for too long. A
-// connection stays, marked as aging, if it is in use and the other connections are not roomy. It
-// drains once another connection is open. expireShared also drains a connection of the most crowded endpoint
-// after an endpoint without connections got one beyond max_http2_conns.
+// connection that is too old stays, marked as aging, while it is in use and no other connection has more than half
+// of its places free, but at most for replaceWithin. expireShared also drains a connection of the most crowded
+// endpoint after an endpoint without connections got one beyond max_http2_conns.
 func (p *pruner) expireShared(now time.Time) {
 	if p.conns.shared.staying() > p.size.sharedLimit() {
 		if m := p.conns.shared.ofMostCrowded(); m != nil {
@@ -83,9 +83,10 @@ func (p *pruner) trim() {
 // suspectShort records that an endpoint may be short of connections.
 func (p *pruner) suspectShort() { p.mayBeShort = len(p.conns.endpoints.all) > 1 }
 
-// makeRoom closes an idle connection if max_conns are open, so that e, or any endpoint if e is nil, can get one. It
-// chooses an endpoint that gets no requests, or an active one with more than its share. It closes one
-// connection at a time. If no connection is idle, and e is short, a multiplexed one drains.
+// makeRoom closes an idle connection of another endpoint if max_conns are open, so that e, or any endpoint if e is nil,
+// can get one. It chooses an endpoint that gets no requests, else an active one that can spare a connection, else, if
+// e has none, any endpoint with several. It closes one connection at a time. If no idle connection may close, and e is
+// short, a multiplexed one drains.
 func (p *pruner) makeRoom(e *endpoint, now time.Time) {
 	c := p.conns
 	if !p.growth.lacksRoom() || c.closing > 0 || e == nil && c.kept == 0 {
@@ -145,6 +146,7 @@ func (p *pruner) roomMade() bool {
 }
 
 // shortEndpoint returns an endpoint that is short of connections, may be dialled now, and is not being dialled, or nil.
+// It clears mayBeShort if no endpoint is short.
 func (p *pruner) shortEndpoint(now time.Time) *endpoint {
 	if !p.mayBeShort {
 		return nil
@@ -162,8 +164,8 @@ func (p *pruner) shortEndpoint(now time.Time) *endpoint {
 	return nil
 }
 
-// isShort reports whether e has no connection, or fewer than its share, though it gets requests, or would get some if
-// it had a connection.
+// isShort reports whether e is short of connections. An active endpoint is short if it has no connection, or is below
+// its share by at least one. An inactive endpoint is short if it gets no requests only because it has no connection.
 func (p *pruner) isShort(e *endpoint, now time.Time) bool {
 	if !e.Active() {
 		return e.open == 0 && p.conns.endpoints.LacksOnlyConnection(e.Endpoint, now)
@@ -171,10 +173,10 @@ func (p *pruner) isShort(e *endpoint, now time.Time) bool {
 	return e.open == 0 || float64(e.open+1) <= p.share(e)
 }
 
-// canSpare reports whether e has more connections than its share.
+// canSpare reports whether e has its share of connections even without one of them.
 func (p *pruner) canSpare(e *endpoint) bool { return float64(e.open-1) >= p.share(e) }
 
-// share returns how many of the connections that may be open e should have.
+// share returns e's share of the connections that may be open.
 func (p *pruner) share(e *endpoint) float64 {
 	return p.conns.endpoints.Share(e.Endpoint, p.size.maxConns())
 }

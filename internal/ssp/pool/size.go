@@ -10,7 +10,7 @@ type size struct {
 	conns *connections
 
 	chosen     int  // the size that the pool chose, in connections; 0 = max_conns
-	closeAbove int  // the size to which it went back; 0 = max_conns
+	closeAbove int  // the size to which the pool went back, above which it closes connections; 0 = max_conns
 	peak       peak // since the janitor's last round
 }
 
@@ -25,8 +25,8 @@ func (z *size) maxConns() int {
 // limit returns how many connections of the next connection's kind may be open.
 func (z *size) limit() int { return z.limitOf(z.maxConns()) }
 
-// limitOf returns how many connections of the next connection's kind may be open if at most limit of all
-// kinds may be.
+// limitOf returns how many connections of the next connection's protocol may be open if at most limit connections
+// of all protocols may be open.
 func (z *size) limitOf(limit int) int {
 	if z.next() == exchange.HTTP2 {
 		return min(z.opts.MaxHTTP2Conns, limit)
@@ -42,8 +42,8 @@ func (z *size) sharedLimit() int {
 	return min(z.opts.MaxHTTP2Conns, z.maxConns())
 }
 
-// surplus returns how many serving connections exceed max_conns, or the size to which the pool went
-// back. A pool that sized itself down keeps its connections until they end.
+// surplus returns how many serving connections exceed max_conns, or the size to which the pool went back after it had
+// grown. If the pool made itself smaller for another reason, the connections above its size stay until they end.
 func (z *size) surplus() int {
 	limit := z.opts.MaxConns
 	if z.closeAbove > 0 {
@@ -52,7 +52,7 @@ func (z *size) surplus() int {
 	return z.conns.serving() - limit
 }
 
-// mayOpen returns how many more connections may be opened.
+// mayOpen returns how many more connections may be opened. It does not subtract the dials under way.
 func (z *size) mayOpen() int { return z.room(z.maxConns()) }
 
 // room returns how many more connections may be opened if at most limit may be open.
@@ -75,8 +75,8 @@ func (z *size) next() exchange.Protocol {
 }
 
 // perConn returns how many places the next connection will likely have: as many as the last one of
-// its protocol. Before the first one it is the configured limit, or 1 while the protocol is
-// unknown.
+// its protocol, or fewer on probation. Before the first one it is the configured limit, or 1 while the
+// protocol is unknown.
 func (z *size) perConn() int {
 	n := z.opts.PlacesPerConn(z.next())
 	if z.conns.forecast.places > 0 {
@@ -85,7 +85,7 @@ func (z *size) perConn() int {
 	return z.conns.probation.limit(n)
 }
 
-// load returns the places in use, and the places that the pool could offer at once: the places of
+// load returns the places in use, and the places that the pool could offer at the same time: the places of
 // open connections, plus perConn for each connection that max_conns still allows. A draining connection
 // counts only its places in use.
 func (z *size) load() load {
@@ -131,7 +131,7 @@ func (z *size) placeSettings() string {
 // load says how many places of a pool are in use.
 type load struct {
 	inUse    int // places in use
-	possible int // places that the pool could offer at once
+	possible int // places that the pool could offer at the same time
 }
 
 // saturation returns the share of the possible places that is in use, 0 if none is possible.

@@ -21,12 +21,12 @@ type waiter struct {
 	queued      bool
 	pending     bool   // no dial under way is expected to serve it; see queue
 	front       bool   // had a place before
-	alone       bool   // see exchange.Exchange
+	alone       bool   // Exchange.Alone or Exchange.Isolated
 	isolated    bool   // waits in isolation.queue
 	resent      bool   // see exchange.Exchange
-	redials     int    // see exchange.Exchange
+	redials     int    // failed dials that it may still survive; see exchange.Exchange
 	avoid       string // see exchange.Exchange
-	inElsewhere bool   // it waits in elsewhere.waiters, and in no queue
+	inElsewhere bool   // it waits in elsewhere.waiters, and in no queue, although queued is true
 	yields      int    // places that went to requests behind it; see queue.yield
 	key         uint64 // Exchange.FairKey
 	fair        fairqueue.Item[*waiter]
@@ -38,9 +38,9 @@ type waiter struct {
 	waking      bool // the waiter is in actions.wakes
 	nextWake    *waiter
 	deadline    time.Time
-	since       lag.Span      // began when pending last changed
-	dialLeft    time.Duration // remaining time to wait for dials, without the lag
-	pendingLeft time.Duration // remaining time to be pending
+	since       lag.Span      // began at the last begin, setPending or extend
+	dialLeft    time.Duration // how long it may wait for dials, counted from since; lag does not count
+	pendingLeft time.Duration // how long it may be pending, counted from since
 }
 
 // waitResult is the result of a wait. If it holds neither a place nor an error, full says why.
@@ -103,8 +103,8 @@ func (w *waiter) until(now time.Time) time.Time {
 	return now.Add(min(w.timeLeft(now), w.deadline.Sub(now)))
 }
 
-// overdue returns why w may not wait longer, or nil. placeSettings is for the error, and cause, which
-// says why the pool opens no connection.
+// overdue returns why w may not wait longer, or nil. The error of a pending request names placeSettings, and wraps
+// cause, which says why the pool opens no connection.
 func (w *waiter) overdue(o *Options, placeSettings string, cause error, now time.Time) error {
 	switch {
 	case !now.Before(w.deadline):

@@ -37,7 +37,7 @@ type Kind uint8
 
 // The decisions of a shaper.
 const (
-	Passed   Kind = iota // the score reaches the threshold
+	Passed   Kind = iota // the score reaches the threshold, or many tokens are left: see chance
 	Explored             // the score is below the threshold, but the request is in the random sample
 	Dropped
 )
@@ -51,7 +51,7 @@ type Decision struct {
 
 	would  Kind // what Kind is without a dry run
 	bucket uint8
-	weight float64 // how many requests the request stands for: 1/ε of an explored one, else 1
+	weight float64 // how many requests the request stands for: 1/Shaper.explore if it was explored, else 1
 }
 
 // Shaper decides which requests to one SSP are dropped. It is safe for concurrent use.
@@ -70,7 +70,7 @@ type Shaper struct {
 
 	threshold threshold // in force
 	explore   float64   // probability with which a request below the threshold is sent
-	weight    float64   // 1/explore, as of the last threshold below which there was something
+	weight    float64   // weightAt of the last threshold that did not let all requests pass
 }
 
 // New returns a Shaper that knows nothing. The seed determines which requests it explores.
@@ -146,8 +146,9 @@ func (s *Shaper) Decide(segment *Segment, tokens float64, now time.Time) Decisio
 	return d
 }
 
-// chance returns the probability that a score of the given bucket passes, which depends on the tokens left too: few
-// tokens would run out, so that chance would drop requests; many would be wasted.
+// chance returns the probability that a request whose score is in the given bucket passes. While few tokens are left,
+// the threshold is raised: otherwise they would run out, and requests would be dropped without regard to their scores.
+// While many are left, every request passes, so that no tokens are wasted; but not with MaxLoss or a burst below 10.
 func (s *Shaper) chance(bucket int, tokens float64) float64 {
 	raised := 0
 	if s.settings.Limit > 0 && !s.settings.DryRun {
@@ -164,7 +165,7 @@ func (s *Shaper) chance(bucket int, tokens float64) float64 {
 // float returns a random number from 0 up to 1.
 func (s *Shaper) float() float64 { return float64(s.random.Uint64()>>11) / (1 << 53) }
 
-// Unsent takes back that a request, which passed or was explored, is sent: it found no token.
+// Unsent takes back the decision that a request is sent (it passed or was explored), since the request found no token.
 func (s *Shaper) Unsent(d Decision, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +173,7 @@ func (s *Shaper) Unsent(d Decision, now time.Time) {
 	s.ledger.takeBack(&d)
 }
 
-// Learn adds the outcome of a request: a fill or a no-bid. Nothing is learned from other outcomes.
+// Learn adds the outcome of a request: a fill or a no-bid. The caller leaves out requests with other outcomes.
 func (s *Shaper) Learn(segment *Segment, d Decision, fill bool, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -219,7 +220,8 @@ func (s *Shaper) setThreshold() {
 	}
 }
 
-// weightAt returns the weight of an explored fill while a share of arrivals passes.
+// weightAt returns the weight of an explored fill while a share of arrivals passes. In a dry run it is 1, since all
+// requests pass.
 func (s *Shaper) weightAt(share float64) float64 {
 	if s.settings.DryRun {
 		return 1

@@ -39,7 +39,7 @@ func (b *backoff) refuse(now time.Duration) *exchange.Error {
 	if left == 0 {
 		return nil
 	}
-	left = (left + refusalStep - 1).Truncate(refusalStep) // a request that comes then must be admitted
+	left = (left + refusalStep - 1).Truncate(refusalStep) // up, so that a request after Retry-After is admitted
 	return b.refusal.err(left, func() *exchange.Error {
 		e := exchange.Errorf(exchange.SSPBackoff, exchange.NotSent,
 			"it asked for a pause with Retry-After, which lasts %v more; see ssps[].retry_after_max (%v) and ssps[].retry_after_share (%v)", left, time.Duration(b.max.Load()), b.share)
@@ -61,8 +61,9 @@ func (b *backoff) left(now time.Duration) time.Duration {
 // SSP was made. If several responses ask for pauses, the longest pause counts: all requests were sent
 // before it began.
 //
-// A 429 or 503 may be meant for one client or for all clients. So it pauses the SSP for all clients
-// only if other clients get such responses too, and a 429 only if many responses are 429.
+// A 429 or 503 may be meant for one client or for all clients. So it pauses the SSP only if more than
+// share of the active groups of clients were asked for a pause recently, and a 429 only if enough of
+// the recent responses were 429. With a share of 0, a single response pauses the SSP.
 func (b *backoff) observe(res *exchange.Response, client rates.Group, at time.Time, now time.Duration) bool {
 	longest := time.Duration(b.max.Load())
 	if longest <= 0 {
@@ -99,7 +100,9 @@ func (b *backoff) throttled() bool {
 // askers knows which groups of clients got responses recently, and which of them got a response that
 // asks for a pause. It is safe for concurrent use.
 type askers struct {
-	heard, asked [rates.ClientGroups]atomic.Int64 // when, in ns; 0 = never
+	// When the group last got a response that asked for no pause (heard), and one that asked (asked), in ns;
+	// 0 = never.
+	heard, asked [rates.ClientGroups]atomic.Int64
 }
 
 // recently is how long a response shows that its client sends requests.
@@ -111,13 +114,14 @@ func (k *askers) note(now time.Duration, client rates.Group, asks bool) {
 	if asks {
 		at = &k.asked[client]
 	}
-	// Usually nothing is written: all requests share this memory.
+	// Most calls write nothing, since all requests share this memory, and writes would slow down other cores.
 	if was := at.Load(); was == 0 || int64(now)-was > int64(recently/100) {
 		at.Store(max(1, int64(now)))
 	}
 }
 
-// most reports whether more than share of the groups that got responses were asked for a pause.
+// most reports whether more than share of the groups that got responses recently, or all of them, were asked
+// for a pause.
 func (k *askers) most(now time.Duration, share float64) bool {
 	var all, asked rates.Groups
 	is := func(at *atomic.Int64) bool { n := at.Load(); return n != 0 && int64(now)-n < int64(recently) }

@@ -25,9 +25,9 @@ const (
 	maxTmaxDigits = 6
 )
 
-// makeBody copies r's body into ex.Block if it must be changed: edited, with the remaining time, and
-// compressed. It writes the time for each attempt, and otherwise makes
-// the body once per call. A body that compression does not shorten stays uncompressed.
+// makeBody copies r's body into ex.Block if it must be changed: by remove and set, by rewrite_tmax, and by
+// compress, in this order. If the remaining time is written into the body, it makes the body again for each
+// attempt; otherwise once per exchange. A body that compression does not shorten stays uncompressed.
 func (s *SSP) makeBody(r *Request, ex *exchange.Exchange, c *bodyCopy) *exchange.Error {
 	edit := s.opts.Edit != nil && len(r.Body) > 0
 	rewrite := s.opts.RewriteTmax && (r.TmaxEnd > r.TmaxStart || edit && s.opts.Edit.Sets("tmax"))
@@ -112,7 +112,7 @@ func (s *SSP) compresses(r *Request) bool {
 	return (o.Coding == CodingGzip || o.Coding == CodingZstd) && len(r.Body) > 0 && len(r.Body) >= o.MinBytes && r.Fields.ContentEncoding() == nil
 }
 
-// reserveCopy reserves the bytes of so many copies of the body, once for a call.
+// reserveCopy reserves the bytes of the given number of copies of the body. Later attempts reuse them.
 func (s *SSP) reserveCopy(r *Request, c *bodyCopy, copies int) *exchange.Error {
 	if c.reserved > 0 {
 		return nil
@@ -128,7 +128,8 @@ func (s *SSP) reserveCopy(r *Request, c *bodyCopy, copies int) *exchange.Error {
 	return nil
 }
 
-// remaining returns the milliseconds until margin before the deadline, at least 1.
+// remaining returns the milliseconds from the acquisition of the place until margin before the deadline, at least 1
+// and at most maxTmax.
 func remaining(ex *exchange.Exchange, margin time.Duration) int64 {
 	return min(max((ex.Deadline.Sub(ex.Times.Acquired)-margin).Milliseconds(), 1), maxTmax)
 }

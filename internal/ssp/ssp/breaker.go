@@ -25,8 +25,8 @@ import (
 // do not count in the window. Times are since the SSP was made. It is safe for concurrent use.
 //
 // The breaker forgets all requests when an endpoint goes out while another one serves. Otherwise the
-// failures of the primaries would shed the requests that a spare could serve. It does not know which
-// failures were whose. If the others fail too, it takes min_requests to know that again.
+// failures of the primaries would shed the requests that a spare could serve. The breaker does not know
+// which endpoint failed. If the other endpoints fail too, it needs min_requests requests to notice.
 type breaker struct {
 	opts BreakerOptions
 	*rates.Window

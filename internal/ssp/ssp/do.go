@@ -30,12 +30,13 @@ type call struct {
 	attempt  *tracing.Attempt // the current attempt; nil if trace is
 }
 
-// Do sends r to the SSP through ex until the deadline at most, and retries if that is safe. It
-// returns the outcome. If err is nil, ex holds the response of the attempt that succeeded.
+// Do sends r to the SSP through ex, and retries if that is safe. It ends at the deadline at the
+// latest, and returns the outcome. If err is nil, ex holds the response of the attempt that succeeded.
 //
 // ex must be new. The caller sets its Context if the call can be cancelled, and Times.Queued if it
 // has just read the clock. timeout is the call's own limit, 0 for none. Afterwards, Times.Queued is
-// when the call began, and Times.Done when it failed; the other Times are those of the last attempt.
+// when the call began, and Times.Done is when it failed, or when the attempt that succeeded ended. The
+// other Times are those of that attempt, or of the last one.
 func (s *SSP) Do(r *Request, ex *exchange.Exchange, timeout time.Duration) (exchange.Outcome, *exchange.Error) {
 	start := ex.Times.Queued
 	if start.IsZero() {
@@ -94,8 +95,8 @@ func (s *SSP) Do(r *Request, ex *exchange.Exchange, timeout time.Duration) (exch
 	return outcome, err
 }
 
-// deadline returns the earliest deadline of the request, the SSP and the call, how long it was when it
-// began, and the field or setting that it follows from.
+// deadline returns the earliest of the deadlines of the request, the SSP and the call. limit is the time
+// that this deadline allows in total, and from is the field or setting that it follows from.
 func (s *SSP) deadline(r *Request, start time.Time, timeout time.Duration) (at time.Time, limit time.Duration, from string) {
 	at, limit, from = r.Deadline, r.Deadline.Sub(r.Received), r.DeadlineFrom
 	for _, t := range [...]struct {
@@ -125,8 +126,8 @@ func (s *SSP) overDeadline(e *exchange.Error, r *Request, start time.Time, timeo
 	return &over
 }
 
-// admit counts a request as in flight and its bytes as held, or returns the error of the limit that
-// it exceeds.
+// admit counts a request as in flight and its bytes as held. If the SSP may not get the request now, or if
+// the request exceeds a limit, admit returns the error and counts neither.
 func (s *SSP) admit(r *Request, c *call) *exchange.Error {
 	now := s.since(c.start)
 	if s.lender.Refusing() {
@@ -283,7 +284,8 @@ func (s *SSP) attempted(r *Request, ex *exchange.Exchange, c *call, pl place, er
 var errDisabled = exchange.Errorf(exchange.SSPDisabled, exchange.NotSent,
 	"an operator has drained or disabled it, or all its endpoints; see adbuffer ssp list")
 
-// prepare runs after the acquisition of a place and before its use.
+// prepare does what must wait until the attempt has a place: it checks that the client is still
+// connected if the request has waited, makes the body, and takes a token of the SSP's qps limit.
 func (s *SSP) prepare(r *Request, ex *exchange.Exchange, c *call, why retryKind) *exchange.Error {
 	if r.Gone != nil && why != retryHedge && ex.Times.Acquired.Sub(c.start) > goneAfter && r.Gone() {
 		return exchange.ErrClientGone
@@ -299,7 +301,7 @@ func (s *SSP) prepare(r *Request, ex *exchange.Exchange, c *call, why retryKind)
 const goneAfter = time.Millisecond
 
 // write builds the request in ex.Block, behind the copy of the body: target, authority, then the
-// fields that cross.
+// header fields that the SSP gets.
 func (s *SSP) write(r *Request, ex *exchange.Exchange, c *call, place place) {
 	body := &c.body
 	b := append(ex.Block[:body.n], s.opts.Path...)

@@ -35,12 +35,12 @@ func (k retryKind) String() string {
 
 // retries counts the retries of one request, and holds the requirements of its next attempt.
 type retries struct {
-	limited int // retries that retry.max bounds: after failed dials, and after requests that were not sent
+	limited int // bounded by retry.max: retries of requests that were not sent, and failed dials that they outlasted
 	unsent  int // retries after attempts on connections that took no more requests
 	resends int // retries after the SSP refused the request or closed the connection; see resend
 	closed  int // see maxFreeCloses
 
-	resent    bool // the SSP provably did not process the last attempt, which was not the reason
+	resent    bool // the SSP provably did not process the last attempt, for a reason other than the request itself
 	refused   bool // the SSP received the last attempt, and said that it did not process it
 	isolated  bool // the next attempt must share no connection
 	overHTTP1 bool // the next attempt must use HTTP/1
@@ -79,7 +79,7 @@ var noRetry = decision{kind: firstAttempt}
 //
 //	failure                                            retry                       bounded by
 //	the SSP wants HTTP/1                               at once, over HTTP/1        one retry
-//	a connection must not be shared with the request   at once, isolated           one retry
+//	the request must not share its connection          at once or later, isolated  one retry; if sent, see resend
 //	the connection took no more requests               paced                       the deadline
 //	a pipelined connection that served well closed     at once                     maxFreeCloses
 //	refused or provably not processed                  after a growing pause       retry.max + 1, tokens
@@ -121,8 +121,8 @@ func (rules retryRules) decide(f failure, n retries) decision {
 		}
 		return d
 	case e.Progress == exchange.NotSent && e.Outcome == exchange.ConnLost && f.reused:
-		// The reused connection was closed before the request was sent. The SSP may have closed
-		// many connections at once, and a retry needs no dial.
+		// Before the request was sent, the reused connection was closed, or an earlier response on it became
+		// overdue. That may have happened to many connections at once, and a retry needs no dial.
 		return f.pace(retryNotSent, n)
 	case e.Progress == exchange.NotSent:
 		if repeatsDialError(e) || n.limited >= rules.limit {
@@ -133,7 +133,7 @@ func (rules retryRules) decide(f failure, n retries) decision {
 	case e.Stale && (rules.stale == StaleAll || rules.stale != StaleNever && f.idempotent):
 		// An SSP that restarts closes all connections at once, more than the budget has tokens for.
 		// So a connection whose own responses have earned a token pays with it; otherwise the budget
-		// pays. In both cases at most every fifth request is sent again.
+		// pays. In both cases, five requests pay for one retry.
 		return rules.resend(retryStale, n, f.served >= fifthsPerToken)
 	default:
 		return noRetry
@@ -142,7 +142,8 @@ func (rules retryRules) decide(f failure, n retries) decision {
 
 // maxFreeCloses is how often a request is sent again, uncounted, because the SSP closed a pipelined connection
 // that had served well. Many SSPs close a connection after a thousand requests, and connections that were
-// opened together end together. A GOAWAY counts: with it an SSP may refuse.
+// opened together end together. A request that a GOAWAY refuses is counted: an overloaded SSP may refuse requests
+// in this way.
 const maxFreeCloses = 3
 
 // resendPause is the pause before a request is sent again for the second time. It doubles each time.
@@ -164,8 +165,8 @@ func (rules retryRules) resend(kind retryKind, n retries, free bool) decision {
 	return d
 }
 
-// A request that found only connections that take no more requests costs the SSP nothing. It is tried
-// again until its deadline, and retry.max and the budget do not count that. The attempts are paced.
+// A request whose connection takes no more requests costs the SSP nothing. It is tried again until its
+// deadline, and these retries do not count against retry.max or the budget. The attempts are paced.
 // After the first few, a pause separates two attempts: paceShare of the call's time so far, and at
 // least paceMin. So their number grows with the logarithm of the time: 40 attempts in 300 ms, 65 in 5 s.
 const (

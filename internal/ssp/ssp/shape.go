@@ -11,8 +11,8 @@ import (
 	"adbuffer/internal/wire/openrtb"
 )
 
-// shape decides which first attempts an SSP drops: qps.shape. It reads the segment of a request and asks the shaper,
-// whose state successors share. It is safe for concurrent use.
+// shape decides which requests an SSP drops before their first attempt: qps.shape. It reads the segment of a request
+// and asks the shaper. A successor of the SSP shares the shaper if it has the same keys. It is safe for concurrent use.
 type shape struct {
 	*shaper.Shaper
 	keys    []shapeKey
@@ -68,12 +68,12 @@ func newShape(o *Options, was *shape, now time.Time) *shape {
 	return p
 }
 
-// errShaped has no Retry-After: the same request would be dropped again.
+// errShaped has no Retry-After: the same request would probably be dropped again.
 var errShaped = &exchange.Error{
 	Outcome: exchange.Shaped, Progress: exchange.NotSent, Detail: "the SSP rarely fills such requests, and gets a part of them only; see ssps[].qps.shape",
 }
 
-// decide scores r, and returns errShaped if r is dropped. tokens are those left in the bucket of q.
+// decide scores r, and returns errShaped if r is dropped, which also depends on how many tokens are left in q.
 func (p *shape) decide(r *Request, q *qps, c *call, now time.Duration) *exchange.Error {
 	if f := q.opts.Fleet; f != nil {
 		p.SetLimit(f.Share())
@@ -86,7 +86,7 @@ func (p *shape) decide(r *Request, q *qps, c *call, now time.Duration) *exchange
 	return nil
 }
 
-// read sets segment to that of r and, if shown is not nil, shown to the keys with r's values.
+// read sets segment to that of r. If shown is not nil, read appends each key with r's value to it.
 func (p *shape) read(r *Request, segment *shaper.Segment, shown *[]ShapedKey) {
 	var facts *openrtb.Facts // nil without keys that are members of the body, or if the body has a coding
 	if p.scans && r.Fields.ContentEncoding() == nil {
@@ -130,7 +130,7 @@ func (p *shape) unsent(c *call, at time.Time) {
 
 // Shaping is what an SSP's shaper knows of a request.
 type Shaping struct {
-	Keys     []ShapedKey // the settings' keys; shaper.Explanation has a prefix for each, down to the first without an entry
+	Keys     []ShapedKey // all keys of the settings; Prefixes ends at the first prefix without an entry
 	Enforced bool        // requests are dropped; false = the shaper only learns and reports
 	shaper.Explanation
 }

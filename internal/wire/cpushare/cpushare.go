@@ -1,10 +1,10 @@
-// Package cpushare bounds the CPU of work that no client request asked for: TLS handshakes, scrapes, the decoding of
-// large bodies and dry runs. Without a bound, a peer that provokes such work would make the requests of all clients wait,
-// and the overload gate would refuse them.
+// Package cpushare bounds the CPU of work beside the forwarding of requests: TLS handshakes, scrapes, the decoding of
+// large compressed bodies and dry runs. Without a bound, a peer that provokes such work would make the requests of all
+// clients wait, and the overload gate would refuse them.
 //
-// The bound holds only while requests wait for CPU, which Share.Observe learns from package lag. At other times such
-// work may use all CPU that requests leave idle. Parties take turns, so that no party takes the whole share: see
-// Party.
+// The bound holds only while requests wait for CPU, which Share.Observe learns from package lag. At other times only
+// the number of works that compute at the same time is bounded, for the kinds of work that need a place. Parties take
+// turns, so that no party takes the whole share: see Party.
 package cpushare
 
 import (
@@ -40,8 +40,9 @@ var workNames = [works]string{"client_handshake", "admin_handshake", "ssp_handsh
 // String returns the name that metrics use.
 func (w Work) String() string { return workNames[w] }
 
-// needsPlace reports whether work of this kind must hold a place while it computes. There is one place for two cores.
-// Peers can begin any number of such works at once, while dials and scrapes have limits of their own.
+// needsPlace reports whether work of this kind must hold a place while it computes, even while the CPU of the Share
+// is unbounded. There is one place for every two cores, and at least one. Peers can begin any number of such works at
+// once, while dials, scrapes and dry runs have limits of their own.
 func (w Work) needsPlace() bool { return w != SSPHandshake && w != Scrape && w != DryRun }
 
 // Party identifies, as a hash, who causes work. The turns are shared fairly between parties.
@@ -63,8 +64,8 @@ func PartyNamed(name string) Party { return Party(maphash.String(seed, name)) }
 
 var seed = maphash.MakeSeed()
 
-// Costly returns a second party for p, whose work costs many times the usual work of its kind. Under it, the costly
-// work does not delay the cheap work of p.
+// Costly returns a second party of p, for work that costs many times the usual work of its kind. Such work then does
+// not delay the cheap work of p.
 func (p Party) Costly() Party { return ^p }
 
 // key returns the key under which work of kind w waits for p's turn.
@@ -94,8 +95,8 @@ type Share struct {
 	mu     sync.Mutex // guards the fields below
 	limit  float64    // cores that the work may always use: server.background_cpu
 	maxLag time.Duration
-	// allowed is how many cores the work may use now: limit <= allowed <= maxAllowed(). At the maximum the work is
-	// unbounded.
+	// allowed is how many cores the work may use now: limit <= allowed <= maxAllowed(). At the maximum the work
+	// needs no tokens.
 	allowed      float64
 	tokens       float64 // CPU seconds that the work may use at once; at 0 and below, the work waits
 	lastFill     time.Time

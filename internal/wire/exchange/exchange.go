@@ -47,11 +47,11 @@ type Request struct {
 	Body []byte
 }
 
-// LargeHead is the size of a head above which many servers refuse a request. They must accept a smaller one: RFC 9110,
-// section 4.1, asks servers to support request lines of 8000 bytes.
+// LargeHead is the size of a head above which many servers refuse a request. They should accept a smaller one: RFC
+// 9112, section 3, recommends support for request lines of at least 8000 bytes.
 const LargeHead = 8 << 10
 
-// HeadBytes is the size of the target, authority and fields. No field is larger.
+// HeadBytes returns the total size of the target, the authority and the fields. No single field is larger than that.
 func (q *Request) HeadBytes() int { return len(q.Target) + len(q.Authority) + len(q.Fields) }
 
 // RefusedForSize reports whether the response refuses the request because of its size, as its status says. nginx refuses
@@ -93,7 +93,7 @@ func (r *Response) Reset() {
 // Times are the moments of an exchange. A zero time means that the exchange did not reach this
 // point.
 type Times struct {
-	Queued    time.Time // the request entered the pool's queue, or asked for a place
+	Queued    time.Time // the attempt asked the pool for a place; after the call of package ssp: the call began
 	Acquired  time.Time // the request acquired its place
 	FirstByte time.Time // the first byte of the response was read
 	Done      time.Time // the complete response was read, or the exchange failed
@@ -186,8 +186,9 @@ type Wanted struct {
 }
 
 // Got is what an exchange got. The pool writes Endpoint, Peer, Redialed and Ticket when it gives the exchange a place,
-// and the connection writes the fields from Protocol on during Do. Of Times, the pool writes Acquired and the parts of a dial, the
-// connection FirstByte and Done. Package ssp writes Queued, and Done if no connection has written it.
+// and the connection writes the fields from Protocol on during Do. Of Times, the pool writes Acquired and the parts of
+// a dial, and the connection FirstByte and Done. Package ssp writes Queued, and Done if no connection has written it;
+// the pool writes Queued if it is zero.
 type Got struct {
 	// Endpoint and Peer are the destination of the connection: the endpoint's host:port in the
 	// configuration, and its IP address.
@@ -205,8 +206,8 @@ type Got struct {
 	Protocol Protocol
 	// Reused says that the connection had carried an earlier request.
 	Reused bool
-	// Served is the number of responses per request on a reused HTTP/1 connection: the carried
-	// responses, divided by the requests on it, including this one. Over HTTP/2 it is known after a
+	// Served is the number of responses per request on a reused HTTP/1 connection: the responses that it has
+	// carried, divided by the requests that are outstanding on it, including this one. Over HTTP/2 it is known after a
 	// GOAWAY without an error: the requests up to the last one that the SSP processes, divided by the
 	// later ones. Package ssp lets these responses pay for a retry.
 	Served int

@@ -7,7 +7,7 @@ import "slices"
 // `proxy/` in X-Adbuffer-Source.
 type Outcome uint8
 
-// The first six classify an SSP's response. All others mean that there was no response.
+// The first six classify an SSP's response. All others, except Merged, mean that no usable response came.
 const (
 	Fill        Outcome = iota // 2xx with a body
 	NoBid                      // 204, an empty body, or a document without an ad
@@ -30,7 +30,7 @@ const (
 	SSPDisabled      // an operator has drained or disabled the SSP
 	Filtered         // the SSP is not asked, since its conditions on the body do not hold
 	Shaped           // the SSP is not asked, since qps.shape chose the request among those to drop
-	Overloaded       // over a limit on requests or bytes in flight
+	Overloaded       // over a limit on requests or bytes in flight, or too little CPU
 	Draining         // adbuffer stops
 	LocalError       // no connection could be opened because adbuffer's machine has no file, port or memory for it
 	ConnectFailed    // DNS or TCP failed, or every address is backing off after such a failure
@@ -71,7 +71,8 @@ type Row struct {
 	NBR int
 	// NonBid is the statuscode in seatnonbid if an SSP gave no bid: IAB's "Seat Non Bid" extension.
 	NonBid int
-	// Ends says which requests end so. For others, metrics have no series unless it happens.
+	// Ends says which kinds of requests end with the outcome. For other kinds, metrics have no series of the outcome
+	// until it occurs.
 	Ends Ends
 }
 
@@ -113,8 +114,8 @@ type Retry uint8
 const (
 	RetryNever   Retry = iota + 1
 	RetryAllowed       // if the error's Progress allows it
-	// RetryPrevented means that adbuffer did not send the retry, if the error's Progress is NotSent.
-	// The request then ends with the outcome of the attempt before.
+	// RetryPrevented means that adbuffer did not send a retry that ends so, if the error's Progress is NotSent. The
+	// request then ends with the outcome of the attempt before.
 	RetryPrevented
 )
 

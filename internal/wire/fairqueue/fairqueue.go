@@ -22,7 +22,8 @@ const (
 	Count = 64
 	// queuesPerKey is how many of the queues a key has.
 	queuesPerKey = 8
-	// forgetAfter is the time without waiting requests after which the queues forget what they have paid.
+	// forgetAfter is the time since the last Push after which the next Push, if no request waits, makes the queues
+	// forget what they have paid.
 	forgetAfter = time.Second
 	// minCost is the minimum cost of a request in seconds, so that each request pays something and the turn moves on.
 	minCost = 1e-6
@@ -189,7 +190,7 @@ func (q *Queues[T]) LendTo(key uint64) Payer {
 }
 
 func (q *Queues[T]) lend(i int) Payer {
-	_, lowest := q.nextQueue() // the lowest payment; the request may have got its place out of turn
+	_, lowest := q.nextQueue() // bounds virtualTime if the request got its place out of turn
 	q.virtualTime = max(q.virtualTime, min(q.paid[i], lowest))
 	s := &q.queues[i]
 	cost := q.usualCostOf(s)

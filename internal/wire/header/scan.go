@@ -85,7 +85,8 @@ func (f *RequestFields) Take(raw []byte, lines []Line) error {
 	return f.checkWhole()
 }
 
-// add adds a field whose line ends at end. verbatim says that the line reads "Name: value\r\n".
+// add adds a field whose line ends at end. verbatim says that the line reads "Name: value\r\n": one space is before the
+// value, and no blank after it.
 func (f *RequestFields) add(name, value []byte, end int, verbatim bool, id nameID) error {
 	if len(f.fields) == maxFields {
 		return &Error{Rule: RuleTooManyFields, Limit: maxFields}
@@ -121,7 +122,7 @@ func (f *RequestFields) add(name, value []byte, end int, verbatim bool, id nameI
 	return nil
 }
 
-// recordKnown records the values of fields that the proxy itself uses.
+// recordKnown checks and records the values of fields that the proxy itself uses.
 func (f *RequestFields) recordKnown(field *Field, id nameID) error {
 	name, value := field.Name, field.Value
 	switch id {

@@ -18,8 +18,8 @@ func (p *Paths) Refuse(why Reason, f *Facts) {
 	p.setConsent(nil, f)
 }
 
-// scanner examines one body. Its methods return the offset after the text that they examined. They return -1 at an
-// error, with reason set, and at the member only, with found set and no reason.
+// scanner examines one body. Its methods return the offset after the text that they examined, or -1 to end the scan:
+// at an error, with reason set, or after the first value at node only (if not nil), with found set and no reason.
 type scanner struct {
 	body   []byte
 	facts  *Facts
@@ -28,9 +28,10 @@ type scanner struct {
 	found  span   // value of the member at which the scan stopped
 	editor editor // editor.edit is nil if the body is not edited
 
-	// malformed says that the entry being scanned (an array element that is left out if it is malformed, see
-	// entries.go), or outside of entries the document, lacks a required member, or has a value of a wrong kind or too
-	// many malformed entries.
+	// malformed says that the entry being scanned is malformed: a required member is missing or null, a value has a
+	// wrong kind, or an array in it has only malformed entries. Too many malformed entries make what is around them
+	// malformed too. An entry is an array element that is left out if it is malformed (see entries.go). Outside of
+	// entries, malformed is about the document.
 	malformed bool
 	id        span // id of the entry being scanned
 }
