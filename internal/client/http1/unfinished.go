@@ -156,9 +156,8 @@ func (c *Conn) setUnfinished(now bool) (open bool) {
 	return open
 }
 
-// isTaken reports whether takeUnfinished has taken the connection. After a Read that returned bytes, reading is false,
-// so takeUnfinished no longer takes the connection as silent. For flightFor after a TLS handshake it may still take the
-// connection as one that greets. Only the connection's goroutine calls isTaken.
+// isTaken reports whether takeUnfinished has taken the connection. After a Read that returned bytes of a request, reading
+// is false, so takeUnfinished no longer takes the connection. Only the connection's goroutine calls isTaken.
 func (c *Conn) isTaken() bool {
 	if c.unfinished == nil {
 		return false
@@ -212,7 +211,7 @@ func (c *clients) takeUnfinished(peer netip.Addr, limit int, age time.Duration) 
 // silent, and the caller must take and close it.
 func (c *clients) progressLocked(one *unfinishedConn) progress {
 	switch {
-	case one.inFlight():
+	case one.inFlight() && (one.parked != nil || one.greeting.Load() || one.reading.Load()):
 		return greets
 	case one.parked != nil:
 		cc := c.serveLocked(one)

@@ -27,6 +27,21 @@ func (o opens) Open(*Conn, *http2.Stream, *http2codec.RequestBlock, bool) (http2
 	return nil, &http2.Response{Status: 404}
 }
 
+// After a TLS handshake, a connection that waits may make room as one that greets. One whose Read has returned bytes may
+// not: its request is about to be forwarded.
+func TestAConnectionThatHandlesBytesAfterItsHandshakeMakesNoRoom(t *testing.T) {
+	for _, c := range []struct {
+		greeting, reading bool
+		want              progress
+	}{{true, false, greets}, {true, true, greets}, {false, true, greets}, {false, false, heard}} {
+		one := &unfinishedConn{served: new(Conn)}
+		one.flight.Store(time.Now().UnixNano())
+		one.greeting.Store(c.greeting)
+		one.reading.Store(c.reading)
+		testsupport.Equal(t, new(clients).progressLocked(one), c.want, "progress %[1]v for %+[2]v", c)
+	}
+}
+
 // A connection that has been chosen to make room may get the rest of its request before it is closed. An
 // SSP would then receive the request, and its client no response.
 func TestARequestOnAnHTTP2ConnectionThatMakesRoomIsNotServed(t *testing.T) {
