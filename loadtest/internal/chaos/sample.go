@@ -151,14 +151,6 @@ func (r *run) sampleAtRest(st *instance) {
 	}
 	rig.Sleep(r.Ctx, pageTime)
 	live := rig.Must(st.live())(r.Rig)
-	// What a process frees within seconds is no leak. A machine that stood still may delay that.
-	for range 3 {
-		if n := len(st.samples); n == 0 || live <= st.samples[n-1][heap]*(1+mayGrow[heap].share)+mayGrow[heap].slack {
-			break
-		}
-		rig.Sleep(r.Ctx, time.Second)
-		live = min(live, rig.Must(st.live())(r.Rig))
-	}
 	s, _, err := st.take()
 	r.Check(err)
 	s[heap] = live
