@@ -14,7 +14,7 @@ import (
 type Fit struct {
 	Needs  int    `json:"needs"`            // places in use on average, rounded up
 	Places int    `json:"places"`           // places that the pool may have
-	Full   bool   `json:"full"`             // the places in use on average, rounded to the nearest number, are all or more
+	Full   bool   `json:"full"`             // Needs is at least Places, and Advice is not empty
 	Advice string `json:"advice,omitempty"` // the setting to raise if more than 3 % of the requests would wait
 }
 
@@ -23,10 +23,9 @@ type Fit struct {
 func FitOf(rate float64, hold time.Duration, pr exchange.Protocol, o *pool.Options) *Fit {
 	setting, conns := sizeSetting(pr, o)
 	perConn := o.PlacesPerConn(pr)
-	load := capacity.Load(rate, hold)
-	f := &Fit{Needs: int(math.Ceil(load)), Places: conns * perConn}
+	f := &Fit{Needs: int(math.Ceil(capacity.Load(rate, hold))), Places: conns * perConn}
 	if advised := capacity.Places(rate, hold, capacity.DefaultWaitingShare); advised > f.Places {
-		f.Full = math.Round(load) >= float64(f.Places)
+		f.Full = f.Needs >= f.Places
 		f.Advice = fmt.Sprintf("raise %s to %d", setting, pool.ConnectionsFor(advised, perConn, pr))
 	}
 	return f

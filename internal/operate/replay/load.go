@@ -73,7 +73,7 @@ func (r *replay) poolOf(p *reload.Part, t *sspTally) (fit *advice.Fit, margin fl
 	o := p.SSP.Pool().Options()
 	hold := time.Duration(busiest.load / busiest.rate * float64(time.Second))
 	fit = advice.FitOf(busiest.rate, hold, r.protocolOf(p.Config.Name, &o), &o)
-	fit.Full = fit.Full && math.Round(low) >= float64(fit.Places)
+	fit.Full = fit.Full && int(math.Ceil(low)) >= fit.Places
 	return fit, busiest.margin
 }
 
