@@ -102,7 +102,7 @@ core at the same time, so that the noise of the machine is the same for both.`,
 			f.StringVar(&o.profile, "profile", "", "`file` for a CPU profile of adbuffer, with which go build optimizes it")
 			f.StringVar(&o.readme, "readme", "", "Markdown `file` whose marked part becomes the tables of the comparison")
 		},
-		Check: func(*pflag.FlagSet) error {
+		Check: func(f *pflag.FlagSet) error {
 			for _, name := range o.only {
 				if !slices.Contains(known, name) {
 					return fmt.Errorf("%q: must be one of %s", name, strings.Join(known, ","))
@@ -110,6 +110,11 @@ core at the same time, so that the noise of the machine is the same for both.`,
 			}
 			if o.rounds < 1 || o.idle < 0 || o.rate < 0 {
 				return errors.New("--rounds must be at least 1, --idle and --rate at least 0")
+			}
+			for _, name := range []string{"only", "rate", "idle", "profile", "readme"} {
+				if o.than != "" && f.Changed(name) {
+					return fmt.Errorf("--than compares two builds of adbuffer at saturation: leave out --%s", name)
+				}
 			}
 			return nil
 		},

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"adbuffer/internal/test/testsupport"
 	"adbuffer/loadtest/internal/load"
 	"adbuffer/loadtest/internal/results"
@@ -164,5 +166,20 @@ func TestRowsAreComparedRoundByRound(t *testing.T) {
 	if want := []string{"adbuffer pipelined | 12 (10–20) | 0.80 (0.71–0.80)", "haproxy h1 | 15 (14–25) | 1",
 		"adbuffer h1 | 32 (30–40) | 2.13 (1.60–2.14)", "nginx h1 | void"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// A flag that --than would ignore is an error.
+func TestThanRefusesFlagsOfOtherComparisons(t *testing.T) {
+	for args, want := range map[string]string{
+		"--than old": "", "--than old --rounds 20": "", "--only nginx": "",
+		"--than old --only nginx": "leave out --only", "--than old --rate 0": "leave out --rate", "--than old --idle 0": "leave out --idle",
+		"--than old --profile p": "leave out --profile", "--than old --readme r": "leave out --readme",
+	} {
+		c, f := peersCommand(), pflag.NewFlagSet("peers", pflag.ContinueOnError)
+		c.Flags(f)
+		testsupport.NoError(t, f.Parse(strings.Fields(args)))
+		err := c.Check(f)
+		testsupport.True(t, (err == nil) == (want == "") && (err == nil || strings.Contains(err.Error(), want)), "%s: %v, want %q", args, err, want)
 	}
 }

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -47,7 +48,7 @@ func (c *comparison) compareBuilds() {
 		}
 		ratios := these.ratios(others, cpuUs)
 		t.Add(nil, name, spread(these.values(cpuUs)), spread(others.values(cpuUs)), spread(ratios))
-		c.Rep.Promise(name+": a request takes at most 1.02 times the CPU of the other build", rig.Median(ratios) <= maxMoreCPU,
+		c.Rep.Promise(fmt.Sprintf("%s: a request takes at most %v times the CPU of the other build", name, maxMoreCPU), rig.Median(ratios) <= maxMoreCPU,
 			slices.Concat(these, others).doubts(), "%.3f times.", rig.Median(ratios))
 	}
 }
