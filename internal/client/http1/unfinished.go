@@ -156,8 +156,8 @@ func (c *Conn) setUnfinished(now bool) (open bool) {
 	return open
 }
 
-// isTaken reports whether takeUnfinished has taken the connection. After a Read that returned bytes of a request, reading
-// is false, so takeUnfinished no longer takes the connection. Only the connection's goroutine calls isTaken.
+// isTaken reports whether takeUnfinished has taken the connection. After a Read that returned bytes of a request, the
+// field reading is false, so takeUnfinished no longer takes the connection. Only the connection's goroutine calls isTaken.
 func (c *Conn) isTaken() bool {
 	if c.unfinished == nil {
 		return false

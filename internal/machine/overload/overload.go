@@ -188,8 +188,8 @@ func (g *Gate) Lag() time.Duration {
 // State is what operators see of an overload.
 type State struct {
 	Overloaded bool `json:"overloaded"`
-	// Since is when the overload began, or nil if there is no overload. An overload ends when nothing must be
-	// refused and the standing lag is within the target.
+	// Since is when the overload began, or nil if there is no overload. An overload ends when the share of requests to
+	// refuse is 0 and the standing lag is within the target.
 	Since *time.Time `json:"since,omitempty"`
 	// LagMs is the standing lag: the smallest lag of the last window, which is 100 ms or longer. During an overload,
 	// it is the last standing lag above the target, since refusals go on for a while after the lag has fallen.

@@ -28,8 +28,8 @@ func (v *Views) States() []admin.SSPState {
 	return all
 }
 
-// Change implements admin.SSPs. No reload can lose the change: none swaps versions during Look, and a later one
-// inherits it.
+// Change implements admin.SSPs. No reload can lose the change: no reload swaps versions during Look, and a
+// later reload inherits the change.
 func (v *Views) Change(ssp, endpoint string, c admin.Change) (err error) {
 	v.versions.Look(func(current *reload.Version) { err = change(current, ssp, endpoint, c) })
 	return err

@@ -121,8 +121,9 @@ func Run(ctx context.Context, in *Input) (*Report, error) {
 	return r.report(), nil
 }
 
-// each calls do for each sampled request, with the number of its stratum and its weight. After each slice of this work it
-// lets the requests of clients go first. It ends early if ctx is done.
+// each calls do for each sampled request, with the index of the request's stratum and the request's weight. Each time that
+// a slice of this work is done, each lets the requests of clients go first. It returns an error if ctx is done, or if
+// there is too little CPU.
 func (in *Input) each(ctx context.Context, do func(i int, q *sample.Request, weight float64)) error {
 	turn, err := in.takeTurn()
 	if err != nil {
@@ -329,8 +330,9 @@ func (t *tally) ssp(name string, strata int) *sspTally {
 	return s
 }
 
-// hold returns how long q would hold a place of the SSP, in seconds: as long as it did or, if it held none, the weighted
-// mean of the requests that did; at most budget. It returns 0 if no request has held a place.
+// hold returns how long q would hold a place of the SSP, in seconds, but at most budget: the time for which q held a place
+// or, if q held none, the weighted mean of the times of all requests that held a place. It returns 0 if no request has held
+// a place.
 func (r *replay) hold(ssp string, q *sample.Request, budget time.Duration) float64 {
 	m := r.measured[ssp]
 	if m == nil || m.holds == 0 {

@@ -8,7 +8,7 @@ import (
 
 // Snapshot is the state of the request path, for the admin page. Its counters are read one after the other while requests
 // run. They count since the process started.
-// Requests, Outcomes, Fills and NoAds leave out the requests of routes that a reload has removed.
+// Requests, Outcomes, Fills and NoAds do not include requests of routes that a reload has removed.
 type Snapshot struct {
 	Requests           uint64            `json:"requests"`
 	Outcomes           map[string]uint64 `json:"outcomes"` // outcomes that occurred, by name

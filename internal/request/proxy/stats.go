@@ -8,7 +8,7 @@ import (
 	"adbuffer/internal/wire/logs"
 )
 
-// An origin is the party that decided that a response has no ad. adbuffer_no_ad_total has it as the label origin.
+// origin is the party that decided that a response has no ad. It is the label origin of adbuffer_no_ad_total.
 type origin uint8
 
 const (
